@@ -1,7 +1,7 @@
-"""A worker of the log cleaner: one pass at a time, step by step in a helper process of its own.
+"""A worker of the log cleaner: runs one cleaning pass at a time, in steps, in its helper process.
 
-A pass goes on in steps of some tenths of a second, so that it ends soon when the broker stops, the log is truncated or
-its topic deleted, or the cleaner starts over with other settings.
+A step takes some tenths of a second, so that a pass ends soon after the broker stops, the log is truncated, its topic
+is deleted, or the cleaner restarts with other settings.
 """
 
 import asyncio
@@ -23,35 +23,36 @@ STEPS: Final = "kafkapy.storage.cleaner.steps"
 STEP_MS: Final = 250
 STEP_BYTES: Final = 64 << 20
 THROTTLE_WINDOW_S: Final = 0.3
-"""A throttled pass moves what the rate allows in so long at once, as in Kafka."""
+"""A throttled step moves at most what the rate allows in this time, as in Kafka."""
 MAX_PAUSE_MS: Final = 20_000.0
-"""The helper process ends after a minute without a call, and the pass with it."""
+"""Below the minute without a call after which the helper process ends, and with it the pass."""
 
 logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
 
 class IoThrottle:
-    """log.cleaner.io.max.bytes.per.second, which all passes share: their bytes take turns, as if there were one."""
+    """log.cleaner.io.max.bytes.per.second, shared by all passes as one sequence of transfers."""
 
     def __init__(self, bytes_per_second: float) -> None:
-        """As in Kafka, none is ever moved after the first ones at a rate of 0, and a negative one means no bound."""
+        """As in Kafka, a rate of 0 blocks everything after the first bytes, and a negative one means unlimited."""
         self._rate = bytes_per_second if bytes_per_second >= 0 else math.inf
         self._free_at_ms = 0.0
 
     @property
     def step_bytes(self) -> int:
-        """How much to move before it is asked how long that may take."""
+        """How many bytes to move before the next pause is computed."""
         return int(max(min(STEP_BYTES, self._rate * THROTTLE_WINDOW_S), 1))
 
     def end_ms(self, io_bytes: int, started_ms: int) -> float:
-        """Return when what was moved since `started_ms` has lasted long enough, by the monotonic clock."""
+        """Return the monotonic time in ms until which the pass must pause, after `io_bytes` moved since
+        `started_ms`."""
         duration_ms = 1000 * io_bytes / self._rate if self._rate else math.inf
         self._free_at_ms = max(self._free_at_ms, started_ms) + duration_ms
         return self._free_at_ms
 
 
 class Stop:
-    """Tells passes that they are to end after the step that they are at."""
+    """Signals passes to end after their current step."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -64,7 +65,7 @@ class Stop:
         self._event.set()
 
     async def wait(self, duration_ms: float) -> None:
-        """Return when it is set, or after so long."""
+        """Return when it is set, or after duration_ms."""
         try:
             async with asyncio.timeout(duration_ms / 1000):
                 await self._event.wait()
@@ -73,9 +74,9 @@ class Stop:
 
 
 class CleanerWorker:
-    """Runs passes of the cleaner, one after another, in its helper process.
+    """Runs cleaning passes, one after another, in its helper process.
 
-    `rests_until_ms`: after a pass that failed it takes none for a while.
+    `rests_until_ms`: after a failed pass, the worker begins no other one until this time.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class CleanerWorker:
             helper.close()
 
     async def clean(self, cleaning: "Cleaning") -> "CleaningReport | None":
-        """Take a pass through; None where it did not come to its end. Raises ApiError, StorageError."""
+        """Run a pass; return None if it did not complete. Raises ApiError, StorageError."""
         started_ms = self._clock.monotonic_ms()
         self._pass_count = pass_id = self._pass_count + 1
         is_over = False
@@ -162,7 +163,7 @@ class CleanerWorker:
         return not self._stop.is_set and self._manager.is_current(cleaning)
 
     async def _swap_in(self, cleaning: "Cleaning", cleaned: dict[str, Any]) -> bool:
-        """Swap a group in and make that durable; return False where the log has changed under the pass."""
+        """Swap a group of cleaned segments in and sync the directory; return False if the log has changed meanwhile."""
         log = cleaning.log
         if not self._manager.swap_in(cleaning, CleanedSegment(**cleaned), self._clock.wall_ms()):
             return False
@@ -174,14 +175,14 @@ class CleanerWorker:
         return True
 
     async def _pause(self, cleaning: "Cleaning", until_ms: float, pass_id: int) -> None:
-        """Wait until then, the helper process kept alive."""
+        """Wait until until_ms; call the helper process in between to keep it alive."""
         while (pause_ms := until_ms - self._clock.monotonic_ms()) > 0 and self._goes_on(cleaning):
             await self._stop.wait(min(pause_ms, MAX_PAUSE_MS))
             if pause_ms > MAX_PAUSE_MS:
                 await self._call("advance", pass_id=pass_id, max_bytes=0, max_ms=0)
 
     async def _call(self, function: str, **arguments: Any) -> Any:
-        """Call the helper process. Raises HelperError where it died, or cannot do it."""
+        """Call the helper process. Raises HelperError if it died or the call failed."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def on_done(result: Any, error: str | None) -> None:
@@ -202,4 +203,4 @@ class CleanerWorker:
 
 
 class HelperError(Exception):
-    """The helper process died in a call, or the call raised what a pass should not raise."""
+    """The helper process died during a call, or the call raised an unexpected error."""

@@ -1,7 +1,7 @@
-"""Telling the controller in which of its log directories a broker's replicas lie (AssignReplicasToDirs, KIP-858).
+"""Reports to the controller which log directory holds each replica (AssignReplicasToDirs, KIP-858).
 
-Assignments are collected, sent many at a time, and sent again until the controller has taken them: a replica whose
-directory the controller does not know would not be given a new leader when that directory fails.
+Assignments are collected, sent in batches, and retried until the controller has accepted them: when a directory fails,
+the controller elects new leaders only for replicas that it knows to be there.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.active_controller import ActiveController
 
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2250
-"""Kafka's bound."""
+"""As in Kafka."""
 FIRST_BACKOFF_MS: Final = 100
 MAX_BACKOFF_MS: Final = 10_000
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("kafkapy.runtime")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A replica's directory; on_accepted is called once the controller has taken note."""
+    """A replica's directory; on_accepted is called once the controller has accepted it."""
 
     topic_id: Uuid
     partition_id: int
@@ -43,10 +43,10 @@ class Assignment:
 
 
 class DirectoryAssignments:
-    """Assignments on their way to the controller: collected from the first on, sent between start() and stop().
+    """Assignments to be sent to the controller: collected at any time, sent between start() and stop().
 
-    The newest assignment of a replica is the one that counts. Callers that wait for an assignment to be accepted see to
-    it that no other takes its place: see `is_pending`.
+    The newest assignment of a replica replaces older ones. A caller that waits for on_accepted must make sure that no
+    other assignment replaces its own: see `is_pending`.
     """
 
     def __init__(self, controller: "ActiveController", node_id: int, broker_epoch: Callable[[], int]) -> None:
@@ -64,17 +64,17 @@ class DirectoryAssignments:
         return len(self._ready)
 
     def is_pending(self, topic_id: Uuid, partition_id: int) -> bool:
-        """Whether the controller is about to be told of a replica's directory."""
+        """Whether an assignment of the replica is queued or in flight."""
         key = (topic_id, partition_id)
         return key in self._ready or key in self._sent
 
     def start(self) -> None:
-        """Begin to send. The broker is registered by now: the controller refuses a request without a broker epoch."""
+        """Start to send. The broker must be registered: the controller refuses a request without a broker epoch."""
         self._is_started = True
         self._send_soon()
 
     def assign(self, assignment: Assignment) -> None:
-        """Have the controller take note of a replica's directory, soon; after `stop` not any more."""
+        """Queue an assignment; ignored after `stop`."""
         if self._is_stopped:
             return
         self._ready[assignment.topic_id, assignment.partition_id] = assignment
@@ -85,7 +85,7 @@ class DirectoryAssignments:
             self._task = asyncio.get_running_loop().create_task(self._send_all())
 
     async def stop(self) -> None:
-        """Send no more; the next start finds what is missing."""
+        """Stop sending; the next start reports what is missing."""
         self._is_stopped = True
         task, self._task = self._task, None
         if task is not None:
@@ -95,7 +95,7 @@ class DirectoryAssignments:
     async def _send_all(self) -> None:
         backoff_ms = FIRST_BACKOFF_MS
         while self._ready:
-            await asyncio.sleep(0)  # what is assigned in the same turn of the loop goes together
+            await asyncio.sleep(0)  # lets assignments of the same loop pass share a request
             sent = self._sent = self._take_valid()
             if not sent:
                 continue
@@ -117,7 +117,7 @@ class DirectoryAssignments:
             backoff_ms = min(2 * backoff_ms, MAX_BACKOFF_MS) if failed else FIRST_BACKOFF_MS
 
     def _take_valid(self) -> dict[tuple[Uuid, int], Assignment]:
-        """Take what is to be sent now out of the queue; replicas that are no longer here are forgotten."""
+        """Take the next request's assignments from the queue, without replicas that are no longer here."""
         taken: dict[tuple[Uuid, int], Assignment] = {}
         while self._ready and len(taken) < MAX_ASSIGNMENTS_PER_REQUEST:
             key = next(iter(self._ready))
@@ -147,7 +147,7 @@ class DirectoryAssignments:
     def _note(
         self, response: AssignReplicasToDirsResponse, sent: dict[tuple[Uuid, int], Assignment]
     ) -> list[tuple[Uuid, int]]:
-        """Tell who waited; return what is to be sent again."""
+        """Call on_accepted of the accepted assignments; return the keys of those to retry."""
         failed = []
         for directory in response.directories:
             for topic in directory.topics:

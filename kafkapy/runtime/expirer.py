@@ -1,6 +1,6 @@
-"""Turns the timing wheel: one timer of the event loop for all that waits, set to the wheel's next deadline.
+"""Drives the timing wheel: one event-loop timer, set to the wheel's next deadline.
 
-What came before a deadline counts, also where it is still to be read: see after_reads.
+Deadlines are judged after the sockets have been read (after_reads.py), so that an event that arrived in time counts.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from kafkapy.timer.wheel import TimingWheel
 
 
 class Expirer:
-    """Owns the loop's timer between start() and stop(). With nothing waiting, no timer is set."""
+    """Owns the loop's timer between start() and stop(). While the wheel is empty, no timer is set."""
 
     def __init__(self, wheel: TimingWheel, clock: Clock) -> None:
         self._wheel = wheel
@@ -20,7 +20,7 @@ class Expirer:
         self._timer: AfterReads | None = None
 
     def start(self) -> None:
-        """Begin to turn the wheel; called on the loop."""
+        """Start; to be called on the loop."""
         assert self._loop is None, "started twice"
         self._loop = asyncio.get_running_loop()
         self._wheel.on_earlier_deadline = self._arm
@@ -39,7 +39,7 @@ class Expirer:
         self._timer = AfterReads(self._loop, delay_ms / 1000, self._turn)
 
     def _turn(self) -> None:
-        """Expire what is due. One entry's failure must not keep the others waiting: the loop reports it after them."""
+        """Expire the due entries. If some of them raise, the others run first; then the loop reports the errors."""
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         failures: list[Exception] = []

@@ -1,11 +1,11 @@
-"""Asking the controller for other ISRs (AlterPartition): many partitions in a request, one request at a time. KIP-497.
+"""Requests ISR changes from the controller (AlterPartition): many partitions per request, one in flight. KIP-497.
 
-A partition whose request is on its way counts the maximal ISR (replication/partition.py). What the controller answers
-is taken over at once, before the metadata log tells the same. Errors, as in Apache Kafka's Partition:
+While its request is pending, a partition uses the maximal ISR (replication/partition.py). A response is applied at
+once, before the metadata log delivers the same change. Errors, as in Apache Kafka's Partition:
 
     INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED    nothing was changed: the ISR is as before
-    codes of SETTLED_BY_METADATA                   an attempt may have been carried out: metadata will tell
-    any other, of a partition or the whole         sent again after RETRY_MS; logged once until it is another
+    codes of SETTLED_BY_METADATA                   the change may have been made: the metadata will show it
+    any other, of a partition or the whole         retried after RETRY_MS; logged once until the code changes
 """
 
 import asyncio
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 ALTER_PARTITION_VERSION: Final = 3
 RETRY_MS: Final = 50
-PARTITIONS_PER_REQUEST: Final = 500
-"""What is asked for at once, some 5 ms to make and to take over. Apache Kafka asks for all at once."""
 """Apache Kafka's wait before an AlterPartition is sent again."""
+PARTITIONS_PER_REQUEST: Final = 500
+"""Partitions per request, some 5 ms to build and to apply. Apache Kafka puts all into one request."""
 REJECTED: Final = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED))
 SETTLED_BY_METADATA: Final = frozenset(
     (
@@ -53,7 +53,7 @@ logger = logging.getLogger("kafkapy.runtime")
 
 
 class IsrUpdates:
-    """Watches the lag of followers, and has the controller change ISRs."""
+    """Monitors the lag of followers and has the controller change ISRs."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class IsrUpdates:
         self._wanted: dict[HostedPartition, PendingIsr] = {}
         self._is_wanted = asyncio.Event()
         self._failure: str | None = None
-        """Why the last request was not answered."""
+        """Why the last request failed."""
         self._refusals: dict[HostedPartition, ErrorCode] = {}
-        """Codes that were logged of partitions that are asked for again."""
+        """The last logged code of each partition that is being retried."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -91,20 +91,20 @@ class IsrUpdates:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def want(self, partition: "HostedPartition") -> None:
-        """Have the controller asked for a partition's pending ISR, soon."""
+        """Queue a partition's pending ISR for the next request."""
         assert partition.pending_isr is not None
         self._wanted[partition] = partition.pending_isr
         self._is_wanted.set()
 
     async def _watch_lag(self) -> None:
-        """Look every half of the allowed lag for followers that fell behind, and stop waiting for those outside."""
+        """Every half of max_lag_ms, remove followers that fell behind from ISRs and re-check the high watermarks."""
         while True:
             await asyncio.sleep(self._max_lag_ms() / 2000)
             now_ms = self._clock.monotonic_ms()
             for count, partition in enumerate(list(self._replica_manager.partitions)):
                 try:
                     self._look_at(partition, now_ms)
-                except Exception:  # of one that waits for the partition: the others are looked at all the same
+                except Exception:  # one partition's failure must not affect the others
                     logger.exception("Looking at the ISR of %s failed unexpectedly", partition.topic_partition)
                 if count % 200 == 199:
                     await asyncio.sleep(0)
@@ -121,7 +121,7 @@ class IsrUpdates:
     async def _send_wanted(self) -> None:
         while True:
             await self._is_wanted.wait()
-            await asyncio.sleep(0)  # what is wanted in the same turn of the loop goes together
+            await asyncio.sleep(0)  # lets changes of the same loop pass share a request
             sent = self._next_wanted()
             if not sent:
                 continue
@@ -139,7 +139,7 @@ class IsrUpdates:
                 await self._send_again(sent)
 
     def _next_wanted(self) -> "dict[HostedPartition, PendingIsr]":
-        """Return what the next request asks for. What has no room in it comes with the one after."""
+        """Take the next request's changes from the queue, at most PARTITIONS_PER_REQUEST."""
         self._is_wanted.clear()
         sent = {}
         for partition in list(islice(self._wanted, PARTITIONS_PER_REQUEST)):
@@ -151,7 +151,7 @@ class IsrUpdates:
         return sent
 
     def _note_failure(self, failure: str | None) -> None:
-        """Log why requests are not answered, once, and that they are again."""
+        """Log the failure of a request once, and when requests work again."""
         before, self._failure = self._failure, failure
         if failure is not None and failure != before:
             logger.warning("AlterPartition was not answered, trying again every %d ms: %s", RETRY_MS, failure)
@@ -160,7 +160,7 @@ class IsrUpdates:
 
     async def _send_again(self, sent: "dict[HostedPartition, PendingIsr]") -> None:
         await asyncio.sleep(RETRY_MS / 1000)
-        for partition, pending in sent.items():  # behind the others, whatever it is that is not answered
+        for partition, pending in sent.items():  # queue them after newer ones
             self._wanted.setdefault(partition, pending)
         self._is_wanted.set()
 
@@ -192,7 +192,7 @@ class IsrUpdates:
     def _take(
         self, response: AlterPartitionResponse, sent: "dict[HostedPartition, PendingIsr]"
     ) -> "dict[HostedPartition, PendingIsr]":
-        """Take over the answers; return what is to be sent again."""
+        """Apply a response; return the changes to be sent again."""
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
@@ -207,7 +207,7 @@ class IsrUpdates:
         return unsettled
 
     def _settle(self, partition: "HostedPartition", answer: PartitionAnswer) -> bool:
-        """Take over the answer; return False if it is to be asked for again."""
+        """Apply one partition's result; return False if the change is to be sent again."""
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             if self._refusals.get(partition) is not code:
@@ -218,7 +218,7 @@ class IsrUpdates:
             self._refusals.pop(partition, None)
             if code in REJECTED:
                 partition.reject_isr_change()
-                self._replica_manager.tell_of_append(partition)  # the high watermark waited for whoever was to join
+                self._replica_manager.tell_of_append(partition)  # the high watermark need not wait for it now
             return True
         self._refusals.pop(partition, None)
         has_moved = partition.end_isr_change(

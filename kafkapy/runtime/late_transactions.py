@@ -1,8 +1,8 @@
-"""Looks for transactions that nobody ends: counted for a gauge, and logged with the command that ends them.
+"""Finds transactions that nobody ends: counts them in a gauge and logs the command that aborts them.
 
-A transaction is late when its producer has been silent for transaction.max.timeout.ms and five minutes more: its
-coordinator would have aborted it. It hangs if its coordinator does not know that the partition takes part, which a lost
-marker or a producer that was never verified leads to (KIP-664). The last stable offset stays where it begins.
+A transaction is late if its producer has been silent for transaction.max.timeout.ms plus five minutes: its coordinator
+would have aborted it by then. It hangs if its coordinator does not know that the partition takes part, because a marker
+was lost or the producer was never verified (KIP-664). It blocks the last stable offset at its first record.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 60
 PARTITIONS_PER_SLICE: Final = 500
-"""Partitions looked at before others get their turn: under a millisecond."""
+"""Partitions checked before other tasks run: under a millisecond."""
 
 logger = logging.getLogger("kafkapy.transaction")
 
@@ -37,9 +37,9 @@ class LateTransactions:
         is_known_here: Callable[[], bool],
         clock: Clock,
     ) -> None:
-        """`is_expected(producer_id, partition)`: whether a coordinator here will end the transaction there.
+        """`is_expected(producer_id, partition)`: whether a coordinator here will end the transaction in the partition.
 
-        `is_known_here`: whether all transactions are coordinated here, so that nobody else will.
+        `is_known_here`: whether all transactions are coordinated here, so that no other broker will.
         """
         self._partitions = partitions
         self._config = config
@@ -51,7 +51,7 @@ class LateTransactions:
 
     @property
     def partition_count(self) -> int:
-        """The partitions with a late transaction, at the last look."""
+        """The number of partitions with a late transaction, at the last check."""
         return len(self._found)
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class LateTransactions:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def look(self) -> None:
-        """Look at every partition that is led here; log those that hang since the last look."""
+        """Check every partition that is led here; log the transactions that hang since the last check."""
         max_timeout_ms = self._config().transaction_max_timeout_ms
         found: dict[TopicPartition, LateTransaction] = {}
         for count, partition in enumerate(list(self._partitions), 1):

@@ -1,8 +1,8 @@
-"""The logs' part of a clean stop: all is made durable, with several fsyncs under way at a time, then said to be.
+"""Closes all logs at a clean stop: fsyncs them, several at a time, then writes the clean-shutdown file.
 
-A stop after writes to thousands of partitions waits for little else than fsyncs, some six for each. As in Apache Kafka
-num.recovery.threads.per.data.dir workers do them in each directory. LogManager.close comes behind them: whatever they
-left undone it does itself, then the checkpoints, and last the clean-shutdown file.
+After writes to thousands of partitions most of the stop is fsyncs, some six per log. As in Apache Kafka,
+num.recovery.threads.per.data.dir workers per directory make them. LogManager.close runs afterwards: it closes the logs
+that they left, then writes the checkpoints and last the clean-shutdown file.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ logger = logging.getLogger("kafkapy.storage")
 async def close_logs(
     manager: "LogManager", *, io_pool: "IoPool", clock: "Clock", threads_per_directory: int, broker_epoch: int
 ) -> None:
-    """Stop the logs cleanly. A directory that fails is offline then, and gets no clean-shutdown file."""
+    """Close the logs cleanly. A directory that fails goes offline and gets no clean-shutdown file."""
     queues = [iter(logs) for logs in manager.logs_to_close()]
     await asyncio.gather(*(_flush_all(queue, io_pool, clock) for queue in queues for _ in range(threads_per_directory)))
     manager.close(broker_epoch)
@@ -41,6 +41,6 @@ async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") 
             finally:
                 flush.complete(clock.wall_ms())
         except (ApiError, StorageError):
-            continue  # told when the directory went offline, or tried again by LogManager.close
-        except Exception:  # tried again, too: the others are not to go without
+            continue  # already logged, or tried again by LogManager.close
+        except Exception:  # tried again by LogManager.close
             logger.exception("%s was not closed", log)

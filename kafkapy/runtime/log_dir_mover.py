@@ -1,14 +1,14 @@
-"""Moves replicas between log directories while they are in use: AlterReplicaLogDirs, and moves that a stop interrupted.
+"""Moves replicas between log directories while they are in use: AlterReplicaLogDirs, and interrupted moves.
 
-    copy -> make durable -> have the controller take note of the new directory -> copy what came meanwhile -> swap
+    copy -> fsync -> report the new directory to the controller -> copy what was appended since -> swap
 
-A future replica outlives a restart and goes on where it was. The controller knows of the new directory before the
-names change, so that a crash between the renames leaves no doubt (see storage/manager/loading.py); a move that is
-called back or fails has the old directory noted again. At most num.replica.alter.log.dirs.threads moves run at once,
-at no more than replica.alter.log.dirs.io.max.bytes.per.second together. Source: KIP-113, KIP-858.
+A future replica survives a restart; the copy then continues. The controller knows the new directory before the
+directories are renamed, so that a crash between the renames is unambiguous (see storage/manager/loading.py). If a move
+is cancelled or fails, the old directory is reported again. At most num.replica.alter.log.dirs.threads moves run at
+once, at no more than replica.alter.log.dirs.io.max.bytes.per.second in total. Source: KIP-113, KIP-858.
 
-A deletion of records does not wait for a copy under way, as it does in Apache Kafka: the copy takes the log start
-offset over with the next chunk (a deviation).
+A deletion of records (DeleteRecords, retention) does not wait for a copy in progress, as it does in Apache Kafka: the
+copy adopts the new log start offset with its next chunk (a deviation).
 """
 
 import asyncio
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 THROTTLE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 STOPPED_RATE_CHECK_S: Final = 1.0
-"""How often a rate of 0 is looked at again."""
+"""How often a rate of 0 is checked for a change."""
 MAX_PAUSE_S: Final = 1.0
 MAX_ROUNDS: Final = 3
-"""After so many flushes that were overtaken by those of the log in service, the last few bytes are synced in place."""
+"""After this many flushes without catching up, the last few bytes are fsynced on the event loop."""
 
 logger = logging.getLogger("kafkapy.runtime")
 
@@ -85,7 +85,7 @@ class LogDirMover:
         return len(self._tasks)
 
     def start(self) -> None:
-        """Go on with the moves that the last stop interrupted, and tell the controller where replicas lie.
+        """Resume the moves that the last stop interrupted, and report the directories of replicas to the controller.
 
         To be called once the broker is registered.
         """
@@ -107,10 +107,10 @@ class LogDirMover:
     # What is asked for
 
     def alter(self, topic_partition: "TopicPartition", path: str) -> int:
-        """Move a replica to the log directory at `path`; return an error code at once, the move goes on behind it.
+        """Start to move a replica to the log directory at `path`; return an error code without waiting for the move.
 
-        A partition that is not here yet is made there when it comes, and refused until then: REPLICA_NOT_AVAILABLE
-        where it is elsewhere, UNKNOWN_TOPIC_OR_PARTITION where it is not at all.
+        If the partition has no log here, `path` is remembered for its creation, and the code is an error:
+        REPLICA_NOT_AVAILABLE if other brokers host it, UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
         """
         try:
             self._alter(topic_partition, path)
@@ -150,13 +150,13 @@ class LogDirMover:
             self._begin(partition)
 
     def _call_back(self, topic_partition: "TopicPartition") -> None:
-        """Give a move up. Its task has the old directory noted again."""
+        """Cancel a move. Its task reports the old directory again."""
         logger.info("The move of %s is called back", topic_partition)
         self._log_manager.delete_future_log(topic_partition, self._clock.wall_ms())
         self.end_unwanted()
 
     def end_unwanted(self) -> None:
-        """End the moves whose logs are no longer those of the partition: deleted, lost with their disk, called back."""
+        """End the moves whose logs are no longer the partition's: deleted, lost with their disk, or cancelled."""
         unwanted = [each for each, (move, _) in self._tasks.items() if not move.is_wanted]
         for topic_partition in unwanted:
             _, task = self._tasks.pop(topic_partition)
@@ -165,9 +165,9 @@ class LogDirMover:
     # What the metadata says
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
-        """Tell the controller of replicas that lie elsewhere than it thinks; go on with moves of new partitions.
+        """Report replicas whose directory differs from the metadata; resume moves of new partitions.
 
-        In steps, a partition each.
+        In steps, one partition each.
         """
         if delta.topics_changed is None:
             return
@@ -182,7 +182,8 @@ class LogDirMover:
             self._resume()
 
     def _correct(self, topic_partition: "TopicPartition", topic_id: "Uuid") -> None:
-        """Tell the controller where a replica lies, unless it knows by now, or is being told where it will lie."""
+        """Report a replica's directory, unless the metadata has it, or the new directory of a move is being
+        reported."""
         log = self._log_manager.get_log(topic_partition)
         assigned_id = self._assigned_id(topic_id, topic_partition.partition)
         if log is None or log.topic_id != topic_id or assigned_id is None:
@@ -196,7 +197,7 @@ class LogDirMover:
             self._assignments.assign(Assignment(topic_id, topic_partition.partition, actual_id))
 
     def _assigned_id(self, topic_id: "Uuid", partition_id: int) -> "Uuid | None":
-        """Return the replica's directory in the newest metadata; None where that has no replica here."""
+        """Return the replica's directory in the newest metadata; None if it has no such replica here."""
         topic = self._replica_manager.partitions.newest_image.topics.by_id.get(topic_id)
         registration = topic.partitions.get(partition_id) if topic is not None else None
         if registration is None or self._node_id not in registration.replicas:
@@ -215,7 +216,7 @@ class LogDirMover:
     # The moves
 
     def _begin(self, partition: "HostedPartition") -> None:
-        if self._is_stopping:  # the metadata may go on for a while: the next start goes on with the move
+        if self._is_stopping:  # metadata changes may arrive during a stop: the next start resumes the move
             return
         move = LogMove(partition, self._log_manager)
         topic_partition = partition.topic_partition
@@ -228,7 +229,7 @@ class LogDirMover:
             del self._tasks[topic_partition]
 
     async def _run(self, move: LogMove) -> None:
-        """Take a move to its end. A future log that was lost or called back ends it, too."""
+        """Run a move to its end. It also ends if the future log is lost or the move is cancelled."""
         assert self._slots is not None
         is_told = False
         try:
@@ -253,25 +254,25 @@ class LogDirMover:
                 self._revert(move)
 
     async def _catch_up(self, move: LogMove) -> bool:
-        """Copy all there is; return whether the move is still wanted."""
+        """Copy all records; return whether the move is still wanted."""
         while move.is_wanted and await self._copy(move):
             await asyncio.sleep(0)
         return move.is_wanted
 
     async def _copy(self, move: LogMove) -> int:
-        """Copy a chunk at the rate that is allowed; return its bytes, 0 where there was nothing to copy."""
+        """Copy one chunk within the rate limit; return its size in bytes, 0 if there was nothing to copy."""
         await self._throttle()
         if not move.is_wanted:
             return 0
         copied = 1
         async with self._patience(move):
-            move.future.assign_topic_id(move.partition.topic_id)  # a crash may have cut that short
+            move.future.assign_topic_id(move.partition.topic_id)  # a crash may have prevented this
             copied = move.copy(self._clock.wall_ms())
             self._charge(copied)
         return copied
 
     async def _make_durable(self, move: LogMove) -> bool:
-        """Flush the copy; return whether the move is still wanted."""
+        """Fsync the copy; return whether the move is still wanted."""
         is_durable = False
         while move.is_wanted and not is_durable:
             async with self._patience(move):
@@ -281,9 +282,9 @@ class LogDirMover:
 
     @contextlib.asynccontextmanager
     async def _patience(self, move: LogMove) -> AsyncIterator[None]:
-        """Leave the block where it has to wait, and return once it may be tried again.
+        """Suppress errors of the block that go away by waiting, and return when it can be tried again.
 
-        A cold page is read by a worker; a full disk may have room later.
+        Cold pages are read by a worker; after KAFKA_STORAGE_ERROR (disk full) it waits replica.fetch.backoff.ms.
         """
         try:
             try:
@@ -297,14 +298,14 @@ class LogDirMover:
             await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
 
     async def _warm(self, move: LogMove, cold: NeedsWarming) -> None:
-        """Have a worker read what is not in the page cache. Raises StorageError, ApiError."""
+        """Have a worker read data that is not in the page cache. Raises StorageError, ApiError."""
         try:
             await run_in_pool(self._io_pool, cold.warm)
         except OSError as error:
             raise move.current.log_dir.failure(error, f"reading {move.partition.topic_partition}") from error
 
     async def _tell(self, move: LogMove) -> None:
-        """Have the controller take note of the new directory; returns once it has."""
+        """Report the new directory to the controller; return once it is accepted."""
         target_id = move.target_id
         if target_id is None:
             return
@@ -321,7 +322,7 @@ class LogDirMover:
         await accepted
 
     async def _finish(self, move: LogMove) -> bool:
-        """Swap once the copy has all; return whether it came to that."""
+        """Swap the logs once the copy is complete and durable; return whether that happened."""
         rounds = 0
         while await self._catch_up(move):
             rounds += 1
@@ -339,7 +340,8 @@ class LogDirMover:
         return False
 
     async def _write_checkpoints(self) -> None:
-        """Note the offsets of a log under its new directory, as early as Apache Kafka does under its old one."""
+        """Write the checkpoints with the log under its new directory, as early as Apache Kafka does under its old
+        one."""
         checkpoints = self._log_manager.checkpoints
         for write in (*checkpoints.recovery_points(), *checkpoints.log_start_offsets(), *checkpoints.cleaner_offsets()):
             try:
@@ -350,7 +352,7 @@ class LogDirMover:
                 write.directory.state.go_offline(error.message)
 
     def _drop(self, move: LogMove) -> None:
-        """Give up what cannot be finished; the log in service is as it was."""
+        """Delete the future log of a move that cannot be finished; the log in service is unchanged."""
         if self._log_manager.future_logs.get(move.partition.topic_partition) is move.future:
             try:
                 self._log_manager.delete_future_log(move.partition.topic_partition, self._clock.wall_ms())
@@ -358,7 +360,7 @@ class LogDirMover:
                 logger.error("%s", error.message)
 
     def _revert(self, move: LogMove) -> None:
-        """Have the controller know the old directory again, where the replica still lies in it."""
+        """Report the old directory again, if the replica is still there."""
         topic_partition = move.partition.topic_partition
         source_id = move.source_id
         if source_id is not None and self._log_manager.logs.get(topic_partition) is move.current:
@@ -368,12 +370,12 @@ class LogDirMover:
     # Throttling
 
     async def _throttle(self) -> None:
-        """Wait until what was copied so far has lasted as long as the rate says."""
+        """Wait until the bytes copied so far comply with the rate."""
         while (rate := self._rate()) <= 0:
             await asyncio.sleep(STOPPED_RATE_CHECK_S)
         while (pause_ms := self._next_copy_ms - self._clock.monotonic_ms()) >= 1:
             await asyncio.sleep(min(pause_ms / 1000, MAX_PAUSE_S))
-            if self._rate() != rate:  # the rest is waited for at the new rate
+            if self._rate() != rate:  # wait the rest at the new rate
                 self._next_copy_ms = self._clock.monotonic_ms()
 
     def _charge(self, copied: int) -> None:

@@ -1,7 +1,8 @@
-"""Flushes that somebody waits for: flush.messages makes an append's answer wait until its records are durable.
+"""Flushes that requests wait for: with flush.messages, a produce response waits until its records are durable.
 
-One flush of a log runs at a time. What is appended meanwhile is made durable by the next one, for all who wait then.
-A deviation from Apache Kafka, which holds the log and its readers up for as long: here consumers may read a record
+One flush of a log runs at a time; the next one covers everything appended meanwhile and all its waiters.
+
+A deviation from Apache Kafka, which blocks the log and its readers during this flush: here consumers may read a record
 before its producer has been answered.
 """
 
@@ -22,7 +23,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class LogFlusher:
-    """Lets those who wait for durable records share flushes: one of a log at a time."""
+    """Group commit: all callers that wait for a log share its next flush; one flush of a log runs at a time."""
 
     def __init__(self, io_pool: "IoPool", clock: "Clock") -> None:
         self._io_pool = io_pool
@@ -31,11 +32,11 @@ class LogFlusher:
         self._tasks: dict[Log, asyncio.Task[None]] = {}
 
     async def flush(self, log: "Log") -> None:
-        """Return once all that is in the log now is durable. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
+        """Return once all records now in the log are durable. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
         await self._begin(log)
 
     def request(self, log: "Log", on_done: Callable[[], None]) -> None:
-        """Call on_done() once all that is in the log now is durable, or could not be made so."""
+        """Call on_done() once all records now in the log are durable, or the flush has failed."""
 
         def settled(future: asyncio.Future[None]) -> None:
             error = future.exception()
@@ -54,7 +55,7 @@ class LogFlusher:
         return future
 
     async def close(self) -> None:
-        """Wait for the flushes that were asked for."""
+        """Wait for the requested flushes."""
         await asyncio.gather(*self._tasks.values())
 
     async def _work(self, log: "Log") -> None:
@@ -81,7 +82,7 @@ class LogFlusher:
 
 
 async def _end_of(flush: Flush) -> None:
-    """Return once a flush of somebody else's (the periodic one) is completed."""
+    """Return once another flush of the log (the periodic one) is complete."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     flush.on_complete.append(lambda: None if future.done() else future.set_result(None))
     await future
@@ -90,7 +91,7 @@ async def _end_of(flush: Flush) -> None:
 def _settle(waiting: "list[asyncio.Future[None]]", error: Exception | None) -> None:
     for future in waiting:
         if future.done():
-            continue  # whoever waited has gone
+            continue  # the waiter was cancelled
         if error is None:
             future.set_result(None)
         else:

@@ -1,6 +1,6 @@
-"""What is done to logs in periods: flushes that are due, checkpoints, retention, deleted files.
+"""Periodic work on logs: due flushes, checkpoints, retention, deletion of files.
 
-The periods are Kafka's keys. Syncs run in the IO pool; what walks all logs yields to the loop after every few of them.
+The intervals are Kafka's keys. Fsyncs run in the IO pool; loops over all logs yield to other tasks every few logs.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from kafkapy.storage.manager.space_reserve import SpaceReserve
 
 FLUSH_CHECK_MS: Final = 1000
-"""How often to look for rolled segments to be made durable; Kafka hands each to its scheduler when it is rolled."""
+"""How often rolled segments are checked for a due flush; Kafka schedules a flush when it rolls a segment."""
 DELETION_CHECK_MS: Final = 1000
 RESERVE_CHECK_MS: Final = 1000
 MAX_PERIOD_MS: Final = 24 * 3_600_000
-"""A period of Long.MAX_VALUE means never; a day is the longest that a loop's timer is asked for."""
+"""An interval of Long.MAX_VALUE means never; loop timers are set to one day at most."""
 LOGS_PER_SLICE: Final = 16
-"""Logs looked at before the loop gets its turn: well under a millisecond."""
+"""Logs processed before other tasks run: well under a millisecond."""
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -52,7 +52,7 @@ class LogMaintenance:
         self._io_pool = io_pool
         self._tasks: list[asyncio.Task[None]] = []
         self._at_work: set[asyncio.Task[None]] = set()
-        """What a worker is at. It is waited for at a stop: two must not write one file."""
+        """Calls that run in the pool. A stop waits for them: two must not write the same file."""
 
     def start(self) -> None:
         log, checkpoints = self._config.log, self._log_manager.checkpoints
@@ -79,7 +79,7 @@ class LogMaintenance:
         self._tasks.clear()
 
     async def flush_due(self) -> None:
-        """Make durable what flush.messages, flush.ms or a rolled segment calls for."""
+        """Flush the logs that are due by flush.messages, flush.ms or a rolled segment."""
         for flush in self._log_manager.flush_due(self._clock.wall_ms()):
             await self._to_the_end(self._flush(flush))
 
@@ -90,7 +90,7 @@ class LogMaintenance:
                 await asyncio.sleep(0)
 
     async def _delete_due(self) -> None:
-        """Make renames durable, then delete the directories of logs, and the files of segments, that waited enough."""
+        """Sync directories after renames, then delete the log directories and segment files whose delay is over."""
         for sync in self._log_manager.due_syncs():
             await self._to_the_end(self._sync_names(sync))
         for deletion in self._log_manager.due_deletions(self._clock.wall_ms()):
@@ -139,14 +139,15 @@ class LogMaintenance:
             write.directory.state.go_offline(error.message)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what must not be left halfway, even where who waits for it is stopped."""
+        """Run a coroutine to its end, even if the caller is cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._at_work.add(task)
         task.add_done_callback(self._at_work.discard)
         await asyncio.shield(task)
 
     async def _every(self, delay_ms: int, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
-        """Take a step each period, the first after a delay. A directory that fails meanwhile is offline already."""
+        """Run `step` periodically, the first time after delay_ms. Errors are logged; a failed directory is offline
+        already."""
         while True:
             await asyncio.sleep(min(delay_ms, MAX_PERIOD_MS) / 1000)
             delay_ms = period_ms

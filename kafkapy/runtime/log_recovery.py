@@ -1,8 +1,8 @@
-"""Loading the logs at a broker's start, with helper processes for those that have much to recover.
+"""Loads the logs when a broker starts, with helper processes for logs that need much recovery.
 
-After a stop that was not clean, all behind the recovery point is read before it is served. A small log is done here; a
-large one by one of num.recovery.threads.per.data.dir processes for each directory, so that several processors work at
-it and the event loop stays free. Log lines are Kafka's.
+After an unclean stop, everything after the recovery point is read before the log is served. Small logs are recovered
+here, large ones by num.recovery.threads.per.data.dir processes per directory, so that several processors are used and
+the event loop stays responsive. Log lines are Kafka's.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.storage.manager.loading import LogLoading, LogToLoad
 
 MIN_HELPER_BYTES: Final = 64 << 20
-"""A log with less to read is recovered in place: that takes less time than a process needs to start."""
+"""A log with less to read is recovered in this process: that is faster than starting another one."""
 CONFIGURE_LOGGING: Final = "kafkapy.server.logs:configure"
 
 logger = logging.getLogger("kafkapy.storage")
@@ -69,7 +69,7 @@ class LogRecovery:
         self._loading.finish()
 
     def _large_ones(self, items: "list[LogToLoad]") -> "dict[str, list[LogToLoad]]":
-        """Return what is worth a helper process, by directory, the largest last: it is taken first."""
+        """Return the logs worth a helper process, by directory, sorted by size; the largest is taken first."""
         sized = [(self._unflushed_bytes(item), item) for item in items]
         large: dict[str, list[LogToLoad]] = {}
         for size_bytes, item in sorted(sized, key=lambda each: each[0]):
@@ -81,10 +81,10 @@ class LogRecovery:
         try:
             return self._loading.unflushed_bytes(item)
         except OSError:
-            return 0  # loading it will say what is wrong
+            return 0  # loading it will report the error
 
     async def _work(self, queue: "list[LogToLoad]") -> None:
-        """Recover and load logs of one directory, one after another, in a process that lives as long as this."""
+        """Recover and load the queued logs of one directory, one after another, in one helper process."""
         helper = self._new_helper(asyncio.get_running_loop())
         try:
             helper.submit(CONFIGURE_LOGGING, {"level": logging.getLogger().getEffectiveLevel()}, _ignore)
@@ -101,7 +101,7 @@ class LogRecovery:
             helper.close()
 
     async def _recover(self, helper: "HelperProcess", item: "LogToLoad") -> str | None:
-        """Have a log recovered; return why that was not possible."""
+        """Have the helper recover a log; return None, or why that failed."""
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         def on_done(result: Any, error: str | None) -> None:
@@ -116,4 +116,4 @@ class LogRecovery:
 
 
 def _ignore(result: Any, error: str | None) -> None:
-    """The helper logs, or it does not."""
+    """The result of configuring the helper's log does not matter."""

@@ -1,8 +1,10 @@
-"""Producer ids for idempotent producers, taken from blocks that the controller hands out.
+"""Producer ids for idempotent producers, from blocks that the controller allocates.
 
-A block is used by one broker alone; what is left of it at a stop is never used. Where Apache Kafka answers
-COORDINATOR_LOAD_IN_PROGRESS while a block is on its way, we let the request wait for it (a named deviation): a
-producer's first request then needs no retry. The next block is asked for when nine tenths of one are used.
+A block is used by one broker only; ids left at a stop are never used. The next block is requested when 90 % of the
+current one are used.
+
+If no id is left while a block is being requested, the request waits for it (a named deviation: Apache Kafka answers
+COORDINATOR_LOAD_IN_PROGRESS). So a producer's first request needs no retry.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ logger = logging.getLogger("kafkapy.runtime")
 
 
 class ProducerIdManager:
-    """Hands out ids; `allocate_block` asks the controller for a range nobody else has (it may raise ApiError)."""
+    """Hands out ids; `allocate_block` asks the controller for a range reserved for us (it may raise ApiError)."""
 
     def __init__(self, allocate_block: Callable[[], Awaitable[range]]) -> None:
         self._allocate_block = allocate_block
@@ -27,19 +29,19 @@ class ProducerIdManager:
         self._next_block: asyncio.Task[range] | None = None
 
     async def next_id(self) -> int:
-        """Return an id that no producer has. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS if none can be had."""
+        """Return an unused id. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS if there is none."""
         await self.at_hand()
         producer_id = self.take()
         assert producer_id is not None
         return producer_id
 
     async def at_hand(self) -> None:
-        """Return once `take` will give an id. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return once `take` has an id to return. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS."""
         while self._used == len(self._block):
             await self._take_next_block()
 
     def take(self) -> int | None:
-        """Return an id that no producer has, or None if none is at hand (then `at_hand`)."""
+        """Return an unused id, or None if the block is used up (then await `at_hand`)."""
         if self._used == len(self._block):
             return None
         producer_id = self._block[self._used]
@@ -49,7 +51,7 @@ class ProducerIdManager:
         return producer_id
 
     async def close(self) -> None:
-        """Give up a request under way."""
+        """Cancel a pending request."""
         task, self._next_block = self._next_block, None
         if task is not None:
             task.cancel()
@@ -62,7 +64,7 @@ class ProducerIdManager:
         return self._next_block
 
     async def _ask(self) -> range:
-        """Ask the controller. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, which all producers take for "later"."""
+        """Request a block. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, which makes every producer retry."""
         try:
             return await self._allocate_block()
         except ApiError as error:
@@ -71,7 +73,7 @@ class ProducerIdManager:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
 
     async def _take_next_block(self) -> None:
-        """Wait for the block under way; several may wait for the same one, the first to wake takes it."""
+        """Wait for the requested block; if several callers wait for it, the first to wake installs it."""
         task = self._request_block()
         try:
             block = await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""What DescribeQuorum tells of the quorum: who leads, how far each replica is."""
+"""The content of a DescribeQuorum response: the leader and the progress of each replica."""
 
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.core import RaftCore
@@ -10,7 +10,7 @@ from kafkapy.types import ReplicaKey
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """Times are wall clock, -1 for never. log_end_offset is -1 while unknown."""
+    """Times are wall clock in ms, -1 for never. log_end_offset is -1 while unknown."""
 
     key: ReplicaKey
     log_end_offset: int
@@ -28,11 +28,11 @@ class QuorumDescription:
     voters: tuple[ReplicaDescription, ...]
     observers: tuple[ReplicaDescription, ...]
     endpoints: dict[int, tuple[Endpoint, ...]]
-    """Of each voter; DescribeQuorum 2 lists them (KIP-853)."""
+    """The endpoints of each voter; DescribeQuorum 2 lists them (KIP-853)."""
 
 
 def describe_quorum(core: RaftCore, *, wall_ms: int, monotonic_ms: int) -> QuorumDescription | None:
-    """Return the description; None unless this node leads. The leader itself counts as caught up just now."""
+    """Return the description; None unless this node leads. The leader's own times are the current time."""
     role = core.role
     if not isinstance(role, Leader):
         return None

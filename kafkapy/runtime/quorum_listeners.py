@@ -1,8 +1,9 @@
-"""What the quorum tells its listeners, and in which order.
+"""What the quorum notifies its listeners of, and in which order.
 
-First the latest snapshot (if there is one), then every committed batch after it, nothing twice. That nobody is leader,
-or somebody else is, is told at once. A node that becomes leader is told so only after it has seen every record of
-earlier epochs and its own first record is committed: its tables are complete when it starts to decide.
+First the latest snapshot, if there is one, then every committed batch after it, exactly once. A new leader on another
+node, or the loss of a leader, is notified at once. A node that becomes leader is notified only after all records of
+earlier epochs were delivered and its own first record is committed: so its tables are complete when it starts to
+decide.
 """
 
 import logging
@@ -19,71 +20,71 @@ logger = logging.getLogger(__name__)
 
 NO_LEADER_ID = -1
 READ_BYTES = 1 << 18
-"""What is read of the log at a time to be delivered: thousands of records."""
+"""Bytes read from the log per delivery: thousands of records."""
 
 
 class SnapshotSource(Protocol):
-    """What SnapshotReader (storage.metadata.snapshot) offers to a listener."""
+    """What a listener uses of SnapshotReader (storage.metadata.snapshot)."""
 
     snapshot_id: OffsetAndEpoch
     last_contained_log_timestamp_ms: int
 
     def batches(self) -> Iterable[list[bytes]]:
-        """Yield the values of the data records, a list per batch; control records are left out."""
+        """Yield the values of the data records, one list per batch; control records are left out."""
         ...
 
 
 class QuorumListener(Protocol):
-    """The state machine over the metadata log. Called on the loop's thread; must not block or raise.
+    """The state machine on top of the metadata log. Called on the loop's thread; must not block or raise.
 
-    What takes long is done in steps of a millisecond at most: the iterator that is returned is asked for one after the
-    other, in turns of the loop, before anything else is told; but a change of leader is told between steps, and
-    another snapshot takes the place of all steps that are left.
+    Long work is done in steps of at most a millisecond: the quorum takes the steps of the returned iterator, spread
+    over turns of the loop, before the next notification. There are two exceptions: a change of leader is notified
+    between steps, and another snapshot discards all remaining steps.
     """
 
     def on_load_snapshot(self, reader: SnapshotSource) -> Iterator[None] | None:
-        """Forget everything and take the snapshot's records: they replace offsets below reader.snapshot_id.offset."""
+        """Clear all state and load the snapshot, which replaces the records below reader.snapshot_id.offset."""
         ...
 
     def on_commit(self, batches: list[CommittedBatch]) -> Iterator[None] | None:
-        """Take newly committed batches, in order of offset. On the leader its own appends come back here, too."""
+        """Apply newly committed batches, in offset order. On the leader they include its own appends."""
         ...
 
     def on_leader_change(self, leader_id: int, leader_epoch: int) -> Iterator[None] | None:
-        """leader_id is -1 while nobody is known. Our own id: caught up, append() works with this epoch from now on."""
+        """leader_id is -1 while none is known. Our own id: caught up, append() accepts this epoch from now on."""
         ...
 
 
 class Delivery:
-    """What has been told, and what is to be told next. `tell_next` is called until it has nothing more."""
+    """The state of notifications: what was delivered and what is next. Call `tell_next` until it returns False."""
 
     def __init__(self, node_id: int) -> None:
         self.listeners: list[QuorumListener] = []
         self.delivered_offset = 0
-        """All below it has been told."""
+        """All records below this offset were delivered."""
         self.delivered_bytes = 0
-        """Of committed batches, ever; the snapshot's schedule asks."""
+        """Total size of all delivered batches; used by the snapshot schedule."""
         self._node_id = node_id
         self._notice: LeaderChanged | None = None
         self._to_load: OffsetAndEpoch | None = None
         self._own: deque[CommittedBatch] = deque()
         self._steps: deque[Iterator[None]] = deque()
-        """What listeners are still doing with what they were told, one after the other."""
+        """Unfinished iterators of listeners, in order."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether listeners are not done with what they were told, or a snapshot is still to be told."""
+        """Whether listeners have unfinished steps, or a snapshot is yet to be loaded."""
         return bool(self._steps) or self._to_load is not None
 
     @property
     def has_notice(self) -> bool:
-        """Whether a change of leader is still to be told."""
+        """Whether a change of leader is yet to be notified."""
         return self._notice is not None
 
     # ---- what happened
 
     def begin_with(self, snapshot_id: OffsetAndEpoch | None) -> None:
-        """Load this snapshot before anything else: at start, or when the log was emptied for it."""
+        """Load this snapshot before anything else: at the start, or after the log was reset to it."""
         self._own.clear()
         self._steps.clear()
         if snapshot_id is not None:
@@ -94,7 +95,7 @@ class Delivery:
         self._notice = notice
 
     def note_own(self, effect: AppendBatch, *, timestamp_ms: int, size_bytes: int) -> None:
-        """Keep what we append as leader in memory until it is committed."""
+        """Keep a batch that we appended as leader in memory until it is committed."""
         batch = effect.batch
         values = batch.data if isinstance(batch.data, list) else []
         self._own.append(
@@ -110,14 +111,14 @@ class Delivery:
         )
 
     def forget_own_from(self, end_offset: int) -> None:
-        """The log was cut: what we appended there was never committed."""
+        """Drop own batches that were truncated from the log: they were never committed."""
         while self._own and self._own[-1].last_offset >= end_offset:
             self._own.pop()
 
     # ---- telling
 
     def tell_next(self, log: MetadataLog, high_watermark: int) -> bool:
-        """Tell one thing; return whether there was any."""
+        """Deliver one notification or take one step; return False if there was nothing to do."""
         notice = self._notice
         if notice is not None and notice.leader_id != self._node_id:
             self._tell_leader(notice)
@@ -134,7 +135,7 @@ class Delivery:
         return True
 
     def tell_end(self, leader_epoch: int) -> None:
-        """Tell, out of turn, that this node leads no more because the quorum has failed."""
+        """Notify listeners immediately that this node no longer leads, because the quorum has failed."""
         for listener in self.listeners:
             try:
                 listener.on_leader_change(NO_LEADER_ID, leader_epoch)
@@ -153,7 +154,7 @@ class Delivery:
             self._begin(listener.on_load_snapshot(log.open_snapshot(snapshot_id)))
 
     def _deliver(self, log: MetadataLog, end_offset: int) -> None:
-        """Hand over the next committed batches: our own from memory, others from the log, a chunk at a time."""
+        """Deliver the next committed batches: own ones from memory, others from the log, one chunk at a time."""
         found = self._take_own(end_offset) or self._read_chunk(log, end_offset)
         self.delivered_offset = found[-1].last_offset + 1
         self.delivered_bytes += sum(batch.size_bytes for batch in found)
@@ -161,7 +162,7 @@ class Delivery:
             self._begin(listener.on_commit(found))
 
     def _begin(self, steps: Iterator[None] | None) -> None:
-        """Have a listener take its first step; the others come later, in order."""
+        """Queue a listener's iterator; take its first step now if it is the only one."""
         if steps is not None:
             self._steps.append(steps)
             if self._steps[0] is steps:

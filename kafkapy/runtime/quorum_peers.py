@@ -1,4 +1,4 @@
-"""What a quorum's driver exchanges with its peers: the transport, answers with data, a snapshot being downloaded."""
+"""The quorum driver's exchange with peers: the transport, responses with data, the download of snapshots."""
 
 import logging
 from collections.abc import Callable
@@ -24,7 +24,7 @@ POSITION_OUT_OF_RANGE: Final = ErrorCode.POSITION_OUT_OF_RANGE.value
 
 
 KraftVersions: TypeAlias = tuple[int, int] | str
-"""Lowest and highest level, or the name of the error that came in their place."""
+"""The lowest and highest level, or the name of an error."""
 
 
 class RaftTransport(Protocol):
@@ -37,19 +37,19 @@ class RaftTransport(Protocol):
         request: Request,
         on_response: Callable[[Response | None], None],
     ) -> None:
-        """Send; on_response is called later on the loop's thread, with None where no answer will come.
+        """Send a request; on_response is called later on the loop's thread, with None if no response will come.
 
-        A negative node_id is a bootstrap server; the transport knows where it is, as `endpoints` is empty then.
+        A negative node_id is a bootstrap server; `endpoints` is empty then, and the transport knows the address.
         """
         ...
 
     def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
-        """Ask a node that is to vote for the levels of kraft.version that it supports (ApiVersions)."""
+        """Request the kraft.version levels that a prospective voter supports (ApiVersions)."""
         ...
 
 
 def with_records(log: MetadataLog, effect: ReplyWithRecords) -> Response:
-    """Return the answer to a Fetch, with batches from the log."""
+    """Return the response to a Fetch, with batches from the log."""
     response = effect.response
     assert isinstance(response, FetchResponse)
     data = log.read_bytes(effect.fetch_offset, effect.max_bytes)
@@ -57,7 +57,7 @@ def with_records(log: MetadataLog, effect: ReplyWithRecords) -> Response:
 
 
 def with_snapshot(disk: Disk, log: MetadataLog, effect: ReplyWithSnapshot) -> Response:
-    """Return the answer to a FetchSnapshot, with a part of the file."""
+    """Return the response to a FetchSnapshot, with a part of the file."""
     response = effect.response
     assert isinstance(response, FetchSnapshotResponse)
     file = disk.open(log.snapshots.path_of(effect.snapshot_id), writable=False)
@@ -72,7 +72,7 @@ def with_snapshot(disk: Disk, log: MetadataLog, effect: ReplyWithSnapshot) -> Re
 
 
 class SnapshotDownload:
-    """A snapshot that comes from the leader, part by part."""
+    """A snapshot being downloaded from the leader, part by part."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -80,7 +80,7 @@ class SnapshotDownload:
         self._part: PartFile | None = None
 
     def write(self, effect: WriteSnapshotPart) -> None:
-        """Write what came; position 0 begins anew."""
+        """Append a part; position 0 starts a new file."""
         if effect.position == 0:
             self._part = PartFile(self._disk, self._directory, effect.snapshot_id)
         assert self._part is not None
@@ -88,7 +88,7 @@ class SnapshotDownload:
         self._part.append(effect.data)
 
     def install(self) -> Event:
-        """Give it its name if it is whole; return what to tell the core. Blocks: a follower has little else to do."""
+        """Check the file and rename it to its final name; return the event for the core. Blocks the loop."""
         part, self._part = self._part, None
         assert part is not None
         part.sync()

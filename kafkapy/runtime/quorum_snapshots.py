@@ -1,4 +1,4 @@
-"""When the metadata log is snapshotted, and the writing of one, a slice per turn of the loop."""
+"""When to take a snapshot of the metadata log, and writing it, one slice per turn of the loop."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from kafkapy.types import OffsetAndEpoch
 
 
 class SnapshotSchedule:
-    """Due after so many committed bytes, or so long after the last one if anything was committed since.
+    """Due after max_bytes of committed records, or max_interval_ms after the last one if anything was committed since.
 
     metadata.log.max.record.bytes.between.snapshots, metadata.log.max.snapshot.interval.ms (0: never by time).
     `committed_bytes` counts up from the start of the process.
@@ -34,7 +34,8 @@ class SnapshotSchedule:
 
 
 class SnapshotJob:
-    """One snapshot being written. on_done(snapshot id, error) comes once it has its name, durably, or has failed."""
+    """A snapshot being written. on_done(snapshot id, error) is called when it is durable under its name, or has
+    failed."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class SnapshotJob:
         )
 
     async def cancel(self) -> None:
-        """Stop and wait for the end; a partial file goes."""
+        """Stop and wait for the end; a partial file is deleted."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -96,7 +97,7 @@ class SnapshotJob:
                 writer.abort()
 
     async def _in_pool(self, call: Callable[[], None]) -> None:
-        """Run a sync in the pool; being cancelled does not end it early, as the file must stay open for it."""
+        """Run an fsync in the pool. A cancellation waits for its end, as the file must stay open until then."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_done(_: None, error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Those who wait for something of the metadata quorum to be so."""
+"""Waiting for conditions of the metadata quorum."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ class _Waiter(NamedTuple):
 
 
 class QuorumWaiters:
-    """Conditions that are awaited; `wake` looks at them again. Who gives up leaves nothing behind."""
+    """Pending conditions; `wake` checks them again. A cancelled wait is removed."""
 
     def __init__(self) -> None:
         self._waiters: dict[int, _Waiter] = {}
@@ -22,7 +22,7 @@ class QuorumWaiters:
         return len(self._waiters)
 
     async def wait(self, condition: Callable[[], bool]) -> None:
-        """Return once `condition` holds. Raises what `fail` was told."""
+        """Return once `condition` holds. Raises the error passed to `fail`."""
         if self._error is not None:
             raise self._error
         if condition():
@@ -35,13 +35,13 @@ class QuorumWaiters:
             del self._waiters[key]
 
     def wake(self) -> None:
-        """Look at all conditions: something may have changed."""
+        """Check all conditions again."""
         for condition, future in self._waiters.values():
             if not future.done() and condition():
                 future.set_result(None)
 
     def fail(self, error: BaseException) -> None:
-        """Nothing will change any more: end every wait, and those to come. Of several errors the first counts."""
+        """End all current and future waits with this error; only the first error is kept for future ones."""
         self._error = self._error or error
         for _, future in self._waiters.values():
             if not future.done():

@@ -1,8 +1,8 @@
-"""How the quorum reaches its peers: a connection to each voter's controller listener and to each bootstrap server.
+"""The quorum's transport: a connection to each voter's controller listener and to each bootstrap server.
 
-A request goes to the address that the quorum knows for a node, by the name of the controller listener. When a node
-moves to another address its old connection is closed. A response that is not understood, or refuses the request as a
-whole, counts as no response: the core backs off and asks again.
+A request goes to the node's endpoint with the name of the controller listener. If a node's address changes, its old
+connection is closed. A response that cannot be decoded, or that refuses the request as a whole, counts as no response:
+the core backs off and retries.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ SETTLE_POLL_S = 0.01
 SOFTWARE_NAME = "kafkapy"
 KRAFT_VERSION = "kraft.version"
 ZERO_MINIMUM_SINCE = 4
-"""The first version of ApiVersions that tells of features whose minimum is 0."""
+"""The first version of ApiVersions whose response includes features with minimum level 0."""
 RESPONSE_SLACK_MS = 500
-"""The core counts its own time-out; the connection waits this much longer, so that the core decides."""
+"""Added to the core's own time-out, so that the core detects it first."""
 
 
 class NetworkRaftTransport:
-    """quorum_peers.RaftTransport over connections to other nodes."""
+    """A quorum_peers.RaftTransport over network connections."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class NetworkRaftTransport:
         bootstrap_servers: Mapping[int, tuple[str, int]],
         software_version: str = "0",
     ) -> None:
-        """`bootstrap_servers`: host and port by the (negative) id under which the core knows each."""
+        """`bootstrap_servers`: host and port by the (negative) node id that the core uses."""
         self._wire = wire
         self._new_peer = new_peer
         self._timeout_ms = request_timeout_ms + RESPONSE_SLACK_MS
@@ -108,13 +108,13 @@ class NetworkRaftTransport:
         )
 
     async def settle(self, timeout_s: float) -> None:
-        """Return once what was sent is answered or has failed, or after the time-out."""
+        """Return once all requests are answered or have failed, or after the time-out."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self._unanswered_count and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(SETTLE_POLL_S)
 
     def close(self) -> None:
-        """Close all connections; what waits for a response fails."""
+        """Close all connections; pending requests fail."""
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
@@ -167,7 +167,7 @@ def _kraft_versions(message: Message) -> KraftVersions:
 
 
 def _failure(request: Request, is_unsupported: bool) -> Response | None:
-    """Return what the core is told when a request could not be sent: a peer without pre-votes is told of, KIP-996."""
+    """Return the response to report for a failed request: None, or a refusal if the peer has no pre-votes (KIP-996)."""
     if is_unsupported and isinstance(request, VoteRequest) and request.is_pre_vote:
         return VoteResponse(error=UNSUPPORTED_VERSION, leader_epoch=request.leader_epoch, leader_id=-1)
     return None

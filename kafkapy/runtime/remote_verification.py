@@ -1,10 +1,10 @@
-"""Asking the coordinator of a transaction on another broker, by AddPartitionsToTxn 4-5 (KIP-890).
+"""Asks transaction coordinators on other brokers, by AddPartitionsToTxn 4-5 (KIP-890).
 
-The questions of all producers go to a coordinator's broker together, one request at a time: what comes while one is
-under way goes with the next. A question that is not answered is told NETWORK_EXCEPTION; the client asks again then.
-Source: Apache Kafka's AddPartitionsToTxnManager.
+Questions of all producers to one broker share requests, one in flight; those that arrive meanwhile are sent with the
+next. A question without a response gets NETWORK_EXCEPTION; the client retries. Source: Apache Kafka's
+AddPartitionsToTxnManager.
 
-Deviation: of two questions about one transactional id that wait together, Apache Kafka answers the first with
+Deviation: if two questions about one transactional id wait together, Apache Kafka answers the first with
 NETWORK_EXCEPTION; here both are asked.
 """
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 ADD_PARTITIONS_TO_TXN: Final = 24
 VERSIONS: Final = (4, 5)
 PARTITIONS_PER_REQUEST: Final = 5000
-"""A request has no more, unless one question has: what one handler works off in some turns of the loop."""
+"""Limit per request, unless a single question has more: what a handler processes in some turns of the loop."""
 
 logger = logging.getLogger("kafkapy.transaction")
 
 
 @dataclass(slots=True)
 class Question:
-    """About partitions of one producer's transaction; `answered` gets an error code for each of them."""
+    """A question about partitions of one producer's transaction; `answered` gets an error code for each of them."""
 
     producer: "TransactionalProducer"
     partitions: Sequence[TopicPartition]
@@ -57,13 +57,13 @@ class RemoteGate:
         self._channels = channels
         self._timeout_ms = timeout_ms
         self._waiting: dict[int, list[Question]] = {}
-        """By broker; a broker is here while a task asks it."""
+        """Queued questions by broker; a broker has an entry while a task sends its requests."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(
         self, broker_id: int, producer: "TransactionalProducer", partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """Add partitions to the producer's transaction, or verify that they were; return an error code for each."""
+        """Add partitions to the producer's transaction, or verify that they were added; return a code for each."""
         question = Question(producer, partitions, asyncio.get_running_loop().create_future())
         if broker_id in self._waiting:
             self._waiting[broker_id].append(question)
@@ -75,7 +75,7 @@ class RemoteGate:
         return await question.answered
 
     async def _ask_all(self, broker_id: int) -> None:
-        """Ask one request after another, until nobody waits."""
+        """Send one request after another until the queue is empty."""
         try:
             while self._waiting[broker_id]:
                 taken, self._waiting[broker_id] = _one_request(self._waiting[broker_id])
@@ -107,7 +107,7 @@ class RemoteGate:
 
 
 def _one_request(questions: Sequence[Question]) -> tuple[list[Question], list[Question]]:
-    """Return the questions of the next request, and the rest. Of a transactional id only one transaction is asked."""
+    """Return the questions of the next request, and the rest. It has at most one transaction per transactional id."""
     taken: list[Question] = []
     rest: list[Question] = []
     producers: dict[str, TransactionalProducer] = {}
@@ -124,7 +124,7 @@ def _one_request(questions: Sequence[Question]) -> tuple[list[Question], list[Qu
 
 
 def _is_alike(one: "TransactionalProducer", other: "TransactionalProducer") -> bool:
-    """Whether two questions about one transactional id can be one entry of a request."""
+    """Whether two questions about one transactional id fit into one entry of a request."""
     return (one.producer_id, one.producer_epoch, one.is_adding) == (
         other.producer_id,
         other.producer_epoch,
@@ -167,6 +167,6 @@ def _codes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartiti
 
 
 def _of_whole_response(broker_id: int, code: int) -> int:
-    """Return what the refusal of a whole request means for each partition."""
+    """Return the code for each partition if the whole request was refused."""
     logger.error("Broker %d refuses to add partitions to transactions: %s", broker_id, ErrorCode(code).name)
     return ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code

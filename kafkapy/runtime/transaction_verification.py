@@ -1,11 +1,11 @@
-"""Before a partition takes the first records of a transaction, its coordinator is asked: are they part of one?
+"""Verifies with the transaction coordinator that a partition belongs to a transaction before its first records.
 
-Clients of transaction version 2 (Produce 12, TxnOffsetCommit 5) have their partitions added by that question; those of
-others have added them before, and it is verified (KIP-890). Until the coordinator has answered, a verification guard
-keeps the place in the partition; the append brings it along as its proof.
+For clients of transaction version 2 (Produce 12, TxnOffsetCommit 5) the request adds the partitions; other clients have
+added them before, and the request verifies it (KIP-890). A verification guard marks the pending request in the
+partition; the append presents it as proof.
 
-`TransactionGate` is the seam to the coordinator, wherever it is; `LocalGate` asks the one on this node, `RoutedGate`
-looks up in the metadata where it is.
+`TransactionGate` is the seam to the coordinator; `LocalGate` asks the one on this node, `RoutedGate` finds the
+coordinator in the metadata.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ RETRIED_BY_CLIENTS: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     )
 )
-"""After these the client sends the batch again, and its guard still keeps the place."""
+"""After these codes the client sends the batch again, and its guard remains valid."""
 
 
 @dataclass(slots=True, frozen=True)
 class TransactionalProducer:
-    """Whose records they are, and what its client knows.
+    """The producer of the records, and what its client supports.
 
     is_adding: Produce 12, TxnOffsetCommit 5 and above. knows_abortable: Produce 11, TxnOffsetCommit 4 and above.
     """
@@ -58,19 +58,19 @@ class TransactionalProducer:
 
 @dataclass(slots=True)
 class Verified:
-    """code NONE: append, with the guard (None if the transaction is open already, or nothing is verified)."""
+    """code NONE: append, with the guard (None if the transaction is already open, or verification is disabled)."""
 
     guard: "VerificationGuard | None" = None
     code: int = ErrorCode.NONE
 
 
 class TransactionGate(Protocol):
-    """The coordinator of a transaction, as the leader of a partition sees it."""
+    """Access to a transaction's coordinator, for a partition leader."""
 
     async def ask(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """Add partitions to the producer's transaction, or verify that they were; return an error code for each."""
+        """Add partitions to the producer's transaction, or verify that they were added; return a code for each."""
         ...
 
 
@@ -83,7 +83,7 @@ class LocalGate:
     async def ask(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """As TransactionGate says; NOT_COORDINATOR if another node coordinates the transactional id."""
+        """As specified by TransactionGate; NOT_COORDINATOR if another node coordinates the transactional id."""
         transactional_id, producer_id = producer.transactional_id, producer.producer_id
         producer_epoch = producer.producer_epoch
         try:
@@ -109,7 +109,7 @@ class RoutedGate:
     def __init__(
         self, transactions: "TransactionCoordinator", *, node_id: int, new_remote: "Callable[[], RemoteGate]"
     ) -> None:
-        """`new_remote` makes what asks other brokers, when one is first asked."""
+        """`new_remote` makes the RemoteGate when another broker is first asked."""
         self._transactions = transactions
         self._local = LocalGate(transactions)
         self._node_id = node_id
@@ -119,7 +119,7 @@ class RoutedGate:
     async def ask(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """As TransactionGate says; COORDINATOR_NOT_AVAILABLE if no broker coordinates the transactional id."""
+        """As specified by TransactionGate; COORDINATOR_NOT_AVAILABLE if no broker coordinates the transactional id."""
         transactional_id = producer.transactional_id
         if self._transactions.is_hosted(transactional_id):
             return await self._local.ask(producer, partitions)
@@ -134,7 +134,7 @@ class RoutedGate:
 
 
 class TransactionVerification:
-    """Verifies partitions before they take records of a transaction."""
+    """Verifies partitions before records of a transaction are appended."""
 
     def __init__(
         self,
@@ -154,11 +154,11 @@ class TransactionVerification:
     async def verify(
         self, producer: TransactionalProducer, base_sequences: Mapping["HostedPartition", int]
     ) -> dict["HostedPartition", Verified]:
-        """Return for each partition whether its batch, with this first sequence number, may be appended.
+        """Return for each partition whether its batch, with this base sequence, may be appended.
 
         Codes: INVALID_TXN_STATE or TRANSACTION_ABORTABLE (not added), INVALID_PRODUCER_EPOCH,
-        INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS (the one before is still ending), those of a partition that
-        is not led here, and of a coordinator that is not here or loads.
+        INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS (the previous one is still ending), and those of partitions
+        that are not led here and of coordinators that are not here or still load.
         """
         if not producer.is_adding and not self._config().transaction_partition_verification_enable:
             return {partition: Verified() for partition in base_sequences}
@@ -177,9 +177,10 @@ class TransactionVerification:
     async def verify_patiently(
         self, producer: TransactionalProducer, base_sequences: Mapping["HostedPartition", int]
     ) -> dict["HostedPartition", Verified]:
-        """As `verify`; while partitions are added, the end of the transaction before is waited for.
+        """As `verify`; if partitions are to be added while the previous transaction still ends, retry.
 
-        Asks every add.partitions.to.txn.retry.backoff.ms, for ...backoff.max.ms: a client would wait longer.
+        Every add.partitions.to.txn.retry.backoff.ms, for at most ...backoff.max.ms: a retry by the client would take
+        longer.
         """
         started_ms = self._clock.monotonic_ms()
         while True:

@@ -1,6 +1,6 @@
-"""Nodes that are to become voters: each is asked for its versions before the Raft core decides (KIP-853).
+"""Adds voters: requests a prospective voter's supported versions before the Raft core decides (KIP-853).
 
-One voter change at a time: while a node is asked, other changes are told to try again.
+One voter change at a time: while a node is being asked, other changes are refused with a retriable error.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
 class VoterCandidates:
-    """Takes voter changes, and passes on to the core those that need not wait or have waited."""
+    """Receives voter changes; passes them to the core, AddVoter after the node's versions are known."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class VoterCandidates:
         self._is_asking = False
 
     def receive(self, request: VoterChange, reply: Reply) -> None:
-        """Answer a request, now or once the node that it wants to add has told its versions."""
+        """Handle a request, at once or after the node to add has reported its versions."""
         if self._is_asking and self._core().is_leader:
             reply(self._refusal(PENDING_CHANGE))
         elif isinstance(request, AddVoterRequest):

@@ -1,6 +1,6 @@
 """An ACL in words: "allow alice read topic:orders", "deny * all group:test-*", "allow bob alter cluster".
 
-A name that ends in * is a prefix; * alone is every resource of its type.
+A name that ends in * is a prefix; * alone means every resource of its type.
 """
 
 from typing import Final, TypeVar
@@ -14,7 +14,7 @@ Kind = TypeVar("Kind", ResourceType, AclOperation, PermissionType)
 
 
 class AclTextError(KafkapyError):
-    """Words that are no ACL."""
+    """A text that is not a valid ACL."""
 
 
 def parse_acl(text: str, *, host: str = WILDCARD) -> Acl:

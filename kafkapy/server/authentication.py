@@ -1,9 +1,9 @@
-"""What the configuration says of SASL logins: mechanisms, users and bounds of each listener. Raises ConfigError.
+"""SASL configuration: mechanisms, users and limits of each listener. Raises ConfigError.
 
 The users of PLAIN are options of the mechanism's login module: listener.name.<listener>.<mechanism>.sasl.jaas.config,
-else the contexts <listener>.KafkaServer or KafkaServer of the file that -Djava.security.auth.login.config names in
-KAFKA_OPTS. Those of SCRAM are in the metadata. A login module, class or callback handler is a name in a table; one that
-is not there stops the start.
+else the contexts <listener>.KafkaServer or KafkaServer of the file that -Djava.security.auth.login.config in KAFKA_OPTS
+names. Those of SCRAM are in the metadata. Login modules, classes and callback handlers are names in a table; an unknown
+name stops the start.
 """
 
 import hmac
@@ -44,7 +44,7 @@ NAMED_CLASSES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "sasl.login.class": (),
     "sasl.login.callback.handler.class": (),
 }
-"""Keys that name a class, with the mechanisms and names that are known."""
+"""Keys that name a class, with the supported mechanisms and names."""
 NONCE_BITS: Final = 130
 """As many as in Apache Kafka."""
 
@@ -75,11 +75,11 @@ class Logins:
         self._mechanisms.is_started = True
 
     def check(self, config: BrokerConfig) -> None:
-        """Raise ConfigError unless logins could be asked for as `config` says."""
+        """Raise ConfigError if `config` has no valid login settings."""
         self._read(config)
 
     def update(self, config: BrokerConfig) -> None:
-        """Take other users and mechanisms for logins to come; what cannot be is told, and changes nothing."""
+        """Use other users and mechanisms for future logins; an invalid configuration is logged and changes nothing."""
         try:
             self._settings = self._read(config)
         except ConfigError as error:
@@ -105,7 +105,7 @@ class Logins:
 
 
 class _Mechanisms:
-    """Makes the server's side of logins."""
+    """Creates the server side of each mechanism's logins."""
 
     def __init__(
         self,
@@ -119,13 +119,13 @@ class _Mechanisms:
         self._io_pool = io_pool
         self._bearer_tokens: BearerTokens | None = None
         self.is_started = False
-        """Then no keys of bearer tokens are read any more: the loop would wait for them."""
+        """From then on keys of bearer tokens are not read synchronously: that would block the loop."""
         self._random = random
         self._secret = salt_secret(cluster_id, token_key)
         self._tokens = TokenLogins(image, token_key, self._secret)
 
     def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
-        """Return what one listener asks of logins. Raises ConfigError."""
+        """Return one listener's login settings. Raises ConfigError."""
         key = "sasl.enabled.mechanisms"
         enabled = config.listener_value(listener, key)
         assert isinstance(enabled, tuple)
@@ -176,10 +176,10 @@ class _Mechanisms:
 
 
 def salt_secret(cluster_id: str, token_key: Password | None) -> bytes:
-    """Return what the salts of unknown SCRAM users are made of: the same at all nodes of a cluster, and after restarts.
+    """Return the secret from which salts of unknown SCRAM users derive: equal on all nodes and after restarts.
 
-    A salt that changed would tell that there is no such user. Where delegation.token.secret.key is set, nobody can
-    work it out; else those can who know the cluster's id, which no node tells before a login.
+    A salt that changed would reveal that the user does not exist. With delegation.token.secret.key nobody can compute
+    it; without, those can who know the cluster id, which no node reveals before a login.
     """
     key = b"" if token_key is None else token_key.value.encode()
     return hmac.digest(key, f"salts of unknown users of {cluster_id}".encode(), "sha256")
@@ -190,7 +190,7 @@ def _log_refused(reason: str) -> None:
 
 
 def new_nonce(random: Random) -> str:
-    """Return a text that no other login has: hexadecimal digits."""
+    """Return a unique text of hexadecimal digits for a login."""
     return f"{random.randrange(0, 1 << NONCE_BITS):x}"
 
 
@@ -221,7 +221,7 @@ def _check_known(mechanism: str) -> None:
 
 
 def _check_allowed(entry: JaasEntry) -> None:
-    """Where an operator has named the login modules that may be used, take no other. Raises JaasError."""
+    """Raise JaasError if the operator has restricted the allowed login modules and this one is not among them."""
     allowed = java_property(ALLOWED_MODULES_PROPERTY)
     if allowed is not None and entry.module not in (each.strip() for each in allowed.split(",")):
         how = f"Update System property '{ALLOWED_MODULES_PROPERTY}' to allow {entry.module}"
@@ -255,7 +255,7 @@ def _of_mechanism(entries: list[JaasEntry], mechanism: str) -> JaasEntry:
 
 
 def jaas_file() -> str | None:
-    """Return what -Djava.security.auth.login.config names in KAFKA_OPTS. Raises JaasError."""
+    """Return the path in -Djava.security.auth.login.config of KAFKA_OPTS. Raises JaasError."""
     return java_property(JAAS_FILE_PROPERTY)
 
 

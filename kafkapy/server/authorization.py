@@ -1,7 +1,7 @@
 """The broker's authorizer, and Kafka's audit log: the logger `kafka.authorizer.logger`.
 
-A question that was refused is at INFO, one that was granted at DEBUG. Questions whose answer gives or refuses nothing
-by itself (authorized operations, filters) are at TRACE.
+Denied questions are logged at INFO, granted ones at DEBUG. Questions that do not decide a request by themselves
+(authorized operations, filters) are at TRACE.
 """
 
 import logging
@@ -51,7 +51,7 @@ def _level(*, is_allowed: bool, is_worth_telling: bool) -> int:
 
 
 def line_of(question: Question) -> str:
-    """Return Kafka's line. Deviation: what cannot be printed is escaped, so that a name cannot forge a line."""
+    """Return Kafka's line. Deviation: unprintable characters are escaped, so that a name cannot forge a line."""
     asker = question.asker
     line = (
         f"Principal = {asker.principal} is {'Allowed' if question.rule.is_allowed else 'Denied'} "
@@ -68,10 +68,10 @@ def api_name(api_key: int) -> str:
 
 
 class LoadedAcls:
-    """The ACLs of the image; None until the metadata is caught up, when only super users are answered.
+    """The ACLs of the image; None until the metadata is caught up: until then only super users are authorized.
 
-    The controllers' listener serves before that: the nodes of a quorum have to be super users, as in Apache Kafka.
-    Deviation: early.start.listeners changes nothing, no listener of clients serves before the ACLs are loaded.
+    The controller listeners serve before that: the nodes of a quorum have to be super users, as in Apache Kafka.
+    Deviation: early.start.listeners has no effect, no client listener serves before the ACLs are loaded.
     """
 
     def __init__(self, image: "Callable[[], MetadataImage | None]") -> None:
@@ -93,7 +93,7 @@ class LoadedAcls:
 
 
 def new_authorizer(security: "SecurityConfig", acls: "Callable[[], Acls | None]") -> Authorizer:
-    """Return the authorizer that authorizer.class.name asks for (config/checks.py knows which there are)."""
+    """Return the authorizer of authorizer.class.name (config/checks.py has the list of them)."""
     super_users = frozenset(user for user in (each.strip() for each in security.super_users.split(";")) if user)
     default = "ALLOWED" if security.allow_everyone_if_no_acl_found else "DENIED"
     server_logger.info("set super.users=%s, default result=%s", ",".join(sorted(super_users)), default)

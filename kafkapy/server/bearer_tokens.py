@@ -1,4 +1,4 @@
-"""What the configuration says of OAUTHBEARER: sasl.oauthbearer.* of a listener -> a validator. Raises ConfigError."""
+"""OAUTHBEARER configuration: builds a validator from a listener's sasl.oauthbearer.* keys. Raises ConfigError."""
 
 import logging
 import os
@@ -37,9 +37,9 @@ class BearerTokens:
     def validator(
         self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool
     ) -> JwtValidator:
-        """Return what checks the tokens of a listener; reads its keys unless they are there.
+        """Return the token validator of a listener; reads its JWKS unless it is cached.
 
-        `options`: those of the login module, among them ssl.* for the JWKS endpoint. Raises ConfigError.
+        `options`: those of the login module, including ssl.* for the JWKS endpoint. Raises ConfigError.
         """
         _check_installed()
 
@@ -97,9 +97,9 @@ class BearerTokens:
 
 
 def endpoint_context(options: Mapping[str, str]) -> "SSLContext":
-    """Return what connections to an endpoint are made with: the ssl.* options of a login module. Raises ConfigError.
+    """Return the SSL context for an endpoint, from the ssl.* options of a login module. Raises ConfigError.
 
-    Without a trust store, what the system trusts. Names are checked, as by Java's HttpsURLConnection, always.
+    Without a trust store, the system's is used. Host names are always checked, as by Java's HttpsURLConnection.
     """
     from kafkapy.server.tls_contexts import client_context
 

@@ -1,4 +1,4 @@
-"""The client quotas of the metadata, for the handlers that enforce them."""
+"""Applies the metadata's client quotas to the handlers and listeners that enforce them."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 PER_STEP: Final = 50
-"""Entities: 0.1 ms."""
+"""Entities per step: 0.1 ms."""
 
 logger = logging.getLogger(__name__)
 
@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 def apply_quotas(
     served: "Iterable[Services | ControllerServices]", image: "MetadataImage", changed: "Iterable[QuotaEntity]"
 ) -> Iterator[None]:
-    """Give those who enforce them the quotas of entities that changed, in steps; without quotas the handlers have none.
+    """Apply the changed entities' quotas to the handlers, in steps; if no quota is left, handlers get None.
 
-    `served`: the services of a node, as broker and as controller, whose clients have one account for both.
+    `served`: a node's services as broker and as controller; a client's usage of both counts together.
     """
     from kafkapy.metadata.client_quotas import IP, NO_QUOTAS
     from kafkapy.security.quotas import ClientQuotas  # most nodes have none
@@ -47,7 +47,7 @@ def apply_quotas(
 
 
 def apply_ip_rates(reactor: "Reactor", image: "MetadataImage", changed: "Iterable[QuotaEntity]") -> Iterator[None]:
-    """Give the listeners of a broker the rates of addresses that changed, in steps."""
+    """Apply changed rates of IP addresses to a broker's listeners, in steps."""
     from kafkapy.metadata.client_quotas import CONNECTION_CREATION_RATE, IP, NO_QUOTAS
 
     for count, entity in enumerate(changed):

@@ -1,4 +1,4 @@
-"""Certificates for development and tests: an authority of one's own, and what it issues (P-256, one year)."""
+"""Certificates for development and tests: a certificate authority and what it issues (P-256, one year)."""
 
 import datetime
 import ipaddress
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 VALID_DAYS: Final = 365
 CLOCK_SKEW: Final = datetime.timedelta(hours=1)
-"""Certificates hold since an hour ago: a client's clock may be behind."""
+"""Certificates are valid from an hour ago: a client's clock may be behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Issued:
 
 
 class DevAuthority:
-    """A certificate authority whose key exists in memory only: what it has issued is all that it ever issues."""
+    """A certificate authority whose key is only in memory: it cannot issue anything after the process ends."""
 
     def __init__(self, common_name: str = "kafkapy development CA") -> None:
         from cryptography import x509

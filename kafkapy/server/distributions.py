@@ -1,7 +1,7 @@
-"""Is another distribution installed that brings a package of the same name?
+"""Checks for another installed distribution that provides a package of the same name.
 
 This broker's distribution is `kafkapy-broker`. `kafkapy` on PyPI is another project, a command-line tool whose package
-and command are called kafkapy, too: installed into one environment, each overwrites files of the other.
+and command are also called kafkapy: if both are installed in one environment, each overwrites files of the other.
 """
 
 import os
@@ -14,9 +14,9 @@ OWN_ENTRY_POINT: Final = "kafkapy.__main__:main"
 
 
 def foreign_distributions(path: Iterable[str] | None = None) -> list[str]:
-    """Return the .dist-info directories of the other project on a module path (sys.path).
+    """Return the .dist-info directories of the other project on a module path (default: sys.path).
 
-    Reads the directories' names only: importlib.metadata would cost a start 20 ms.
+    Reads only directory names: importlib.metadata would delay the start by 20 ms.
     """
     found = []
     for directory in sys.path if path is None else path:
@@ -26,7 +26,7 @@ def foreign_distributions(path: Iterable[str] | None = None) -> list[str]:
 
 
 def warnings_of_installation() -> Sequence[str]:
-    """Return what to tell the operator of the other project, if it is installed."""
+    """Return the warnings for the operator if the other project is installed."""
     return [
         f"{each} is another project whose package and command are called kafkapy, too: each overwrites files of the "
         f"other. Run `pip uninstall kafkapy {DISTRIBUTION}`, then install {DISTRIBUTION} again"
@@ -37,7 +37,7 @@ def warnings_of_installation() -> Sequence[str]:
 def _names(directory: str) -> list[str]:
     try:
         return os.listdir(directory or ".")
-    except OSError:  # the path may name what is not there, and archives
+    except OSError:  # the path may have missing directories and archives
         return []
 
 
@@ -46,6 +46,6 @@ def _is_foreign(directory: str, name: str) -> bool:
         return False
     try:
         with open(f"{directory}/entry_points.txt", encoding="utf-8") as file:
-            return OWN_ENTRY_POINT not in file.read()  # else an install of this broker from before it had its name
+            return OWN_ENTRY_POINT not in file.read()  # else an old install of this broker under that name
     except OSError:
         return True

@@ -1,7 +1,8 @@
-"""What `Broker(tls=True, users={"alice": "pw"}, acls=["allow alice read topic:orders"])` sets up.
+"""The setup of `Broker(tls=True, users={"alice": "pw"}, acls=["allow alice read topic:orders"])`.
 
-A certificate in memory, logins by PLAIN or SCRAM, ACLs in the metadata. With `acls`, even an empty list, what none of
-them allows is denied. Delegation tokens end with the process, unless `properties` have delegation.token.secret.key.
+A certificate in memory, logins by PLAIN or SCRAM, ACLs in the metadata. With `acls`, even an empty list, everything
+that they do not allow is denied. Delegation tokens become invalid with the end of the process, unless `properties` have
+delegation.token.secret.key.
 """
 
 import re
@@ -31,12 +32,12 @@ USER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class EmbeddedSecurity:
-    """How the clients of an embedded broker reach it."""
+    """The security settings of an embedded broker and its clients."""
 
     def __init__(self, *, tls: bool, users: Mapping[str, str] | None = None, acls: Sequence[str] | None = None) -> None:
-        """`users`: passwords by name; None: nobody logs in. `acls`: as in acl_text; None: everybody may do all.
+        """`users`: passwords by name; None: no logins. `acls`: as in acl_text; None: no authorization.
 
-        Raises ValueError for names that JAAS cannot carry, AclTextError.
+        Raises ValueError for names that JAAS cannot represent, AclTextError.
         """
         self._acls = None if acls is None else [parse_acl(text) for text in acls]
         for name in users or ():
@@ -81,7 +82,7 @@ class EmbeddedSecurity:
         return found
 
     async def apply(self, server: "BrokerServer", random: "Random") -> None:
-        """Have SCRAM's users and the ACLs in the metadata. Raises ApiError."""
+        """Write the SCRAM users and the ACLs to the metadata. Raises ApiError."""
         from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
             AlterUserScramCredentialsRequest,
             ScramCredentialUpsertion,
@@ -102,7 +103,7 @@ class EmbeddedSecurity:
                     raise error
 
     def client_config(self, bootstrap_servers: str, user: str | None, mechanism: str) -> dict[str, str]:
-        """Return what a client of librdkafka is given. Raises ValueError for a user who is not there."""
+        """Return the properties of a librdkafka client. Raises ValueError for an unknown user."""
         found = {"bootstrap.servers": bootstrap_servers, "security.protocol": self.protocol}
         if self._authority is not None:
             found["ssl.ca.pem"] = self._authority.certificate_pem

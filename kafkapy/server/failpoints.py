@@ -1,8 +1,8 @@
-"""KAFKAPY_FAILPOINTS: where a broker process kills itself, for tests of what is on disk then.
+"""KAFKAPY_FAILPOINTS: points where a broker process kills itself, for tests of the state left on disk.
 
     KAFKAPY_FAILPOINTS="log.roll.after_files=kill@3;quorum.state.after_write=kill"
 
-Each entry is a name of a `seams.failpoint`, and the passing at which the process gets SIGKILL (the first, if not said).
+Each entry is the name of a `seams.failpoint`, and at which call of it the process gets SIGKILL (default: the first).
 """
 
 import os
@@ -16,14 +16,14 @@ VARIABLE: Final = "KAFKAPY_FAILPOINTS"
 
 
 def install_from_environment() -> None:
-    """Do what the variable says; nothing where it is not set. Raises ConfigError."""
+    """Install the failpoints of the variable, if it is set. Raises ConfigError."""
     text = os.environ.get(VARIABLE)
     if text:
         set_failpoint_hook(Failpoints(text).pass_by)
 
 
 class Failpoints:
-    """The points that were asked for, counted down."""
+    """The requested failpoints with their countdowns."""
 
     def __init__(self, text: str) -> None:
         self._left: dict[str, int] = {}
@@ -35,7 +35,7 @@ class Failpoints:
             self._left[name] = int(passing or 1)
 
     def pass_by(self, name: str) -> None:
-        """Die here, if it was asked for."""
+        """Kill the process if this call of the failpoint was requested."""
         if name in self._left:
             self._left[name] -= 1
             if self._left[name] <= 0:

@@ -1,8 +1,8 @@
-"""The keys that sign bearer tokens: a JSON web key set from an https or file URL, read again from time to time.
+"""The keys that sign bearer tokens: a JSON web key set from an https or file URL, refreshed periodically.
 
-The first reading is at the start, and stops it if it fails. Later ones are done by a worker when a login finds the keys
-older than sasl.oauthbearer.jwks.endpoint.refresh.ms, or without the one that a token names; a reading that fails keeps
-the keys, and the next waits for the back-off. No redirects, 1 MiB, 10 s. A URL must be allowed by name: by
+The first read is at the start, and fails it on an error. Later reads run in a worker, when a login finds the keys older
+than sasl.oauthbearer.jwks.endpoint.refresh.ms, or lacking the key that a token names. If a read fails, the old keys
+stay, and the next read waits for the back-off. No redirects, 1 MiB, 10 s. The URL must be listed in
 kafkapy.sasl.oauthbearer.allowed.urls, or -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls in KAFKA_OPTS.
 """
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 1 << 20
 MISSING_KEY_IDS: Final = 16
-"""So many key ids are remembered as asked for, each for EXPEDITED_MS, in which they bring about as many readings.
-
-Deviation: Apache Kafka forgets the oldest for each further one, so that tokens with made-up key ids have it read its
-JWKS back to back.
+"""Maximum number of unknown key ids that may trigger a read within EXPEDITED_MS, one read each. Deviation: Apache Kafka
+forgets the oldest id for each further one, so that tokens with made-up key ids make it read its JWKS back to back.
 """
 EXPEDITED_MS: Final = 60_000
 
@@ -43,7 +41,7 @@ class JwksSource:
         retry_backoff_max_ms: int,
         context: "SSLContext | None" = None,
     ) -> None:
-        """Read the keys. `context`: whom to trust. Raises JwtError, OSError."""
+        """Read the keys. `context`: TLS trust settings. Raises JwtError, OSError."""
         self._context = context
         self._url = url
         self._io_pool = io_pool
@@ -51,7 +49,7 @@ class JwksSource:
         self._retry_backoff_ms = retry_backoff_ms
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._missing: OrderedDict[str, int] = OrderedDict()
-        """When a key id was first missed, in this order."""
+        """When each key id was first missed (ms), in this order."""
         self._failures = 0
         self._read_at_ms: int | None = None
         self._not_before_ms = 0
@@ -71,7 +69,7 @@ class JwksSource:
         return found
 
     def _is_first_miss(self, key_id: str, now_ms: int) -> bool:
-        """Whether a key id that is not known is one to look for: it was not lately, and there were not too many."""
+        """Whether an unknown key id should trigger a read: it did not recently, and not too many others did."""
         missing = self._missing
         while missing and now_ms - next(iter(missing.values())) >= EXPEDITED_MS:
             missing.popitem(last=False)
@@ -106,7 +104,7 @@ class JwksSource:
 
 
 def read(url: str, context: "SSLContext | None" = None) -> bytes:
-    """Return what an https or file URL has. Raises JwtError, OSError."""
+    """Return the content of an https or file URL. Raises JwtError, OSError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with open(unquote(parts.path), "rb") as file:

@@ -1,1 +1,1 @@
-"""What a node tells of itself over HTTP, for machines that watch it: imported where kafkapy.admin.listener is set."""
+"""The HTTP endpoints for monitoring a node; imported only if kafkapy.admin.listener is set."""

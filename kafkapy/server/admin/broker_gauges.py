@@ -1,7 +1,7 @@
-"""What a broker's replicas, logs and waiting requests look like now, under the names of Apache Kafka's gauges.
+"""Gauges of a broker's replicas, logs and pending requests, under the names of Apache Kafka's gauges.
 
-Nothing is counted while requests are served: it is all read off when somebody asks, a partition a step, so that whoever
-takes the steps may give way in between.
+Nothing is counted while requests are served: values are read on request, one partition per step, so that the caller may
+yield to other tasks in between.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SESSIONS: Final = "kafka.server:type=FetchSessionCache"
 
 
 def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge]:
-    """Yield the gauges of each partition that is hosted here, then their sums."""
+    """Yield the gauges of each hosted partition, then their sums."""
     sums = _Sums()
     for partition in list(replica_manager.partitions):
         yield from _of_partition(partition, sums)
@@ -38,7 +38,7 @@ def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge]:
 
 
 class _Sums:
-    """What is told of all partitions together."""
+    """Sums over all partitions."""
 
     def __init__(self) -> None:
         self.partitions = self.leaders = self.offline = self.reassigning = self.producer_ids = 0
@@ -59,7 +59,7 @@ class _Sums:
 
 
 def _of_partition(partition: "HostedPartition", sums: _Sums) -> Iterator[Gauge]:
-    """Yield a partition's gauges. Only a leader knows how its replicas are: a follower says 0, as in Kafka."""
+    """Yield a partition's gauges. Only a leader knows the state of the replicas: a follower reports 0, as in Kafka."""
     sums.partitions += 1
     sums.offline += partition.role is Role.OFFLINE
     tags = _tags(*partition.topic_partition)
@@ -94,7 +94,7 @@ def _tags(topic: str, partition: int) -> tuple[tuple[str, str], ...]:
 
 
 def directory_gauges(log_manager: "LogManager") -> Iterator[Gauge]:
-    """Yield what is told of the log directories."""
+    """Yield the gauges of the log directories."""
     directories = log_manager.directories
     offline = set(directories.offline_paths)
     cordoned = set(directories.cordoned_ids)

@@ -1,4 +1,4 @@
-"""All that /metrics tells of a node, put together."""
+"""Combines all metrics of a node for /metrics."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kafkapy.storage.cleaner.manager import CleanerManager
 
 RUNNING: Final = 3
-"""BrokerState of a broker that serves; one that starts or stops is asked by /readyz."""
+"""BrokerState of a running broker; /readyz reports a broker that starts or stops."""
 
 
 def node_gauges(node: "Node") -> Iterator[Gauge | None]:
-    """Yield what every node tells, None for a step without a value."""
+    """Yield the gauges of every node; None is a step without a value."""
     yield from quorum_gauges(node.quorum_node.quorum, node.config.node_id)
     if node.config.is_controller:
         yield from controller_gauges(node.controller)
@@ -30,7 +30,7 @@ def node_gauges(node: "Node") -> Iterator[Gauge | None]:
 def broker_gauges(
     services: "Services", node: "Node", coordinators: "Coordinators", cleaner: "CleanerManager"
 ) -> Iterator[Gauge | None]:
-    """Yield what a broker tells, a partition or a group a step, None for a step without a value."""
+    """Yield a broker's gauges, one partition or group per step; None is a step without a value."""
     now_ms, log_manager = services.clock.wall_ms(), services.log_manager
     yield Gauge("kafka.server:type=KafkaServer", "BrokerState", RUNNING)
     yield from node_gauges(node)

@@ -1,7 +1,7 @@
-"""Groups: how many there are in which state, and how far each is behind, under kafka_exporter's names.
+"""Gauges of groups: their number by state, and the lag of each, under kafka_exporter's names.
 
-kafka_exporter asks every coordinator and every leader each time; here the coordinator reads what it has replayed and
-what the log here ends at. Of a partition that another broker leads, and that has no replica here, the lag is not told.
+kafka_exporter queries every coordinator and leader each time; here the coordinator reads its own state and the local
+logs. The lag of a partition without a replica on this broker is not reported.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 METADATA_MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
-"""What Kafka counts by name; groups of KIP-848 in other states are in NumGroups only."""
+"""The states that Kafka counts by name; KIP-848 groups in other states are only in NumGroups."""
 EXPORTER: Final = ""
 
 
 def group_gauges(coordinator: "GroupCoordinator", partitions: "HostedPartitions") -> Iterator[Gauge | None]:
-    """Yield the gauges of all groups that are coordinated here, and how many there are."""
+    """Yield the gauges of all groups that are coordinated here, and their counts."""
     counts: Counter[str] = Counter()
     for shard in coordinator.active_shards():
         for group in list(shard.groups.values()):

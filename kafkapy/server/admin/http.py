@@ -1,7 +1,7 @@
-"""A small HTTP server on a thread of its own, so that it answers while the node's event loop is held up.
+"""A small HTTP server on its own thread, so that it answers while the node's event loop is blocked.
 
-One request a connection. Bounded: MAX_CONNECTIONS at once, others are answered 503; a request's head has
-MAX_HEAD_BYTES; a connection has CONNECTION_TIMEOUT_S for all of it, the reading of the answer included.
+One request per connection. Limits: MAX_CONNECTIONS at a time, further ones are answered with 503; MAX_HEAD_BYTES for
+the request line and headers; CONNECTION_TIMEOUT_S for the whole connection, including the client reading the response.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 8192
 CONNECTION_TIMEOUT_S: Final = 30.0
 GOODBYE_TIMEOUT_S: Final = 1.0
-"""How long what a client still sends is taken, so that closing does not cost it the answer."""
+"""How long further input is read and dropped, as closing with unread input would discard the response."""
 METHODS: Final = ("GET", "HEAD")
 PLAIN: Final = "text/plain; charset=utf-8"
 
@@ -34,11 +34,11 @@ class Answer:
 
 
 Handler: TypeAlias = Callable[[str], Awaitable[Answer]]
-"""Called on the server's thread with the Accept header, "" where there is none."""
+"""Called on the server's thread with the Accept header, "" if there is none."""
 
 
 class BadRequest(Exception):
-    """What was sent is no HTTP request that is served here."""
+    """The input is not an HTTP request that this server supports."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -46,7 +46,7 @@ class BadRequest(Exception):
 
 
 class HttpServer:
-    """Serves `pages`, by path, from its making to close()."""
+    """Serves `pages`, by path, from construction to close()."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class HttpServer:
         max_connections: int = MAX_CONNECTIONS,
         timeout_s: float = CONNECTION_TIMEOUT_S,
     ) -> None:
-        """`listening` is the server's from now on."""
+        """Takes ownership of `listening`."""
         self._pages = pages
         self._max_connections = max_connections
         self._timeout_s = timeout_s
@@ -111,7 +111,7 @@ class HttpServer:
                     pass
 
     async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
-        """Return the response to the one request. Raises EOFError where there is none."""
+        """Return the response to the one request. Raises EOFError if there is none."""
         try:
             method, path, accept = _parsed(await _head(reader))
         except BadRequest as bad:
@@ -130,7 +130,7 @@ class HttpServer:
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Return the request's first line and headers. Raises BadRequest where they are too long, EOFError."""
+    """Return the request line and headers. Raises BadRequest if they are too long, EOFError."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
@@ -138,7 +138,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _parsed(head: bytes) -> tuple[str, str, str]:
-    """Return method, path without its query, and the Accept header. Raises BadRequest."""
+    """Return method, path without query, and the Accept header. Raises BadRequest."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[1].startswith("/") or not words[2].startswith("HTTP/1."):

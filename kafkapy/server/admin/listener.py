@@ -1,13 +1,13 @@
 """kafkapy.admin.listener: /metrics, /livez, /readyz and /buildinfo (a deviation: Apache Kafka has JMX alone).
 
-    /livez      200 where the node's event loop answers within LOOP_TIMEOUT_S, 503 where it does not
-    /readyz     200 where nothing is missing, 503 where something is; JSON says what: {"missing": {"logs": "recovering
-                37 of 120 logs"}, "status": "not ready"}
-    /metrics    Prometheus' text format, or OpenMetrics where that is asked for
-    /buildinfo  what runs here, as JSON
+    /livez      200 if the node's event loop answers within LOOP_TIMEOUT_S, else 503
+    /readyz     200 if nothing is missing, else 503; JSON says what: {"missing": {"logs": "recovering 37 of 120 logs"},
+                "status": "not ready"}
+    /metrics    Prometheus' text format, or OpenMetrics if requested
+    /buildinfo  versions and ids, as JSON
 
-It serves from before the first directory is opened until all is closed. Nothing is encrypted and nobody is asked who
-they are: bind it where only those reach it who may read this.
+It serves from before the first directory is opened until everything is closed. There is no encryption and no
+authentication: bind it to an address that only authorized users can reach.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LOOP_TIMEOUT_S: Final = 3.0
 """How long the event loop may take to answer."""
 STEPS_AT_ONCE: Final = 1_000
-"""Gauges that are read before the node's event loop goes on with others: under a millisecond."""
+"""Gauges that are read before the node's event loop runs other tasks: under a millisecond."""
 KEY: Final = "kafkapy.admin.listener"
 BACKLOG: Final = 128
 JSON: Final = "application/json"
@@ -42,10 +42,10 @@ R = TypeVar("R")
 
 
 class AdminListener:
-    """Serves from its making, on the node's event loop, to close()."""
+    """Serves from construction, on the node's event loop, to close()."""
 
     def __init__(self, node: "Node") -> None:
-        """Raises OSError where the address cannot be bound."""
+        """Raises OSError if the address cannot be bound."""
         self._node = node
         self._loop = asyncio.get_running_loop()
         listening = _bound(node.config.node.kafkapy_admin_listener or "")
@@ -56,7 +56,7 @@ class AdminListener:
         logger.info("Serving %s on %s:%d", ", ".join(pages), f"[{host}]" if ":" in host else host, port)
 
     async def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         await asyncio.to_thread(self._server.close)
 
     async def _live(self, _accept: str) -> Answer:
@@ -98,7 +98,7 @@ class AdminListener:
         )
 
     async def _gather_gauges(self) -> list[Gauge]:
-        """Return what the node tells, read on its event loop, a part at a time. Raises TimeoutError."""
+        """Return the node's gauges, read on its event loop in parts. Raises TimeoutError."""
         steps = await self._ask(lambda: iter(self._node.gauges()))
         gauges: list[Gauge] = []
         is_done = False
@@ -109,7 +109,7 @@ class AdminListener:
         return gauges
 
     async def _ask(self, call: Callable[[], R]) -> R:
-        """Return what `call` returns on the node's event loop. Raises TimeoutError, and what it raises."""
+        """Run `call` on the node's event loop; return its result. Raises TimeoutError, and what it raises."""
         asked: concurrent.futures.Future[R] = concurrent.futures.Future()
 
         def answer() -> None:
@@ -125,7 +125,7 @@ class AdminListener:
 
 
 def _bound(text: str) -> socket.socket:
-    """Return a socket that listens on host:port; an empty host stands for all addresses. Raises OSError."""
+    """Return a socket that listens on host:port; an empty host means all addresses. Raises OSError."""
     try:
         host, port = host_and_port(text)
         family, *_, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]

@@ -1,4 +1,4 @@
-"""What the metadata and its quorum look like from here: of the active controller, and of everybody who follows."""
+"""Gauges of the metadata and its quorum: of the active controller, and of every node that follows."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ RAFT: Final = "kafka.server:type=raft-metrics"
 
 
 def quorum_gauges(quorum: "Quorum", node_id: int) -> Iterator[Gauge]:
-    """Yield what every member of the quorum, voter or not, knows."""
+    """Yield the quorum gauges, known to voters and observers alike."""
     yield Gauge(RAFT, "current-leader", quorum.leader_id)
     yield Gauge(RAFT, "current-epoch", quorum.leader_epoch)
     yield Gauge(RAFT, "high-watermark", quorum.high_watermark)
@@ -33,7 +33,7 @@ def quorum_gauges(quorum: "Quorum", node_id: int) -> Iterator[Gauge]:
 
 
 def controller_gauges(controller: "ControllerRuntime") -> Iterator[Gauge | None]:
-    """Yield what a controller tells, None after each topic that was counted; counts are 0 where it is not active."""
+    """Yield a controller's gauges, with None after each counted topic; counts are 0 if it is not active."""
     image, is_active = controller.image, controller.is_active
     brokers = image.cluster.brokers.values() if is_active else ()
     counts = _Counts()
@@ -56,7 +56,7 @@ def controller_gauges(controller: "ControllerRuntime") -> Iterator[Gauge | None]
 
 
 class _Counts:
-    """What is counted of all topics."""
+    """Counts over all topics."""
 
     def __init__(self) -> None:
         self.topics = self.partitions = self.offline = self.imbalanced = 0
@@ -70,7 +70,7 @@ class _Counts:
 
 
 def followed_gauges(image: "MetadataImage", now_ms: int) -> Iterator[Gauge]:
-    """Yield how far a broker follows the metadata; now_ms: wall clock."""
+    """Yield how far a broker has followed the metadata; now_ms: wall clock."""
     provenance = image.provenance
     yield Gauge(FOLLOWED, "last-applied-record-offset", provenance.last_offset)
     yield Gauge(FOLLOWED, "last-applied-record-timestamp", provenance.timestamp_ms)

@@ -1,8 +1,8 @@
-"""What a node measures, in Prometheus' text format.
+"""A node's metrics in Prometheus' text format.
 
-Names are those that the usual rules of the JMX exporter (Strimzi's) make of Kafka's, so that dashboards for Kafka find
-them: kafka.log:type=LogCleaner,name=max-clean-time-secs is kafka_log_logcleaner_max_clean_time_secs, a PerSec's count
-is a _total. The lag of groups has kafka_exporter's names.
+Names are those that the usual JMX exporter rules (Strimzi's) derive from Kafka's, so that Kafka dashboards work:
+kafka.log:type=LogCleaner,name=max-clean-time-secs is kafka_log_logcleaner_max_clean_time_secs, a PerSec's count is a
+_total. The lag of groups has kafka_exporter's names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from kafkapy.gauge import Gauge
 
 
 def exposition(gauges: Iterable[Gauge], accept: str) -> tuple[str, bytes]:
-    """Return content type and body; `accept` is the header of that name, "" where there is none."""
+    """Return content type and body; `accept` is the Accept header, "" if there is none."""
     encode, content_type = choose_encoder(accept)
     registry = CollectorRegistry()
     registry.register(_Gauges(gauges))
@@ -28,11 +28,11 @@ class _Gauges(Collector):
         self._gauges = gauges
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Nothing: what there is is known when it is asked for."""
+        """Nothing: the metrics are known only when they are collected."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Yield all gauges, those of one name together."""
+        """Yield all gauges, grouped by name."""
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for gauge in self._gauges:
             name = prometheus_name(gauge)
@@ -49,7 +49,7 @@ def _help(gauge: Gauge) -> str:
 
 
 def prometheus_name(gauge: Gauge) -> str:
-    """Return the name that the JMX exporter's usual rules give: kafka_<domain>_<type>_<name>, in small letters."""
+    """Return the name by the JMX exporter's usual rules: kafka_<domain>_<type>_<name>, in lower case."""
     if not gauge.group:
         return gauge.name
     domain, _, kind = gauge.group.partition(":type=")
@@ -60,4 +60,4 @@ def prometheus_name(gauge: Gauge) -> str:
 
 
 DASHED_TYPES = ("raft-metrics", "broker-metadata-metrics")
-"""Whose names the rules put together otherwise."""
+"""Types whose dashes the rules remove."""

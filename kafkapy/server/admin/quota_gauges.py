@@ -1,7 +1,7 @@
-"""What is measured of clients that have quotas, under the names of Apache Kafka's sensors.
+"""Gauges of clients with quotas, under the names of Apache Kafka's sensors.
 
-A rate shared by all users, or by all client-ids of a user, has an empty label for them. Deviation: of a quota's clients
-those are told of that were measured last, MAX_SHOWN at most.
+A rate shared by all users, or by all client ids of a user, has an empty label for them. Deviation: of each quota's
+clients only the most recently measured ones are reported, MAX_SHOWN at most.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def quota_gauges(quotas: "ClientQuotas | None", now_ms: int) -> Iterator[Gauge]:
-    """`now_ms`: of the monotonic clock, which rates are measured by."""
+    """`now_ms`: of the monotonic clock, as used by the rates."""
     if quotas is None:
         return
     for kind, quota, name in (

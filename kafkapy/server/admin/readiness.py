@@ -1,4 +1,4 @@
-"""What a node lacks before clients are to be sent to it: for /readyz, and for systemd while it starts."""
+"""What a node lacks before it can serve clients: for /readyz, and for systemd's status during the start."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ NOT_REACHED: Final = "the start has not come to it yet"
 
 
 def missing_of(node: "Node") -> dict[str, str]:
-    """Return why the node is not ready, by what is missing; empty where it is."""
+    """Return the reasons why the node is not ready, by condition; empty if it is ready."""
     if node.stops.has_begun:
         return {"stop": "the node is stopping"}
     missing: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Questions to a running cluster over plain sockets, one request a connection: what brokers there are, who leads what.
+"""Queries a running cluster over plain sockets, one request per connection: its brokers, leaders and quorum.
 
-For nodes of our own making on this machine: the versions that are asked for are the newest, nothing is negotiated.
+Only for nodes of this version on this machine: requests use the newest version, without negotiation.
 """
 
 import socket
@@ -29,16 +29,16 @@ CONTROLLER_ENDPOINTS: Final = 2
 
 @dataclass(slots=True)
 class TopicPartitions:
-    """The partitions of all topics: how many there are, and those that lack something, as `topic-partition`."""
+    """The partitions of all topics: their number, and those with a problem, as `topic-partition`."""
 
     topic_count: int = 0
     partition_count: int = 0
     offline: list[str] = field(default_factory=list)
     under_replicated: list[str] = field(default_factory=list)
     leaders: dict[str, dict[int, int]] = field(default_factory=dict)
-    """By topic and partition; -1 where nobody leads."""
+    """Leader by topic and partition; -1 if there is none."""
     replica_counts: dict[int, int] = field(default_factory=dict)
-    """By broker."""
+    """Number of replicas by broker."""
 
 
 @dataclass(slots=True)
@@ -72,13 +72,14 @@ def brokers(address: Address) -> dict[int, bool]:
 
 
 def controllers(address: Address) -> tuple[int, list[int]]:
-    """Return the active controller, -1 if unknown, and all registered ones, as a controller's listener tells them."""
+    """Return the active controller, -1 if unknown, and all registered controllers, as a controller listener reports
+    them."""
     response = ask(address, DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS))
     return response.controller_id, [node.broker_id for node in response.brokers]
 
 
 def quorum(address: Address) -> QuorumView | None:
-    """Return the quorum as the active controller sees it, asked through a broker; None while there is none."""
+    """Return the quorum as the active controller sees it, queried through a broker; None while there is none."""
     topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
     response = ask(address, DescribeQuorumRequest(topics=[topic]))
     if response.error_code or not response.topics or response.topics[0].partitions[0].error_code:
@@ -95,14 +96,14 @@ def api_versions(address: Address) -> None:
 
 
 def unregister(address: Address, broker_id: int) -> None:
-    """Have the cluster forget a broker that is stopped. Raises OSError, ProtocolError, ApiError."""
+    """Unregister a stopped broker. Raises OSError, ProtocolError, ApiError."""
     response = ask(address, UnregisterBrokerRequest(broker_id=broker_id), timeout_s=UNREGISTER_TIMEOUT_S)
     if response.error_code:
         raise ApiError(response.error_code, response.error_message)
 
 
 def partitions(address: Address) -> TopicPartitions:
-    """Return what a broker tells of all partitions. Raises OSError, ProtocolError."""
+    """Return the partitions of all topics, from a broker's metadata. Raises OSError, ProtocolError."""
     found = TopicPartitions()
     for topic in ask(address, MetadataRequest(topics=None)).topics:
         found.topic_count += 1
@@ -120,7 +121,7 @@ def partitions(address: Address) -> TopicPartitions:
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
-    """Raises ProtocolError where the connection ends before that many bytes."""
+    """Raises ProtocolError if the connection ends before `size` bytes."""
     data = bytearray()
     while len(data) < size:
         received = connection.recv(min(size - len(data), 1 << 16))

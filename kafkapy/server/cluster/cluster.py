@@ -4,8 +4,8 @@
         Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
         cluster.kill(cluster.leader_of("orders", 0))
 
-Nodes are named by their ids: brokers are 1, 2, ...; controllers of their own, if asked for, 101, 102, ... Without a
-data_dir the data lies in a temporary directory that goes with the cluster, and the nodes are killed at the end.
+Node ids: brokers are 1, 2, ...; separate controllers, if requested, are 101, 102, ... Without a data_dir the data is in
+a temporary directory that is removed with the cluster, and the nodes are killed at the end.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ QUESTION_TIMEOUT_S: Final = 30.0
 
 
 class Cluster:
-    """Brokers and controllers on this machine; a context manager. `properties` are Kafka's keys, of every node."""
+    """Brokers and controllers on this machine; a context manager. `properties` are Kafka's keys, for every node."""
 
     def __init__(
         self,
@@ -40,9 +40,11 @@ class Cluster:
         properties: Mapping[str, object] | None = None,
         in_process: bool = False,
     ) -> None:
-        """Without controllers of their own, the first three brokers are controllers as well (one of fewer).
+        """Without separate controllers, the first three brokers are also controllers (one if there are fewer than
+        three).
 
-        in_process: all nodes on one loop, in a thread; they cannot be killed or paused, but cut off from each other.
+        in_process: all nodes on one event loop in a thread; they cannot be killed or paused, but isolated from each
+        other.
         """
         self._broker_count = broker_count
         self._controller_count = controller_count
@@ -70,7 +72,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of all brokers, comma-separated: what a client is given to connect to."""
+        """`host:port` of all brokers, comma-separated: the address for clients."""
         return self._cluster.plan.bootstrap_servers
 
     @property
@@ -105,12 +107,12 @@ class Cluster:
         return self._until(find, "there is no active controller")
 
     def address_of(self, node_id: int) -> str:
-        """Return `host:port` where one node answers: a broker's clients' listener, else the controllers'."""
+        """Return a node's `host:port`: a broker's client listener, else its controller listener."""
         host, port = self._cluster.plan.node(node_id).address
         return f"{host}:{port}"
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """Return the broker that leads a partition; waits for one that runs. Raises ClusterError after 30 s."""
+        """Return the broker that leads a partition; waits for a leader that runs. Raises ClusterError after 30 s."""
 
         def find() -> int | None:
             leader = self.partitions().leaders.get(topic, {}).get(partition, -1)
@@ -119,7 +121,7 @@ class Cluster:
         return self._until(find, f"nobody leads {topic}-{partition}")
 
     def partitions(self) -> asking.TopicPartitions:
-        """Return what a running broker tells of all partitions. Raises ClusterError after 30 s."""
+        """Return the partitions of all topics, from a running broker. Raises ClusterError after 30 s."""
 
         def find() -> asking.TopicPartitions | None:
             for broker in self._cluster.plan.brokers:
@@ -130,12 +132,12 @@ class Cluster:
         return self._until(find, "no broker answers")
 
     def kill(self, node_id: int) -> None:
-        """End a node as a crash does (SIGKILL)."""
+        """Kill a node as in a crash (SIGKILL)."""
         self._paused.discard(node_id)
         self._cluster.kill(node_id)
 
     def stop(self, node_id: int) -> None:
-        """Stop a node in order (SIGTERM)."""
+        """Stop a node cleanly (SIGTERM)."""
         self._cluster.stop(node_id)
 
     def start(self, node_id: int) -> None:
@@ -143,32 +145,32 @@ class Cluster:
         self._cluster.start(node_id)
 
     def pause(self, node_id: int) -> None:
-        """Let a node stand still, its connections open (SIGSTOP)."""
+        """Freeze a node with its connections open (SIGSTOP)."""
         self._cluster.pause(node_id)
         self._paused.add(node_id)
 
     def resume(self, node_id: int) -> None:
-        """Let a paused node go on (SIGCONT)."""
+        """Continue a paused node (SIGCONT)."""
         self._cluster.resume(node_id)
         self._paused.discard(node_id)
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Let nodes reach those of their own group only, such as partition({1}, {2, 3}); clients reach all.
+        """Partition the network: nodes reach only their own group, as in partition({1}, {2, 3}); clients reach all.
 
         For nodes in one process (in_process=True).
         """
         self._cluster.partition(*groups)
 
     def heal(self) -> None:
-        """Let all nodes reach each other again."""
+        """End all network partitions."""
         self._cluster.heal()
 
     def add(self) -> int:
-        """Add a broker and return its id once it is unfenced. It gets new partitions only."""
+        """Add a broker and return its id once it is unfenced. It gets only new partitions."""
         return self._cluster.add().node_id
 
     def add_controller(self) -> int:
-        """Add a controller of its own and return its id once it is a voter."""
+        """Add a separate controller and return its id once it is a voter."""
         return self._cluster.add_controller().node_id
 
     def log_of(self, node_id: int) -> str:
@@ -182,11 +184,11 @@ class Cluster:
         return self._found
 
     def _answers(self, node_id: int) -> bool:
-        """Return whether a node is expected to answer: it runs, and is not paused."""
+        """Return whether a node should answer: it runs, and is not paused."""
         return node_id not in self._paused and self._cluster.is_running(node_id)
 
     def _until(self, find: Callable[[], T | None], complaint: str) -> T:
-        """Return what `find` returns once that is not None; errors of a node that goes away count as not yet."""
+        """Poll `find` until it does not return None; errors of a node that stops count as None."""
         deadline = time.monotonic() + QUESTION_TIMEOUT_S
         while True:
             with contextlib.suppress(OSError, KafkapyError):
@@ -198,7 +200,7 @@ class Cluster:
             time.sleep(POLL_S)
 
     def _open(self) -> LocalCluster:
-        """Return the cluster of the given directory, made if it has none; else of a new temporary one."""
+        """Return the cluster of the given directory, created if there is none; else of a new temporary one."""
         if self._data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-cluster-")
             directory = Path(self._temporary.name)
@@ -227,7 +229,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _all(paused: set[int], temporary: "tempfile.TemporaryDirectory[str] | None") -> Iterator[None]:
-    """Forget what was paused and remove the temporary directory, whatever the end of the nodes comes to."""
+    """Clear the paused nodes and remove the temporary directory, even if ending the nodes fails."""
     try:
         yield
     finally:

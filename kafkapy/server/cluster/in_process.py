@@ -1,6 +1,6 @@
-"""A cluster whose nodes run on one event loop of a thread: quick to start, on one core, and with a network to cut.
+"""A cluster whose nodes share one event loop in a thread: starts quickly, uses one core, and can be partitioned.
 
-What cannot be done to a part of a process is refused: to kill a node, to pause it.
+A single node cannot be killed or paused; such calls raise an error.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ REFUSED: Final = "nodes of one process cannot be {}: stop them or cut them off, 
 
 
 class InProcessCluster:
-    """Runs the nodes of a LocalCluster that has no processes; its methods are that class's."""
+    """Runs the nodes of a LocalCluster without processes; its methods are those of that class."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class InProcessCluster:
         return server is not None and server.failed is not None and not server.failed.done()
 
     def up(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start all nodes at once: brokers wait for controllers, which wait for each other."""
+        """Start all nodes concurrently: brokers wait for controllers, which wait for each other."""
 
         async def start_all() -> None:
             async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
@@ -69,7 +69,7 @@ class InProcessCluster:
         self._thread.call(server.stop)
 
     def down(self) -> None:
-        """Stop all nodes, brokers before the controllers that are none, and end the thread."""
+        """Stop all nodes, brokers before separate controllers, and end the thread."""
         for nodes in (self.plan.brokers, self.plan.nodes):
             servers = [server for node in nodes if (server := self._servers.pop(node.node_id, None)) is not None]
 
@@ -98,7 +98,7 @@ class InProcessCluster:
         return node
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Let nodes reach those of their own group only; clients reach all. Existing connections are cut."""
+        """Restrict nodes to their own group; clients reach all. Existing connections are cut."""
         for group in groups:
             for node_id in group:
                 self.plan.node(node_id)

@@ -1,6 +1,6 @@
-"""The connections between nodes of one process, which a test may cut: a network that is partitioned.
+"""Connections between nodes of one process that a test may cut, to simulate a network partition.
 
-A connection that is cut ends at its sender as if the peer had closed it, and no new one is made until it is healed.
+A connection that is cut ends at its sender as if the peer had closed it; new ones fail until the partition is healed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ ENDED: Final = b""
 
 
 class Links:
-    """Who may talk to whom. `node_at` says which node listens at a port."""
+    """Which nodes may connect to each other. `node_at`: the node that listens on a port."""
 
     def __init__(self, node_at: Mapping[int, int]) -> None:
         self._node_at = node_at
@@ -23,7 +23,7 @@ class Links:
         self._channels: set[LinkedChannel] = set()
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Let nodes reach those of their own group only; nodes of no group reach all."""
+        """Restrict nodes to their own group; nodes in no group reach all."""
         self._group_of = {node_id: number for number, group in enumerate(groups) for node_id in group}
         for channel in list(self._channels):
             if self.is_cut(channel.source, channel.target):

@@ -1,6 +1,6 @@
-"""A cluster of processes on this machine, kept in a directory: made, started, looked at, stopped, grown.
+"""A cluster of processes on this machine, kept in a directory: created, started, inspected, stopped, extended.
 
-Every call finds the cluster anew by what its directory says, so that commands of different processes work on one.
+Every call reads the cluster's state from its directory, so that commands in different processes may share it.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class NodeStatus:
 
 @dataclass(slots=True)
 class ClusterStatus:
-    """`quorum` and `partitions` are None where no broker answers."""
+    """`quorum` and `partitions` are None if no broker answers."""
 
     nodes: list[NodeStatus]
     quorum: asking.QuorumView | None
@@ -78,7 +78,7 @@ class LocalCluster:
         properties: Mapping[str, str] | None = None,
         first_port: int = 0,
     ) -> Self:
-        """Make a cluster in a directory that has none, and format its nodes. Raises ClusterError, OSError."""
+        """Create a cluster in a directory that has none, and format its nodes. Raises ClusterError, OSError."""
         if (data_dir / "cluster.json").exists():
             raise ClusterError(f"{data_dir} holds a cluster already: `kafkapy cluster add` adds a broker to it")
         random = SystemRandom()
@@ -86,7 +86,7 @@ class LocalCluster:
             uuid_to_string(random.uuid()), broker_count, controller_count, properties or {}, first_port=first_port
         )
         for node in plan.nodes:
-            load(plan.properties_of(node, str(data_dir)))  # refuses what is not valid before anything is written
+            load(plan.properties_of(node, str(data_dir)))  # refuses invalid properties before anything is written
         data_dir.mkdir(parents=True, exist_ok=True)
         cluster = cls(data_dir.resolve(), plan)
         directories = {node.node_id: random.uuid() for node in plan.controllers}
@@ -103,23 +103,23 @@ class LocalCluster:
     # -- all nodes ------------------------------------------------------------------------------------------------
 
     def up(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start what does not run; return once all brokers are unfenced. Raises ClusterError."""
+        """Start the nodes that do not run; return once all brokers are unfenced. Raises ClusterError."""
         for process in self.processes.values():
             if process.pid is None:
                 process.launch()
         self.wait_until_ready(timeout_s=timeout_s)
 
     def down(self) -> None:
-        """Stop all nodes: the brokers, which ask the controllers for leave, then the controllers."""
+        """Stop all nodes: first the brokers, whose controlled shutdown needs a controller, then the controllers."""
         self._end([node.node_id for node in self.plan.brokers])
         self._end([node.node_id for node in self.plan.nodes])
 
     def kill_all(self) -> None:
-        """Kill what runs, and wait for its end."""
+        """Kill all running nodes, and wait until they have ended."""
         self._end([node.node_id for node in self.plan.nodes], signal.SIGKILL)
 
     def delete(self) -> None:
-        """Remove the directory, data included. All nodes have to be stopped. Raises ClusterError."""
+        """Remove the directory with its data. All nodes have to be stopped. Raises ClusterError."""
         running = [node_id for node_id, process in self.processes.items() if process.pid is not None]
         if running:
             raise ClusterError(f"node {running[0]} runs: `kafkapy cluster down` first")
@@ -142,44 +142,44 @@ class LocalCluster:
         self.wait_until_ready([node_id], timeout_s=timeout_s)
 
     def stop(self, node_id: int) -> None:
-        """Stop a node in order. Raises ClusterError."""
+        """Stop a node cleanly. Raises ClusterError."""
         self.plan.node(node_id)
         self.processes[node_id].send(signal.SIGTERM)
         self.processes[node_id].wait_until_ended()
 
     def kill(self, node_id: int) -> None:
-        """End a node as a crash does. Raises ClusterError."""
+        """Kill a node as in a crash. Raises ClusterError."""
         self.plan.node(node_id)
         self.processes[node_id].send(signal.SIGKILL)
         self.processes[node_id].wait_until_ended()
 
     def add(self, port: int = 0, timeout_s: float = START_TIMEOUT_S) -> NodePlan:
-        """Add a broker, start it and return once it is unfenced. It gets new partitions only. Raises ClusterError."""
+        """Add a broker, start it and return once it is unfenced. It gets only new partitions. Raises ClusterError."""
         node = self.prepare_broker(port)
         self.start(node.node_id, timeout_s)
         return node
 
     def prepare_broker(self, port: int = 0) -> NodePlan:
-        """Format the directory of one more broker, which is not started yet."""
+        """Format the directory of a new broker without starting it."""
         return self._prepare(
             NodePlan(max(each.node_id for each in self.plan.brokers) + 1, BROKER, port or free_ports(1)[0])
         )
 
     def add_controller(self, port: int = 0, timeout_s: float = START_TIMEOUT_S) -> NodePlan:
-        """Add a controller of its own, start it and return once it is a voter. Raises ClusterError."""
+        """Add a separate controller, start it and return once it is a voter. Raises ClusterError."""
         node = self.prepare_controller(port)
         self.start(node.node_id, timeout_s)
         self.make_voter(node, self._answering_broker(), timeout_s)
         return node
 
     def prepare_controller(self, port: int = 0) -> NodePlan:
-        """Format the directory of one more controller, which is neither started nor a voter yet."""
+        """Format the directory of a new controller; it is neither started nor a voter yet."""
         node_id = max((each.node_id + 1 for each in self.plan.nodes), default=0)
         added = NodePlan(max(node_id, FIRST_CONTROLLER_ID), CONTROLLER, controller_port=port or free_ports(1)[0])
         return self._prepare(added)
 
     def make_voter(self, node: NodePlan, address: asking.Address, timeout_s: float) -> None:
-        """Let a controller that runs take part in elections, asked of a broker. Raises OSError, KafkapyError."""
+        """Make a running controller a voter, by a request to a broker. Raises OSError, KafkapyError."""
         path = self.processes[node.node_id].log_dir / META_PROPERTIES
         directory_id = decode_meta_properties(path.read_bytes(), str(path)).directory_id
         assert directory_id is not None, "it was formatted here"
@@ -198,12 +198,12 @@ class LocalCluster:
         return process is not None and process.pid is not None
 
     def pause(self, node_id: int) -> None:
-        """Let a node stand still, its connections open. Raises ClusterError."""
+        """Freeze a node with its connections open. Raises ClusterError."""
         self.plan.node(node_id)
         self.processes[node_id].send(signal.SIGSTOP)
 
     def resume(self, node_id: int) -> None:
-        """Let a paused node go on. Raises ClusterError."""
+        """Continue a paused node. Raises ClusterError."""
         self.plan.node(node_id)
         self.processes[node_id].send(signal.SIGCONT)
 
@@ -213,7 +213,7 @@ class LocalCluster:
         return self.processes[node_id].log_file.read_text(errors="replace")
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Raise ClusterError: connections of processes go past us."""
+        """Raise ClusterError: connections between processes cannot be cut from here."""
         raise ClusterError("only nodes in one process can be cut off: Cluster(..., in_process=True)")
 
     def heal(self) -> None:
@@ -221,11 +221,11 @@ class LocalCluster:
         self.partition()
 
     def move(self, topic: str, broker_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Move a topic's partitions to these brokers; yield how many of how many have arrived. Raises ClusterError."""
+        """Move a topic's partitions to these brokers; yield (completed, total) counts. Raises ClusterError."""
         yield from move(self._answering_broker(), topic, broker_ids)
 
     def remove(self, node_id: int) -> None:
-        """Take a node out of the cluster, its directory too: a broker without replicas, or a controller of its own.
+        """Remove a node and its directory: a broker without replicas, or a separate controller.
 
         Raises ClusterError.
         """
@@ -244,7 +244,7 @@ class LocalCluster:
         process.properties_file.unlink(missing_ok=True)
 
     def _leave_quorum(self, node: NodePlan) -> None:
-        """Have the others go on without a controller, then stop it."""
+        """Remove a controller from the voters, then stop it."""
         if len(self.plan.controllers) == 1:
             raise ClusterError(f"node {node.node_id} is the only controller")
         leave_quorum(self._answering_broker(), self.plan.cluster_id, node.node_id, timeout_s=START_TIMEOUT_S)
@@ -252,7 +252,7 @@ class LocalCluster:
             self.stop(node.node_id)
 
     def _unregister(self, node: NodePlan) -> None:
-        """Stop a broker that holds no replicas, and have the controllers forget it."""
+        """Stop a broker that holds no replicas, and unregister it."""
         node_id = node.node_id
         count = asking.partitions(self._answering_broker()).replica_counts.get(node_id, 0)
         if count:
@@ -266,9 +266,9 @@ class LocalCluster:
     # -- looking at it --------------------------------------------------------------------------------------------
 
     def wait_until_ready(self, node_ids: Iterable[int] | None = None, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return once nodes answer and the brokers among them are unfenced; all, if none are named.
+        """Return once the nodes (all, if none are named) answer, and the brokers among them are unfenced.
 
-        Raises ClusterError where one ends, or it takes too long.
+        Raises ClusterError if a node ends, or on time-out.
         """
         nodes = [self.plan.node(node_id) for node_id in node_ids] if node_ids is not None else self.plan.nodes
         deadline = time.monotonic() + timeout_s
@@ -296,7 +296,7 @@ class LocalCluster:
         return True
 
     def status(self) -> ClusterStatus:
-        """Return how the cluster is, as far as somebody answers."""
+        """Return the state of the cluster, as far as nodes answer."""
         address = self._find_broker()
         quorum = _or_none(lambda: asking.quorum(address)) if address is not None else None
         found = _or_none(lambda: asking.partitions(address)) if address is not None else None
@@ -321,7 +321,7 @@ class LocalCluster:
         return "running, active controller" if quorum is not None and quorum.leader_id == node.node_id else "running"
 
     def _find_broker(self) -> asking.Address | None:
-        """Return where a broker answers; None where none does."""
+        """Return the address of a broker that answers; None if none does."""
         for node in self.plan.brokers:
             if self.processes[node.node_id].pid is not None and self._is_ready(node):
                 return node.address
@@ -354,14 +354,14 @@ class LocalCluster:
         format_directories(request, SystemDisk(), SystemRandom(), SystemClock(), say=lambda line: None)
 
     def _write_properties(self, node: NodePlan) -> dict[str, str]:
-        """Write a node's server.properties and return what it says. Raises OSError."""
+        """Write a node's server.properties and return its content. Raises OSError."""
         process = self.processes[node.node_id]
         properties = self.plan.properties_of(node, str(process.log_dir))
         _write(process.properties_file, properties)
         return properties
 
     def _tell_controllers(self) -> None:
-        """Tell all nodes which controllers there are, for their next start. Raises OSError."""
+        """Write the list of controllers into all nodes' properties, for their next start. Raises OSError."""
         for process in self.processes.values():
             properties = parse_properties(process.properties_file.read_text())
             properties["controller.quorum.bootstrap.servers"] = self.plan.bootstrap_controllers
@@ -373,7 +373,7 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def _or_none(question: Callable[[], T]) -> T | None:
-    """Return what a question to the cluster tells, None if nobody answers."""
+    """Return the result of a query to the cluster, None if no node answers."""
     try:
         return question()
     except (OSError, KafkapyError):
@@ -381,5 +381,5 @@ def _or_none(question: Callable[[], T]) -> T | None:
 
 
 def _escaped(value: str) -> str:
-    """Return a value as a properties file has it."""
+    """Return a value as escaped in a properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""Moving a topic's partitions to other brokers, as `kafkapy cluster move` does: reassign, wait, elect (KIP-455)."""
+"""Moves a topic's partitions to other brokers, for `kafkapy cluster move`: reassign, wait, elect (KIP-455)."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ TIMEOUT_S: Final = 60.0
 
 
 def targets(replicas: Mapping[int, Sequence[int]], broker_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the replicas that each partition is to have: as many as before, each broker first in its turn.
+    """Return the new replicas of each partition: as many as before, with the brokers in rotation as preferred leader.
 
-    Raises ClusterError where the brokers are too few.
+    Raises ClusterError if there are too few brokers.
     """
     found = {}
     for partition_id, current in sorted(replicas.items()):
@@ -38,9 +38,9 @@ def targets(replicas: Mapping[int, Sequence[int]], broker_ids: Sequence[int]) ->
 
 
 def move(address: Address, topic: str, broker_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Move a topic; yield how many of how many partitions have arrived, whenever that changes.
+    """Move a topic; yield (completed, total) partition counts whenever they change.
 
-    Raises ClusterError for what the controller refuses, OSError and ProtocolError.
+    Raises ClusterError if the controller refuses, OSError and ProtocolError.
     """
     if len(set(broker_ids)) != len(broker_ids):
         raise ClusterError("a broker is named twice")

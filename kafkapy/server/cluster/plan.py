@@ -1,7 +1,7 @@
-"""What a cluster on one machine consists of: nodes, their roles and ports, and the configuration of each.
+"""The plan of a cluster on one machine: its nodes, their roles and ports, and the configuration of each.
 
-DATA_DIR/cluster.json keeps it. Of node N there are N.properties, N.log (what it prints), N.pid and the log directory N,
-all called node-N. The quorum's voters lie in its log (kraft.version 1, KIP-853).
+DATA_DIR/cluster.json keeps it. Node N has the files node-N.properties, node-N.log (its output), node-N.pid and the log
+directory node-N. The quorum's voters are in its log (kraft.version 1, KIP-853).
 """
 
 import json
@@ -19,13 +19,13 @@ from kafkapy.errors import KafkapyError
 
 HOST: Final = "127.0.0.1"
 LISTENING_PORTS: Final = range(15_000, 32_000)
-"""Below those that the kernel gives to outgoing connections, which could take a free one meanwhile."""
+"""Below the kernel's ephemeral ports: an outgoing connection could take one that was found to be free."""
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1
 FIRST_CONTROLLER_ID: Final = 101
-"""Of nodes that are controllers alone; brokers are numbered from 1."""
+"""Ids of separate controllers; brokers are numbered from 1."""
 MAX_COMBINED: Final = 3
-"""How many brokers are controllers as well where no controllers are asked for: three bear the loss of one."""
+"""How many brokers are also controllers if no separate ones are requested: three tolerate the loss of one."""
 MAX_REPLICATION_FACTOR: Final = 3
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -33,12 +33,13 @@ COMBINED: Final = "broker,controller"
 
 
 class ClusterError(KafkapyError):
-    """What a cluster cannot do; one line that says what to do instead."""
+    """A request that the cluster cannot fulfil; one line that says what to do instead."""
 
 
 @dataclass(slots=True)
 class NodePlan:
-    """One node. `port` is the clients', 0 for a controller alone; `controller_port` is 0 for a broker alone."""
+    """One node. `port`: for clients, 0 for a separate controller; `controller_port`: 0 for a node that is only a
+    broker."""
 
     node_id: int
     roles: str
@@ -55,13 +56,13 @@ class NodePlan:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the node answers: its clients' listener, else its controllers'."""
+        """The address where the node answers: its client listener, else its controller listener."""
         return HOST, self.port or self.controller_port
 
 
 @dataclass(slots=True)
 class ClusterPlan:
-    """A whole cluster. `properties` are those of every node, besides what its plan says."""
+    """A whole cluster. `properties`: common to all nodes, in addition to those that their plans define."""
 
     cluster_id: str
     nodes: list[NodePlan]
@@ -92,7 +93,7 @@ class ClusterPlan:
         raise ClusterError(f"there is no node {node_id}: this cluster has the nodes {known}")
 
     def properties_of(self, node: NodePlan, log_dir: str) -> dict[str, str]:
-        """Return the node's whole server.properties."""
+        """Return the node's complete server.properties."""
         listeners = []
         if node.is_broker:
             listeners.append(f"PLAINTEXT://{HOST}:{node.port}")
@@ -150,15 +151,15 @@ OWN_KEYS: Final = frozenset(
         "metadata.log.dir",
     )
 )
-"""What differs from node to node: not to be set for all."""
+"""Keys that differ from node to node, which must not be set for all."""
 
 
 def new_plan(
     cluster_id: str, broker_count: int, controller_count: int, properties: Mapping[str, str], first_port: int = 0
 ) -> ClusterPlan:
-    """Return the plan of a new cluster. With no controllers of their own, the first brokers are controllers as well.
+    """Return the plan of a new cluster. Without separate controllers, the first brokers are also controllers.
 
-    first_port: of the first broker, the others following it; 0 for free ones. Raises ClusterError.
+    first_port: of the first broker, the next ports for the others; 0 for free ones. Raises ClusterError.
     """
     if broker_count < 1:
         raise ClusterError(f"{broker_count} brokers are too few: a cluster has at least one")
@@ -184,12 +185,13 @@ def new_plan(
 
 
 def combined_count(broker_count: int) -> int:
-    """Return how many of the brokers are controllers as well: with two, either would be missed."""
+    """Return how many brokers are also controllers. One of two: with two voters, the loss of either stops the
+    quorum."""
     return MAX_COMBINED if broker_count >= MAX_COMBINED else 1
 
 
 def defaults(broker_count: int) -> dict[str, str]:
-    """Return what internal topics need on so many brokers: Kafka's defaults, where there are three."""
+    """Return the settings that internal topics need with so many brokers: Kafka's defaults if there are three."""
     factor = str(min(broker_count, MAX_REPLICATION_FACTOR))
     min_isr = "2" if broker_count >= MAX_REPLICATION_FACTOR else "1"
     return {
@@ -203,7 +205,7 @@ def defaults(broker_count: int) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now. Raises ClusterError where there are not as many."""
+    """Return `count` ports that are free now. Raises ClusterError if there are not enough."""
     found: list[int] = []
     for port in SystemRandom().sample(LISTENING_PORTS, len(LISTENING_PORTS)):
         if len(found) == count:
@@ -217,7 +219,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _ports_from(first_port: int, count: int) -> Sequence[int]:
-    """Return `count` ports from `first_port` on. Raises ClusterError where one is in use."""
+    """Return `count` ports from `first_port` on. Raises ClusterError if one is in use."""
     ports = range(first_port, first_port + count)
     for port in ports:
         try:

@@ -1,7 +1,7 @@
-"""One node of a cluster as a process of its own: started in the background, found again by its pid file.
+"""A node of a cluster as a background process, identified by its pid file.
 
-A pid may be some other process's by the time that it is looked for, so the file has the process's start time, too,
-where the system tells one (/proc).
+As a pid may be reused by another process, the file also has the process's start time, on systems that provide it
+(/proc).
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class NodeProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process's id; None where it does not run."""
+        """The process id; None if it does not run."""
         try:
             text = self._pid_file.read_text().split()
         except FileNotFoundError:
@@ -43,7 +43,7 @@ class NodeProcess:
         return pid if _start_time(pid) == text[1] else None
 
     def launch(self) -> None:
-        """Start the process; it goes on when this one ends. Raises ClusterError, if it runs already."""
+        """Start the process; it continues when this one ends. Raises ClusterError if it already runs."""
         if self.pid is not None:
             raise ClusterError(f"node {self.plan.node_id} runs already")
         command = [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
@@ -56,7 +56,7 @@ class NodeProcess:
         self._pid_file.write_text(f"{pid} {_start_time(pid)}\n")
 
     def send(self, with_signal: signal.Signals) -> None:
-        """Send a signal. Raises ClusterError, if the node does not run."""
+        """Send a signal. Raises ClusterError if the node does not run."""
         pid = self.pid
         if pid is None:
             raise ClusterError(f"node {self.plan.node_id} does not run: `kafkapy cluster start {self.plan.node_id}`")
@@ -77,7 +77,7 @@ class NodeProcess:
         self._pid_file.unlink(missing_ok=True)
 
     def check_runs(self) -> None:
-        """Raise ClusterError with the last line that the node printed, if it has ended."""
+        """Raise ClusterError with the node's last output line if it has ended."""
         if self.pid is None:
             last = self.last_lines(1)
             reason = last[0].removeprefix("kafkapy: ") if last else "it printed nothing"
@@ -91,13 +91,13 @@ class NodeProcess:
 
 
 def _reap(pid: int) -> None:
-    """Let a process that has ended go, if it is a child of this one."""
+    """Reap the process if it has ended and is a child of this one."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process started, in the system's words; "" where there is none, "?" where nobody tells."""
+    """Return a process's start time as the system reports it; "" if there is no such process, "?" if unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]

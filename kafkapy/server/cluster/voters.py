@@ -1,4 +1,4 @@
-"""Controllers that join the quorum of a cluster on this machine, and leave it, while it runs (KIP-853)."""
+"""Adds controllers to, and removes them from, the quorum of a running cluster on this machine (KIP-853)."""
 
 import time
 from typing import Final
@@ -22,11 +22,11 @@ AGAIN: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     )
 )
-"""The node has not caught up yet, another change is under way, or the leader has changed."""
+"""Codes to retry: the node has not caught up, another change is pending, or the leader has changed."""
 
 
 def join_quorum(address: Address, cluster_id: str, node: NodePlan, directory_id: Uuid, *, timeout_s: float) -> None:
-    """Make a running controller a voter, asked through a broker. Raises ClusterError, OSError, ProtocolError."""
+    """Make a running controller a voter, by a request to a broker. Raises ClusterError, OSError, ProtocolError."""
     request = AddRaftVoterRequest(
         cluster_id=cluster_id,
         timeout_ms=ANSWER_MS,
@@ -38,14 +38,14 @@ def join_quorum(address: Address, cluster_id: str, node: NodePlan, directory_id:
 
 
 def leave_quorum(address: Address, cluster_id: str, node_id: int, *, timeout_s: float) -> None:
-    """Take a voter out of the quorum, if it is one. Raises ClusterError, OSError, ProtocolError."""
+    """Remove a node from the voters, if it is one. Raises ClusterError, OSError, ProtocolError."""
     for directory_id in _directories(address, node_id, timeout_s):
         request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id)
         _change(address, request, done=ErrorCode.VOTER_NOT_FOUND, timeout_s=timeout_s)
 
 
 def _directories(address: Address, node_id: int, timeout_s: float) -> list[Uuid]:
-    """Return the directories under which a node votes; waits for an active controller. Raises as `leave_quorum`."""
+    """Return the directory ids of a voter's node; waits for an active controller. Raises as `leave_quorum`."""
     topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
     deadline = time.monotonic() + timeout_s
     while True:
@@ -66,7 +66,7 @@ def _change(
     done: ErrorCode,
     timeout_s: float,
 ) -> None:
-    """Ask until the change is committed. `done`: what is answered to a change that has been made before."""
+    """Retry until the change is committed. `done`: the code if the change was made before."""
     deadline = time.monotonic() + timeout_s
     while True:
         response = ask(address, request, timeout_s=2 * ANSWER_MS / 1000)
