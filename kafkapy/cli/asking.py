@@ -1,4 +1,4 @@
-"""Asking over a connection of our own, with failures told in one line."""
+"""Requests over a connection of our own; failures become one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def asking(servers: str) -> "Iterator[Connection]":
-    """Turn a failure into one line and exit status 1."""
+    """Yield a connection; turn a failure into one line and exit status 1."""
     from kafkapy.cli.command_config import CommandConfigError
     from kafkapy.cli.connection import Connection
 
@@ -29,7 +29,7 @@ def asking(servers: str) -> "Iterator[Connection]":
 
 
 def checked(answer: Any) -> Any:
-    """Return an answer that is no refusal; else say which one it is, in its own words if it has some, and exit."""
+    """Return a response without an error; else print the error, with the broker's message if there is one, and exit."""
     from kafkapy.protocol.error_code import ErrorCode
 
     if answer.error_code:

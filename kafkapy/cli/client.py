@@ -1,4 +1,4 @@
-"""What the client commands share: confluent-kafka when it is there, its errors as one line, its futures as values."""
+"""Shared by the client commands: confluent-kafka if installed, its errors as one line, its futures as values."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ def confluent() -> Any:
 
 
 def client_properties(server: str, settings: list[str] | None, **defaults: object) -> dict[str, Any]:
-    """Return librdkafka's properties: our defaults, then what the command line sets."""
+    """Return librdkafka's properties: our defaults, overridden by those of the command line."""
     properties: dict[str, Any] = {
         "bootstrap.servers": server,
         "log_level": 2,
@@ -68,7 +68,7 @@ def client_properties(server: str, settings: list[str] | None, **defaults: objec
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, str]:
-    """Return key -> value of options that read key=value."""
+    """Parse options of the form key=value."""
     pairs = [text.partition("=") for text in settings or ()]
     for key, equals, _ in pairs:
         if not equals or not key.strip():
@@ -77,7 +77,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 
 
 def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
-    """Return a client for a broker that accepts connections. Raises UnreachableError, KafkaException."""
+    """Return an admin client, after checking that a broker accepts connections. Raises UnreachableError,
+    KafkaException."""
     properties = client_properties(server, settings)
     check_reachable(properties)
     return confluent().admin.AdminClient(properties)  # type: ignore[no-any-return]
@@ -86,7 +87,7 @@ def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
 def check_reachable(properties: Mapping[str, Any]) -> None:
     """Connect to the first bootstrap server that accepts. Raises UnreachableError with the reason of the last one.
 
-    librdkafka goes on trying when it is refused, and says no more than "timed out" after 10 to 30 s.
+    When refused, librdkafka retries, and reports only "timed out" after 10 to 30 s.
     """
     servers = properties["bootstrap.servers"]
     reason = "no HOST:PORT is given"
@@ -104,7 +105,7 @@ def check_reachable(properties: Mapping[str, Any]) -> None:
 
 
 def _host_and_port(server: str) -> tuple[str, int]:
-    """Return the address in [PROTOCOL://]HOST[:PORT], as librdkafka reads it."""
+    """Return the address in [PROTOCOL://]HOST[:PORT], as librdkafka parses it."""
     address = server.rpartition("://")[2]
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal():
@@ -128,7 +129,8 @@ def failures(server: str) -> Iterator[None]:
 
 
 def outcomes(futures: Mapping[T, Any]) -> Iterator[tuple[T, Any, str | None]]:
-    """Yield (what was asked for, result, error as one line) of an admin request, one failing does not hide others."""
+    """Yield (subject, result, error as one line) for each future of an admin request; one error does not hide
+    others."""
     kafka = confluent()
     for subject, future in futures.items():
         try:
@@ -138,7 +140,7 @@ def outcomes(futures: Mapping[T, Any]) -> Iterator[tuple[T, Any, str | None]]:
 
 
 def reason_of_kafka(error: Any, server: str | None) -> str:
-    """Return a KafkaError in words. `server` is named where nobody answered; None: the error names itself."""
+    """Return a KafkaError's text. `server`: named if no broker answered; None: the error's own text is used."""
     code = getattr(error, "code", lambda: None)()
     kafka_error = confluent().KafkaError
     is_unreachable = code in (kafka_error._TRANSPORT, kafka_error._ALL_BROKERS_DOWN, kafka_error._TIMED_OUT)

@@ -1,6 +1,6 @@
 """`kafkapy cluster up|status|logs|start|stop|kill|add|move|remove|down|check`: several nodes on this machine.
 
-What the cluster consists of lies in its data directory, so each command finds it there.
+The data directory describes the cluster, so each command reads its state from there.
 """
 
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def up(
 
 
 def _check_unchanged(cluster: "LocalCluster", brokers: int | None, controllers: int | None, *others: Any) -> None:
-    """Raise ClusterError if a cluster that exists is asked to be another one."""
+    """Raise ClusterError if `up` is called with other settings than the existing cluster has."""
     from kafkapy.server.cluster.plan import ClusterError
 
     plan = cluster.plan

@@ -1,4 +1,4 @@
-"""`kafkapy cluster check`: may the nodes of a running cluster become kafkapy's, one by one?"""
+"""`kafkapy cluster check`: can the nodes of a running cluster be replaced by kafkapy's, one by one?"""
 
 import time
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def _of_files(paths: Sequence[Path]) -> "list[Finding]":
 
 
 def _of_cluster(servers: str, deadline: float) -> "list[Finding]":
-    """Return the findings, once none is to be waited for or the time is over. Raises OSError, KafkapyError."""
+    """Return the findings when none is of kind WAITS, or at the deadline. Raises OSError, KafkapyError."""
     from kafkapy.cli.cluster_survey import survey
     from kafkapy.server.migration.findings import Kind, findings_of
 

@@ -1,6 +1,6 @@
-"""Ask a running cluster, of either kind, for what `kafkapy cluster check` judges: a server.migration.survey.Survey.
+"""Collects a running cluster's data for `kafkapy cluster check`: a server.migration.survey.Survey.
 
-Over connections of our own, as --command-config says, at the highest versions that both sides know.
+Works with kafkapy and Apache Kafka, over connections of our own (--command-config), at the highest common versions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,21 +24,21 @@ from kafkapy.types import METADATA_PARTITION
 
 API_VERSIONS: Final = 18
 FEATURES_SINCE: Final = 3
-"""ApiVersions tells features from this version on."""
+"""The first version of ApiVersions with feature levels."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
 DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC = 2, 3, 4
 SET_SOURCES: Final = (DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC)
-"""Sources of a config that somebody has set."""
+"""Sources of explicitly set configs."""
 TOPIC_KEYS: Final = ["min.insync.replicas", "remote.storage.enable"]
 TOPICS_AT_ONCE: Final = 500
 CAUGHT_UP_MS: Final = 10_000
-"""A voter may be this much behind the active controller."""
+"""How far a voter may be behind the most recent one, by its last caught-up time."""
 
 
 class Asked:
-    """A connection that knows which versions its broker speaks; a context manager."""
+    """A connection with its broker's supported versions; a context manager."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -68,7 +68,7 @@ class Asked:
 
 
 def survey(servers: str) -> Survey:
-    """Ask one broker for the cluster, and each broker for itself. Raises OSError, ProtocolError."""
+    """Query one broker about the cluster, and each broker about itself. Raises OSError, ProtocolError."""
     with Asked(Connection.to_any(servers)) as asked:
         cluster = asked.ask(DescribeClusterRequest(include_fenced_brokers=True))
         leader_id, voters = _quorum(asked)
@@ -86,7 +86,7 @@ def survey(servers: str) -> Survey:
 
 
 def _quorum(asked: Asked) -> tuple[int, list[Voter]]:
-    """Return the active controller and the voters; -1 and none where there is no quorum."""
+    """Return the active controller and the voters; (-1, []) if there is no quorum."""
     if not asked.knows(DescribeQuorumRequest):
         return -1, []
     wanted = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
@@ -137,7 +137,7 @@ def _reassigned(asked: Asked) -> list[str]:
 
 
 def _subscriptions(asked: Asked) -> list[str]:
-    """Return the subscriptions to clients' metrics. Brokers before 3.7 have none."""
+    """Return the client metrics subscriptions. Brokers before 3.7 have none."""
     if not asked.knows(ListConfigResourcesRequest):
         return []
     is_filtered = asked.versions[ListConfigResourcesRequest.API_KEY or 0][1] > 0
@@ -151,7 +151,7 @@ def _subscriptions(asked: Asked) -> list[str]:
 
 
 def _broker(node_id: int, host: str, port: int) -> Broker:
-    """Return what a broker tells of itself, or why it does not."""
+    """Return a broker's answers about itself, or why there are none."""
     try:
         with Asked(Connection(host, port)) as asked:
             return Broker(
@@ -188,6 +188,6 @@ def _offline_log_dirs(asked: Asked) -> Sequence[str]:
 
 
 def _check(error_code: int, subject: str) -> None:
-    """Raises ProtocolError for an error in an answer."""
+    """Raise ProtocolError if a response has an error."""
     if error_code:
         raise ProtocolError(f"{subject}: {ErrorCode(error_code).name}")

@@ -1,7 +1,7 @@
-"""`--command-config FILE`: how a command reaches a broker that asks for TLS and a login, in Java's client.properties.
+"""`--command-config FILE`: TLS and login settings of client commands, in the format of Java's client.properties.
 
-The same file serves Java's tools and every command of kafkapy. Commands over confluent-kafka get librdkafka's names for
-what it says; those with a connection of our own get its TLS context and the machine of its login.
+The same file works for Java's tools and all kafkapy commands. Commands that use confluent-kafka get the settings under
+librdkafka's names; those with a connection of our own get its TLS context and its login state machine.
 """
 
 import secrets
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OPTION: Final = "--command-config"
 PASSED_ON: Final = ("security.protocol", "sasl.mechanism", "client.id", "ssl.key.password")
-"""Keys that librdkafka knows by the same name."""
+"""Keys that librdkafka has under the same name."""
 PEM_KEYS: Final = {
     "ssl.truststore.location": ("ssl.ca.location",),
     "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
@@ -31,11 +31,11 @@ INLINE_KEYS: Final = {
 
 
 class CommandConfigError(KafkapyError):
-    """A file that cannot be read, or says what cannot be done here."""
+    """A file that cannot be read, or that has unsupported settings."""
 
 
 class CommandConfig:
-    """What one client.properties says of security. Values are secrets: nothing prints them."""
+    """The security settings of a client.properties. Values are secrets and must not be printed."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = {key: value.strip() for key, value in properties.items()}
@@ -53,7 +53,7 @@ class CommandConfig:
             raise CommandConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
     def librdkafka(self) -> dict[str, str]:
-        """Return it in librdkafka's names."""
+        """Return the settings under librdkafka's names. Raises CommandConfigError."""
         found: dict[str, str] = {key: self._properties[key] for key in PASSED_ON if key in self._properties}
         for key, names in PEM_KEYS.items():
             if key in self._properties:
@@ -72,7 +72,7 @@ class CommandConfig:
         return found
 
     def context(self) -> "SSLContext | None":
-        """Return what secures a connection; None where nothing does. Raises CommandConfigError, OSError."""
+        """Return the TLS context of a connection; None without TLS. Raises CommandConfigError, OSError."""
         if not self.protocol.endswith("SSL"):
             return None
         import ssl
@@ -88,7 +88,7 @@ class CommandConfig:
         return context
 
     def login(self) -> "SaslClient | None":
-        """Return the machine of a login; None where there is none. Raises CommandConfigError."""
+        """Return the login state machine; None without a login. Raises CommandConfigError."""
         if not self.protocol.startswith("SASL_"):
             return None
         if self._is_by_bearer:
@@ -141,7 +141,7 @@ class CommandConfig:
             raise CommandConfigError(str(error)) from error
 
     def _oidc(self) -> dict[str, str]:
-        """Return how librdkafka gets a token by itself. Raises CommandConfigError."""
+        """Return the settings with which librdkafka obtains a token itself. Raises CommandConfigError."""
         from kafkapy.server.token_endpoint import client_credentials, token_url
 
         options = self._module_options()
@@ -180,7 +180,7 @@ _current = [NOTHING]
 
 
 def use(config: CommandConfig) -> None:
-    """Let this process's commands connect so."""
+    """Set the configuration of this process's commands."""
     _current[0] = config
 
 
@@ -189,9 +189,9 @@ def current() -> CommandConfig:
 
 
 def take_option(arguments: Sequence[str]) -> list[str]:
-    """Use the file that --command-config names; return the arguments without it.
+    """Use the file that --command-config names; return the arguments without the option.
 
-    The commands' own parsers do not know the option: it is every command's. Raises CommandConfigError.
+    It is removed here because it applies to all commands and their parsers do not know it. Raises CommandConfigError.
     """
     left: list[str] = []
     path: str | None = None

@@ -1,4 +1,4 @@
-"""All commands with their options, read off the parsers: what completion and the manual page are made from."""
+"""All commands with their options, extracted from the parsers: the source of shell completion and manual page."""
 
 import argparse
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ HELP: Final = ("-h", "--help")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`flags` as they are written; an option that takes no value has no `metavar`."""
+    """`flags`: as written on the command line; `metavar` is empty for an option without a value."""
 
     flags: tuple[str, ...]
     metavar: str
@@ -21,7 +21,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`path` is the words after kafkapy, () of itself; `arguments` are metavars of what is given by place."""
+    """`path`: the words after kafkapy, () for kafkapy itself; `arguments`: metavars of the positional arguments."""
 
     path: tuple[str, ...]
     help: str
@@ -34,14 +34,14 @@ class Command:
         return self.path[-1] if self.path else "kafkapy"
 
     def walk(self) -> Iterator["Command"]:
-        """Yield it and all below it."""
+        """Yield this command and all its descendants."""
         yield self
         for command in self.commands:
             yield from command.walk()
 
 
 def command_tree() -> Command:
-    """Return kafkapy itself."""
+    """Return the command kafkapy with all its subcommands."""
     import typer
 
     from kafkapy.cli import dump_log, start, storage
@@ -57,7 +57,7 @@ def command_tree() -> Command:
 
 
 def _command_config(path: tuple[str, ...]) -> tuple[Option, ...]:
-    """Return the option that is taken from the command line before typer reads it."""
+    """Return the --command-config option, which typer's parsers do not know."""
     from kafkapy.cli.main import CONNECTING
 
     if not path or path[0] not in CONNECTING:
@@ -66,7 +66,7 @@ def _command_config(path: tuple[str, ...]) -> tuple[Option, ...]:
 
 
 def _of_typer(command: Any, path: tuple[str, ...], own: dict[str, Command]) -> Command:
-    """`own`: what stands in the tree for commands that typer only lists."""
+    """`own`: replacements for commands that typer lists but does not parse."""
     below = getattr(command, "commands", {})
     commands = [own.get(name) or _of_typer(each, (*path, name), {}) for name, each in sorted(below.items())]
     options = [_of_typer_option(each) for each in command.params if each.param_type_name == "option"]
@@ -112,7 +112,7 @@ def _with_help(command: Command, text: str) -> Command:
 
 
 def _of_protocol() -> Command:
-    """Its two words have no parser."""
+    """Return the `protocol` command; its two subcommands have no parser."""
     decode = Command(("protocol", "decode"), "Add what frames say, line by line, as JSON.", (), ())
     encode = Command(("protocol", "encode"), "Add the bytes of what lines say as JSON.", (), ())
     options = (Option(HELP, "", "Show this message and exit."),)

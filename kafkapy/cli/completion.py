@@ -39,12 +39,12 @@ complete -o default -F _kafkapy kafkapy
 
 
 def _paths(root: Command) -> str:
-    """Return a pattern of all commands."""
+    """Return a shell pattern that matches all commands."""
     return "|".join(shlex.quote(" ".join(command.path)) for command in root.walk() if command.path)
 
 
 def _cases(root: Command) -> str:
-    """Return a case for each command: what may follow it."""
+    """Return a case for each command: the words that may follow it."""
     return "\n".join(
         f"    {shlex.quote(' '.join(command.path))}) words={shlex.quote(' '.join(_words(command)))} ;;"
         for command in root.walk()
@@ -57,7 +57,7 @@ def _words(command: Command) -> list[str]:
 
 
 def _values(root: Command) -> str:
-    """Return a case for each option: its values where they are known, else names of files."""
+    """Return a case for each option with a value: its choices if known, else empty (bash completes file names)."""
     known = {
         flag: " ".join(option.choices)
         for command in root.walk()

@@ -1,7 +1,7 @@
 """`kafkapy configs describe|alter|explain`: configs of topics, brokers and groups.
 
-What is set for all brokers cannot be changed here: librdkafka takes no resource without a name. Kafka's own
-kafka-configs.sh can (--entity-default).
+Cluster-wide broker defaults cannot be changed here: librdkafka requires a resource name. Use Kafka's kafka-configs.sh
+(--entity-default).
 """
 
 from typing import Annotated, Any

@@ -1,6 +1,6 @@
-"""A connection of our own, for what no other client can ask: one request at a time.
+"""A connection of our own, for requests that librdkafka lacks: one request at a time.
 
-TLS and the login are those of --command-config.
+TLS and login settings come from --command-config.
 """
 
 import socket
@@ -19,7 +19,7 @@ CLIENT_ID = "kafkapy-cli"
 
 
 class Connection:
-    """A context manager. Methods raise OSError, and ProtocolError for what is no answer."""
+    """A context manager. Methods raise OSError, and ProtocolError for invalid responses."""
 
     def __init__(self, host: str, port: int) -> None:
         config = command_config.current()
@@ -38,7 +38,7 @@ class Connection:
 
     @classmethod
     def to_any(cls, servers: str) -> Self:
-        """Connect to the first of HOST:PORT,... that answers. Raises OSError."""
+        """Connect to the first of HOST:PORT,... that accepts. Raises OSError."""
         failure: OSError | None = None
         for server in servers.split(","):
             host, _, port = server.strip().rpartition(":")
@@ -71,7 +71,7 @@ class Connection:
         return response_type(request.API_KEY).decode(frame[position:], version)
 
     def _log_in(self, login: SaslClient) -> None:
-        """Raises ConnectionError for a refusal, ProtocolError."""
+        """Raises ConnectionError if the login is refused, ProtocolError."""
         from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
         from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
         from kafkapy.security.sasl import SaslError

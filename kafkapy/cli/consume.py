@@ -1,4 +1,4 @@
-"""`kafkapy consume TOPIC`: records as lines, or as JSON lines."""
+"""`kafkapy consume TOPIC`: prints records as lines, or as JSON lines."""
 
 import json
 import sys
@@ -92,7 +92,7 @@ def consume(
 
 
 def _check_options(*, from_beginning: bool, partition: list[int] | None, offset: int | None, group: str | None) -> None:
-    """Refuse options of which one would have no effect. Raises BadParameter."""
+    """Raise BadParameter for options that contradict each other."""
     if from_beginning and offset is not None:
         raise typer.BadParameter("--from-beginning and --offset both say where to begin: give one of them")
     if group is not None and (offset is not None or partition):
@@ -101,7 +101,7 @@ def _check_options(*, from_beginning: bool, partition: list[int] | None, offset:
 
 @contextmanager
 def _consumer(kafka: Any, properties: dict[str, Any]) -> Iterator[Any]:
-    """A consumer that is closed at the end; Ctrl-C is the ordinary end."""
+    """A consumer that is closed at the end; Ctrl-C ends it normally."""
     consumer = kafka.Consumer(properties)
     try:
         yield consumer
@@ -120,7 +120,7 @@ def _begin(
     from_beginning: bool,
     group: str | None,
 ) -> int:
-    """Subscribe, or take the partitions without a group; return how many there are."""
+    """Subscribe, or assign partitions without a group; return the number of partitions."""
     metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
         raise typer.Exit(fail(f"{topic}: {metadata.error.str()}"))
@@ -141,7 +141,7 @@ def _begin(
 
 
 def _absolute(consumer: Any, partition: Any, offset: int) -> int:
-    """Return an offset counted from the end, where it is negative, as it counts from the beginning."""
+    """Return the absolute offset; a negative one counts from the partition's end."""
     if offset >= 0:
         return offset
     low, high = consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)

@@ -1,6 +1,6 @@
-"""`kafkapy dump-log FILE...`: segments, snapshots and indexes of a stopped directory, as kafka-dump-log.sh has them.
+"""`kafkapy dump-log FILE...`: prints segments, snapshots and indexes like kafka-dump-log.sh.
 
-Takes that tool's options, `--files a,b` among them. Exit status 1 where a file cannot be read or is damaged.
+Takes that tool's options, including `--files a,b`. Exit status 1 if a file cannot be read or is corrupt.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _DECODERS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command with what follows `kafkapy dump-log`; return the exit status."""
+    """Run with the arguments after `kafkapy dump-log`; return the exit status."""
     parser = new_parser()
     given = parser.parse_args(arguments)
     files = [*given.file, *(path for paths in given.files for path in paths.split(",") if path)]

@@ -1,4 +1,4 @@
-"""What is known of configuration keys without asking a broker: for `kafkapy configs explain`."""
+"""Documentation of configuration keys without a broker: for `kafkapy configs explain`."""
 
 import difflib
 import textwrap
@@ -31,7 +31,7 @@ class ExplainedKey:
     definition: Definition
     documentation: str
     changes: str
-    """How it is changed while brokers run."""
+    """How it can be changed while brokers run."""
 
     def as_json(self) -> dict[str, Any]:
         definition = self.definition
@@ -55,14 +55,14 @@ class ExplainedKey:
 
 
 def explained(name: str) -> list[ExplainedKey]:
-    """Return the keys called `name`, a listener's prefix aside; without any, those whose names contain it."""
+    """Return the keys named `name` (without a listener prefix); if there is none, those whose names contain it."""
     keys = [each for each in _all_keys() if not each.definition.is_internal]
     exact = [each for each in keys if each.definition.key in (name, base_key(name))]
     return exact or [each for each in keys if name in each.definition.key]
 
 
 def similar(name: str) -> str:
-    """Return a sentence with keys that look alike, if there are any."""
+    """Return a "Did you mean" sentence with similar keys, "" if there are none."""
     names = sorted({each.definition.key for each in _all_keys()})
     alike = difflib.get_close_matches(name, names, MOST_SIMILAR)
     return f" Did you mean {' or '.join(alike)}?" if alike else ""

@@ -1,4 +1,4 @@
-"""How a command says that it failed: one line on stderr, exit status 1."""
+"""Error output of commands: one line on stderr, exit status 1."""
 
 import sys
 from typing import Final
@@ -8,22 +8,22 @@ from kafkapy.errors import ApiError, ConfigError
 from kafkapy.protocol.error_code import ErrorCode
 
 INTERRUPTED: Final = 130
-"""The exit status after Ctrl-C: 128 + SIGINT, as shells have it."""
+"""The exit status after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
 def fail(reason: str) -> int:
-    """Say why, in one line; return the exit status."""
+    """Print the reason in one line on stderr; return the exit status."""
     print(f"kafkapy: {' '.join(reason.split())}", file=sys.stderr)
     return 1
 
 
 def note(text: str) -> None:
-    """Tell something that is no failure, in one line on stderr."""
+    """Print a note that is not a failure, in one line on stderr."""
     print(f"kafkapy: {text}", file=sys.stderr)
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what to tell the operator of an error: a configuration's with what would be allowed."""
+    """Return an error's text for the operator; for a configuration error with the allowed values."""
     if isinstance(error, ConfigError):
         definition = broker_definitions().get(error.key)
         allowed = definition.valid_values if definition is not None else ""

@@ -1,4 +1,5 @@
-"""`kafkapy groups explain`: asks a group's coordinator for its last rebalances (kafkapy.group.explain), prints them."""
+"""`kafkapy groups explain`: prints a group's last rebalances, as its coordinator recorded them
+(kafkapy.group.explain)."""
 
 import json
 from datetime import datetime
@@ -21,7 +22,7 @@ class ExplainError(Exception):
 
 
 def rebalances_of(servers: str, group_id: str) -> list[dict[str, Any]]:
-    """Return what the group's coordinator tells. Raises ExplainError."""
+    """Return the rebalances from the group's coordinator. Raises ExplainError."""
     try:
         with Connection.to_any(servers) as first:
             request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
@@ -78,7 +79,7 @@ def _row(member: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _partitions(partitions: list[list[Any]]) -> str:
-    """Return [topic, number]s as orders:0-2,5 payments:1."""
+    """Return [topic, partition] pairs as text: orders:0-2,5 payments:1."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)

@@ -1,4 +1,4 @@
-"""A group's offsets through a client: what it has committed, where the partitions end, where a reset leads to."""
+"""A consumer group's offsets: committed offsets, partition ends, and the targets of a reset."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,21 +11,21 @@ from kafkapy.dataclass import dataclass
 Partition: TypeAlias = tuple[str, int]
 
 NO_OFFSET = -1001
-"""librdkafka's name for "none"."""
+"""librdkafka's value for "no offset"."""
 PARTITION_NUMBER = re.compile(r"[0-9]{1,9}")
 DURATION = re.compile(r"-P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where to go: `kind` is earliest, latest, offset, shift or time (`value` in ms since the epoch)."""
+    """The target of a reset: `kind` is earliest, latest, offset, shift or time (`value` in ms since the epoch)."""
 
     kind: str
     value: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what --to says. Raises ValueError."""
+        """Parse the value of --to. Raises ValueError."""
         if text in ("earliest", "latest"):
             return cls(text)
         if re.fullmatch(r"[+-][0-9]{1,18}", text):
@@ -52,7 +52,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
-    """Read TOPIC or TOPIC:0,1; None stands for all of its partitions. Raises ValueError."""
+    """Parse TOPIC or TOPIC:0,1; None stands for all partitions. Raises ValueError."""
     asked: dict[str, list[int] | None] = {}
     for text in texts:
         name, colon, partitions = text.partition(":")
@@ -64,14 +64,14 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
 
 
 class GroupOffsets:
-    """One group's. Methods raise KafkaException, and LookupError for topics and partitions that are not there."""
+    """The offsets of one group. Methods raise KafkaException, and LookupError for unknown topics and partitions."""
 
     def __init__(self, admin: Any, group_id: str) -> None:
         self._admin = admin
         self._group_id = group_id
 
     def committed(self) -> dict[Partition, int]:
-        """Return all that the group has committed."""
+        """Return all committed offsets of the group."""
         asked = confluent().ConsumerGroupTopicPartitions(self._group_id)
         (future,) = self._admin.list_consumer_group_offsets([asked], request_timeout=TIMEOUT_S).values()
         return {
@@ -81,7 +81,7 @@ class GroupOffsets:
         }
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
-        """Return the end offsets, None where a partition is gone."""
+        """Return the end offsets, None for a deleted partition."""
         spec = confluent().admin.OffsetSpec.latest()
         return self._offsets(dict.fromkeys(partitions, spec))
 
@@ -100,7 +100,7 @@ class GroupOffsets:
         return found
 
     def plan(self, partitions: list[Partition], target: ResetTarget) -> dict[Partition, tuple[int | None, int]]:
-        """Return (offset before, offset after) of each partition, kept within what the partition holds."""
+        """Return (offset before, offset after) of each partition, clamped to the partition's range."""
         committed = self.committed()
         spec = confluent().admin.OffsetSpec
         starts = self._offsets(dict.fromkeys(partitions, spec.earliest()))
@@ -142,9 +142,9 @@ class GroupOffsets:
 def goal_of(
     target: ResetTarget, partition: Partition, *, start: int, end: int, before: int | None, at_time: int | None
 ) -> int:
-    """Return where a partition goes; a time after its last record (at_time -1) means its end.
+    """Return the new offset of a partition; for a time after its last record (at_time -1), its end.
 
-    at_time: None where the broker did not say. Raises LookupError.
+    at_time: None if the broker did not return one. Raises LookupError.
     """
     if target.kind == "earliest":
         return start

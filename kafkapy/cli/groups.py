@@ -252,7 +252,7 @@ def _dashed(cells: Any) -> list[object]:
 
 
 def _choice(enumeration: Any, text: str) -> Any:
-    """Return the member whose name is the text, whatever case or dashes it is written with."""
+    """Return the enum member with this name, ignoring case and dashes. Raises BadParameter."""
     wanted = text.replace("-", "").replace("_", "").lower()
     for member in enumeration:
         if member.name.replace("_", "").lower() == wanted:
@@ -262,5 +262,5 @@ def _choice(enumeration: Any, text: str) -> Any:
 
 
 def _word(member: Any) -> str:
-    """Return an enum's name as Kafka writes it: PREPARING_REBALANCING -> PreparingRebalancing."""
+    """Return an enum member's name in Kafka's spelling: PREPARING_REBALANCING -> PreparingRebalancing."""
     return "".join(word.capitalize() for word in member.name.split("_"))

@@ -1,4 +1,4 @@
-"""How Ctrl-C ends a client command within a second, whatever it is waiting for."""
+"""Ends a client command within a second after Ctrl-C, even during a blocking call."""
 
 import os
 import signal
@@ -9,14 +9,14 @@ from typing import Final
 from kafkapy.cli.failure import INTERRUPTED
 
 GRACE_S: Final = 0.7
-"""How long a command may take to tidy up: leave its group, report what was delivered."""
+"""How long a command may take to clean up: leave its group, report what was delivered."""
 
 
 def end_soon_after_interrupt() -> None:
-    """From now on SIGINT ends this process after GRACE_S, with status 130, unless the command has ended by itself.
+    """After SIGINT, end this process with status 130 within GRACE_S, unless the command ends by itself.
 
-    Python raises KeyboardInterrupt only between its own instructions, and a call into librdkafka lasts up to 10 s. The
-    wakeup descriptor is written by the signal handler in C, at once. Main thread only.
+    Python raises KeyboardInterrupt only between its own instructions, and a call into librdkafka may last 10 s. The
+    wakeup descriptor is written immediately, by the signal handler in C. Main thread only.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -1,4 +1,4 @@
-"""What the command line says of the log: level, format, file."""
+"""Command-line options of the log: level, format, file."""
 
 import argparse
 import logging
@@ -38,7 +38,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 
 
 def log_settings(given: argparse.Namespace) -> LogSettings:
-    """Return what the parsed options say."""
+    """Return the settings from the parsed options."""
     return LogSettings(
         levels={"root": DEFAULT_LEVEL, **dict(given.log_level)},
         is_json=given.log_format == "json",

@@ -1,6 +1,6 @@
 """The commands that are clients of a running broker, and the overview of all commands (typer).
 
-They go through confluent-kafka, as any client would; the distribution's extra `cli` brings it.
+They use confluent-kafka, as any client would; the distribution's extra `cli` installs it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from kafkapy.cli.command_config import CommandConfigError, take_option
 from kafkapy.cli.failure import INTERRUPTED, fail
 
 OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""Of commands that __main__ dispatches before typer: they stand here for the overview."""
+"""For commands that __main__ dispatches before typer: they are registered only for the overview."""
 
 app = typer.Typer(
     name="kafkapy",
@@ -39,7 +39,7 @@ app.command("consume")(consume.consume)
 
 
 CLICK_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-"""The base class of usage errors: click's, or that of the copy which newer versions of typer carry."""
+"""The base class of usage errors: click's, or that of the copy inside newer versions of typer."""
 
 
 def _print_version(is_asked: bool) -> None:
@@ -57,13 +57,13 @@ def _(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; return the exit status (2 where it was not understood)."""
+    """Run a command; return the exit status (2 for a usage error)."""
     try:
         given = take_option(arguments) if arguments[:1] and arguments[0] in CONNECTING else list(arguments)
         status = app(args=given, prog_name="kafkapy", standalone_mode=False)
     except CLICK_ERROR as error:
         return _explain(error)
-    except typer.Abort:  # click's word for Ctrl-C
+    except typer.Abort:  # click's exception for Ctrl-C
         return INTERRUPTED
     except (MissingClientError, CommandConfigError) as error:
         return fail(str(error))
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _explain(error: Any) -> int:
-    """Say in one line what a command line lacks; where it lacks everything, print the help. Return the status."""
+    """Print a usage error in one line, or the help if no arguments were given; return the exit status."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()

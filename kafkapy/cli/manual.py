@@ -1,4 +1,4 @@
-"""The manual page kafkapy(1), made from the parsers: `kafkapy man > kafkapy.1`."""
+"""The manual page kafkapy(1), generated from the parsers: `kafkapy man > kafkapy.1`."""
 
 import sys
 
@@ -49,13 +49,13 @@ def _option(option: Option) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return text that man takes as it is."""
+    """Return text escaped for man."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 
 def main(arguments: list[str]) -> int:
-    """Run with what follows `kafkapy man`; return the exit status."""
+    """Run with the arguments after `kafkapy man`; return the exit status."""
     if arguments:
         is_help = arguments in (["-h"], ["--help"])
         print("usage: kafkapy man > kafkapy.1", file=sys.stdout if is_help else sys.stderr)

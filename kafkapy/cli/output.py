@@ -1,4 +1,4 @@
-"""How the client commands print: rich tables for people, JSON for programs."""
+"""Output of the client commands: rich tables for people, JSON for programs."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Print a table: as wide as the terminal, as wide as needed where nobody looks."""
+    """Print a table: as wide as the terminal, or as wide as needed if stdout is not a terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

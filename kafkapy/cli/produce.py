@@ -1,4 +1,4 @@
-"""`kafkapy produce TOPIC`: lines of standard input, or of files, as records."""
+"""`kafkapy produce TOPIC`: produces lines of standard input, or of files, as records."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ from kafkapy.cli.failure import INTERRUPTED, fail, note
 
 FLUSH_TIMEOUT_S = 30.0
 FLUSH_SLICE_S = 0.2
-"""A flush is not interruptible: this long Ctrl-C may wait for it."""
+"""A flush is not interruptible: Ctrl-C may be delayed by this time."""
 INTERRUPTED_FLUSH_S = 0.3
 PROMPT = "> "
 MAX_PARTITION = 2**31 - 1
@@ -102,7 +102,7 @@ def produce(
 
 
 class _Sender:
-    """A producer that remembers what failed."""
+    """A producer that records failures."""
 
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
@@ -120,7 +120,7 @@ class _Sender:
         self._producer.poll(0)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until all records are delivered or have failed; those that are neither in time have failed, too."""
+        """Wait until all records are delivered or have failed; those still pending after timeout_s count as failed."""
         deadline_s = time.monotonic() + timeout_s
         remaining = len(self._producer)
         while remaining and time.monotonic() < deadline_s:
@@ -151,7 +151,7 @@ def _lines(files: list[Path] | None) -> Iterator[bytes]:
 
 
 def _typed_lines() -> Iterator[bytes]:
-    """Yield what is typed at a prompt, until Ctrl-D."""
+    """Yield lines typed at a prompt, until Ctrl-D."""
     print(PROMPT, end="", file=sys.stderr, flush=True)
     for line in iter(sys.stdin.buffer.readline, b""):
         yield line.rstrip(b"\r\n")
@@ -182,7 +182,7 @@ def _json_record(line: bytes) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """Return what to send for a JSON value: text as it is, null as null, everything else as JSON."""
+    """Return the bytes to send for a JSON value: text and null unchanged, everything else as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 

@@ -25,17 +25,17 @@ class TextOutput(Protocol):
 
 
 def decode_lines(stdin: Iterable[str | bytes], stdout: TextOutput) -> int:
-    """Write each line with "json" filled in from its "hex"; return the exit status."""
+    """Write each line with "json" added from its "hex"; return the exit status."""
     return _convert(stdin, stdout, _decode)
 
 
 def encode_lines(stdin: Iterable[str | bytes], stdout: TextOutput) -> int:
-    """Write each line with "hex" filled in from its "json"; return the exit status."""
+    """Write each line with "hex" added from its "json"; return the exit status."""
     return _convert(stdin, stdout, _encode)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command with what follows `kafkapy protocol`; return the exit status."""
+    """Run with the arguments after `kafkapy protocol`; return the exit status."""
     if arguments in (["decode"], ["encode"]):
         convert = decode_lines if arguments == ["decode"] else encode_lines
         return convert(sys.stdin.buffer, sys.stdout)

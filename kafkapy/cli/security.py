@@ -1,4 +1,4 @@
-"""`kafkapy security init`: a secured node in two commands; `user` and `acl` are in security_admin.py, `quota` in
+"""`kafkapy security init`: a secured node in two commands. `user` and `acl` are in security_admin.py, `quota` in
 security_quotas.py, `token` in security_tokens.py.
 """
 

@@ -1,4 +1,4 @@
-"""`kafkapy security user|acl`: users that log in by SCRAM, and what they may do."""
+"""`kafkapy security user|acl`: users with SCRAM logins, and their ACLs."""
 
 import secrets
 from typing import TYPE_CHECKING, Annotated, Any, Final

@@ -1,6 +1,6 @@
-"""`kafkapy security quota list|set|remove`: quotas of users, client-ids and ips, and their defaults. KIP-546, KIP-612.
+"""`kafkapy security quota list|set|remove`: quotas of users, client ids and IPs, and their defaults. KIP-546, KIP-612.
 
-Over a connection of our own: librdkafka has none of these requests.
+Uses a connection of our own: librdkafka lacks these requests.
 """
 
 from typing import Annotated, Any, Final
@@ -20,7 +20,7 @@ VERSION: Final = 1
 DEFAULT: Final = "(default)"
 
 Entity = dict[str, str | None]
-"""Names by type, None for the default of the type."""
+"""Entity names by type; None for the type's default."""
 
 User = Annotated[str | None, typer.Option("--user", "-u", metavar="USER", help="Of a user.")]
 UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Of each user that has no own.")]
@@ -100,7 +100,7 @@ def remove_quotas(
 
 
 def _described(server: str, named: Entity) -> list[tuple[Entity, dict[str, float]]]:
-    """Return the entities that have all these names, and others perhaps, with their quotas."""
+    """Return the entities that have at least these names, with their quotas."""
     from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
 
     components = [

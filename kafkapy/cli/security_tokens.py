@@ -1,6 +1,6 @@
 """`kafkapy security token create|list|renew|expire`: Java's kafka-delegation-tokens.sh. KIP-48.
 
-Over a connection of our own: librdkafka has none of these requests.
+Uses a connection of our own: librdkafka lacks these requests.
 """
 
 import base64
@@ -135,7 +135,7 @@ def _row(token: Any) -> dict[str, Any]:
 
 
 def _iso(timestamp_ms: int) -> str:
-    """Return a time as text; the last that has one for what lies beyond."""
+    """Return a timestamp as text; times after the year 9999 are shown as its end."""
     latest_ms = 253_402_300_799_000
     time = datetime.fromtimestamp(min(timestamp_ms, latest_ms) / 1000, UTC)
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,8 +1,7 @@
-"""`kafkapy start [server.properties]`: one node in the foreground, until SIGTERM, SIGINT or SIGHUP.
+"""`kafkapy start [server.properties]`: runs one node in the foreground, until SIGTERM, SIGINT or SIGHUP.
 
-Without a file, an embedded node: its directory is formatted when it is not, and it runs with one-node defaults. Says
-one line on stdout when clients may connect; why it cannot start, in one line on stderr. Its --help lists the exit
-statuses.
+Without a file it runs an embedded node: with one-node defaults, its directory formatted if necessary. Prints one line
+on stdout when clients may connect, or one line on stderr if it cannot start. Its --help lists the exit statuses.
 """
 
 import argparse
@@ -30,7 +29,7 @@ MAX_STOP_TIMEOUT_S: Final = 86_400
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command with what follows `kafkapy start`; return the exit status."""
+    """Run with the arguments after `kafkapy start`; return the exit status."""
     given = new_parser().parse_args(arguments)
     try:
         overrides = dict(_parse_setting(text) for text in given.set)
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
 def properties_of_file(
     path: str, port: int | None, data_dir: str | None, overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a file's properties with what the command line says otherwise. Raises ConfigError, OSError."""
+    """Return a file's properties, overridden by those of the command line. Raises ConfigError, OSError."""
     properties = parse_properties(_read(path))
     if data_dir is not None:
         properties["log.dirs"] = data_dir
@@ -56,7 +55,7 @@ def properties_of_file(
 
 
 def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
-    """Return the properties with the first listener for clients at `port`, and advertised there."""
+    """Return the properties with the first client listener, and its advertised address, at `port`."""
     controllers = _items(properties.get("controller.listener.names", ""))
     listeners = _items(properties.get("listeners", "PLAINTEXT://:9092"))
     name = next((each.partition("://")[0] for each in listeners if each.partition("://")[0] not in controllers), None)
@@ -92,12 +91,12 @@ def _read(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except UnicodeDecodeError:
-        with open(path, encoding="latin-1") as file:  # what Java takes a properties file for
+        with open(path, encoding="latin-1") as file:  # Java's encoding of properties files
             return file.read()
 
 
 def _embedded(data_dir: str, port: int | None, overrides: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-    """Return the configuration of an embedded node, its directory formatted. Raises KafkapyError, OSError."""
+    """Return the configuration of an embedded node and format its directory. Raises KafkapyError, OSError."""
     from kafkapy.server.system_clock import SystemClock, SystemRandom
     from kafkapy.storage.offline.format import embedded_config, format_embedded
     from kafkapy.storage.system_disk import SystemDisk
@@ -130,9 +129,9 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log: "LogSettings", stop
 
 
 def _say_ready(server: "NodeServer") -> None:
-    """Print the line; a file that takes none, on a full disk say, does not keep the broker from serving.
+    """Print the ready line; if that fails (for example on a full disk), the broker serves nevertheless.
 
-    The installation is checked after that: it is no part of what makes a start wait.
+    The installation is checked afterwards, so that the check does not delay the start.
     """
     import logging
 
@@ -152,7 +151,7 @@ def _say_ready(server: "NodeServer") -> None:
 
 
 def _forget_unwritten(stream: TextIO) -> None:
-    """Drop what a stream cannot get rid of: Python would end with status 120 over it."""
+    """Discard a stream's unwritten output if it cannot be flushed: Python would exit with status 120."""
     try:
         stream.flush()
     except OSError:
@@ -160,7 +159,7 @@ def _forget_unwritten(stream: TextIO) -> None:
 
 
 def connectable(bound: str) -> str:
-    """Return host:port for a client on this machine, for a host:port that may stand for all addresses."""
+    """Return host:port for a client on this machine; a wildcard address becomes localhost."""
     host, _, port = bound.rpartition(":")
     host = host.strip("[]")
     if host in ("", "0.0.0.0", "::"):

@@ -1,4 +1,4 @@
-"""`kafkapy storage format|info|random-uuid`: log directories before a node runs on them, as kafka-storage.sh."""
+"""`kafkapy storage format|info|random-uuid`: prepares and inspects log directories, like kafka-storage.sh."""
 
 import argparse
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command with what follows `kafkapy storage`; return the exit status."""
+    """Run with the arguments after `kafkapy storage`; return the exit status."""
     given = new_parser().parse_args(arguments)
     try:
         if given.command == "random-uuid":
@@ -86,7 +86,7 @@ def _feature_levels(given: argparse.Namespace) -> dict[str, int]:
 
 
 def _release_level(name: str) -> int:
-    """Return the level of "4.3-IV0", or the highest of "4.3". Raises FormatError."""
+    """Return the level of a release: "4.3-IV0", or the highest of "4.3". Raises FormatError."""
     matching = [level for release, level in RELEASES.items() if name in (release, release.partition("-")[0])]
     if not matching:
         raise FormatError(f"Unknown metadata.version {name}. Known ones are: {', '.join(RELEASES)}")
@@ -94,7 +94,7 @@ def _release_level(name: str) -> int:
 
 
 def _info(config: BrokerConfig) -> int:
-    """Say what lies in the directories of a configuration; 1 where something is wrong with them."""
+    """Describe a configuration's log directories; return 1 if there are problems with them."""
     problems: list[str] = []
     found: dict[str, MetaProperties] = {}
     existing = []

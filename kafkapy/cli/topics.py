@@ -24,11 +24,11 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False, help="Names of topics.")]
 MAX_PARTITIONS = 100_000
 MAX_REPLICAS = 10_000
-"""What librdkafka lets through."""
+"""librdkafka's limits."""
 
 
 def _count_or_default(value: int) -> int:
-    """Check a count of partitions or replicas. Raises BadParameter."""
+    """Validate a number of partitions or replicas. Raises BadParameter."""
     if value == -1 or value >= 1:
         return value
     raise typer.BadParameter(f"{value} is not a count: at least 1, or -1 for the broker's default")
@@ -155,7 +155,7 @@ def delete(
 
 
 def _report(results: list[tuple[str, Any, str | None]], done: str, *, ignored: str | None = None) -> None:
-    """Say what was done and what was not, and exit with 1 then; an error that ends in `ignored` is none."""
+    """Print results and errors; exit with 1 after an error, unless it ends in `ignored`."""
     status = 0
     for name, _, error in results:
         if error is None:

@@ -1,6 +1,6 @@
-"""What `kafkapy transactions` asks brokers, over connections of our own: librdkafka has none of these requests.
+"""The requests of `kafkapy transactions`, over connections of our own: librdkafka lacks these requests.
 
-Each request goes in the oldest version that can say what is asked, so that brokers of other versions answer, too.
+Each request uses the oldest version that supports its options, so that older brokers can answer.
 """
 
 import time
@@ -32,7 +32,7 @@ TRANSACTION_KEY_TYPE: Final = 1
 PARTITIONS_PER_REQUEST: Final = 500
 RETRY_S: Final = 0.1
 TERMINATION_TIMEOUT_MS: Final = 1
-"""The transaction time-out that `terminate` leaves behind: nobody is to begin a transaction with it. As Java's tool."""
+"""The transaction time-out that `terminate` sets; no transaction is to begin with it. As in Java's tool."""
 
 _RETRIED: Final = frozenset(
     {
@@ -59,7 +59,7 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionAdmin:
-    """A context manager, with a connection to each broker that is asked. Methods raise TransactionError."""
+    """A context manager, with one connection per broker. Methods raise TransactionError."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -85,7 +85,7 @@ class TransactionAdmin:
         duration_ms: int = -1,
         pattern: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the transactional ids that all brokers coordinate, with producer id, state and coordinator."""
+        """Return the transactional ids of all brokers, with producer id, state and coordinator."""
         request = ListTransactionsRequest(list(states), list(producer_ids), duration_ms, pattern)
         version = 2 if pattern is not None else 1 if duration_ms >= 0 else 0
         found = []
@@ -106,7 +106,7 @@ class TransactionAdmin:
         return sorted(found, key=lambda each: str(each["transactional_id"]))
 
     def describe(self, transactional_id: str) -> tuple[int, TransactionState]:
-        """Return the coordinator of a transactional id, and what it tells of it."""
+        """Return the coordinator of a transactional id, and its description of it."""
 
         def ask() -> tuple[int, tuple[int, TransactionState]]:
             node_id = self._coordinator_of(transactional_id)
@@ -116,12 +116,12 @@ class TransactionAdmin:
         return _until_there(ask)
 
     def producers_of(self, partition: TopicPartition) -> list[ProducerState]:
-        """Return the producers that the partition's leader remembers."""
+        """Return the producers in the state of the partition's leader."""
         (producers,) = self._producers_of([partition]).values()
         return producers
 
     def partitions(self, topic: str | None, node_id: int | None) -> list[TopicPartition]:
-        """Return the partitions of a topic, or of all, perhaps only those with a replica on one broker."""
+        """Return the partitions of a topic, or of all, optionally only those with a replica on one broker."""
         return [
             TopicPartition(described.name, partition.partition_index)
             for described in self._metadata(None if topic is None else [topic])
@@ -143,7 +143,7 @@ class TransactionAdmin:
         return found
 
     def hanging_among(self, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-        """Return those whose coordinator does not know that the partition takes part: nobody will end them."""
+        """Return those whose coordinator does not know that the partition takes part: nothing will end them."""
         expected = set()
         for listed in self.list_transactions(producer_ids={each.producer.producer_id for each in candidates}):
             try:
@@ -158,20 +158,20 @@ class TransactionAdmin:
         return [each for each in candidates if (each.producer.producer_id, each.partition) not in expected]
 
     def abort(self, transaction: OpenTransaction) -> None:
-        """Write the marker that ends a transaction in one partition, for a coordinator that does not know of it."""
+        """Write an abort marker to one partition, for a transaction that its coordinator does not know."""
         (topic, partition), producer = transaction
         marker = WritableTxnMarker(
             producer.producer_id,
             producer.producer_epoch,
             False,
             [WritableTxnMarkerTopic(topic, [partition])],
-            max(producer.coordinator_epoch, 0),  # -1: no marker yet; 0 is no later than any coordinator's
+            max(producer.coordinator_epoch, 0),  # -1: no marker yet; 0 is never newer than the coordinator's
         )
         response = self._call(self._leader_of(transaction.partition), WriteTxnMarkersRequest([marker]), 1)
         _check(response.markers[0].topics[0].partitions[0].error_code, subject=transaction.partition)
 
     def terminate(self, transactional_id: str) -> tuple[int, int]:
-        """Abort a transaction under way and fence its producer; return the producer id and epoch that follow."""
+        """Abort an ongoing transaction and fence its producer; return the new producer id and epoch."""
         request = InitProducerIdRequest(transactional_id, TERMINATION_TIMEOUT_MS)
 
         def ask() -> tuple[int, tuple[int, int]]:
@@ -223,7 +223,7 @@ class TransactionAdmin:
         return sorted(self._addresses)
 
     def _metadata(self, topics: list[str] | None) -> list[Any]:
-        """Return what brokers tell of topics (None: of all), and learn the brokers' addresses."""
+        """Return the metadata of topics (None: of all), and store the brokers' addresses."""
         asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
         response = self._call(None, MetadataRequest(asked, allow_auto_topic_creation=False), 9)
         self._addresses.update((broker.node_id, (broker.host, broker.port)) for broker in response.brokers)
@@ -233,7 +233,7 @@ class TransactionAdmin:
         return list(response.topics)
 
     def _call(self, node_id: int | None, request: Any, version: int) -> Any:
-        """Ask one broker; None: any."""
+        """Send a request to one broker; None: to any."""
         address = self._servers if node_id is None else "{}:{}".format(*self._addresses[node_id])
         try:
             if address not in self._connections:
@@ -255,7 +255,7 @@ def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> in
 
 
 def _until_there(ask: Callable[[], tuple[int, AnswerT]]) -> AnswerT:
-    """Ask until the code says that it is done, and return the answer; raise what else it says, or after TIMEOUT_S."""
+    """Retry until the code is not retriable, at most TIMEOUT_S; return the answer. Raises TransactionError."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         code, answer = ask()

@@ -1,9 +1,10 @@
-"""The ssl.* keys that name keys and certificates -> what they hold: PEM, inline or a file, PKCS12, JKS.
+"""Reads the keys and certificates that ssl.* keys name: PEM (inline or a file), PKCS12, JKS.
 
-The rules between the keys, and their words, are those of Kafka's DefaultSslEngineFactory. PKCS12 and JKS are told apart
-by their first bytes, as Java opens either under either name. Errors name the key, the file and the reason, no secret.
+Rules and error messages for combinations of keys are those of Kafka's DefaultSslEngineFactory. PKCS12 and JKS are
+distinguished by their first bytes, as Java opens either under either name. Errors name the key, the file and the
+reason, but no secret.
 
-Deviation: of a PKCS12 file without a private key all certificates are trusted; Java leaves out those that have no
+Deviation: all certificates of a PKCS12 file without a private key are trusted; Java ignores those without a
 trustedKeyUsage attribute, which openssl does not write.
 """
 
@@ -27,13 +28,13 @@ LOCATION, KEY, CHAIN = "ssl.keystore.location", "ssl.keystore.key", "ssl.keystor
 TRUST_LOCATION, TRUST_CERTIFICATES = "ssl.truststore.location", "ssl.truststore.certificates"
 TYPES: Final = ("JKS", "PKCS12", "PEM")
 MOST_FILE_BYTES: Final = 4 << 20
-"""Of a key or trust store: twenty times what the authorities of an operating system take."""
+"""Limit of a key or trust store: twenty times the size of an operating system's CA certificates."""
 _DER_SEQUENCE: Final = 0x30
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMaterial:
-    """A private key as PEM, the password that it is encrypted with, and its chain (DER), its own certificate first."""
+    """A private key as PEM, the password that encrypts it, and its certificate chain (DER), leaf first."""
 
     key_pem: str
     password: str | None
@@ -44,7 +45,7 @@ class KeyMaterial:
 
 
 def open_key_store(tls: TlsConfig) -> tuple[KeyMaterial, ...]:
-    """Return the private keys of a listener, at least one unless none are configured. Raises ConfigError."""
+    """Return a listener's private keys, empty if none are configured. Raises ConfigError."""
     key, chain, path = tls.ssl_keystore_key, tls.ssl_keystore_certificate_chain, tls.ssl_keystore_location
     password, is_pem = tls.ssl_keystore_password, tls.ssl_keystore_type == "PEM"
     _check_type("ssl.keystore.type", tls.ssl_keystore_type)
@@ -70,7 +71,7 @@ def open_key_store(tls: TlsConfig) -> tuple[KeyMaterial, ...]:
 
 
 def open_trust_store(tls: TlsConfig) -> tuple[bytes, ...] | None:
-    """Return the certificates (DER) that are trusted, None for those of the system. Raises ConfigError."""
+    """Return the trusted certificates (DER), None for the system's. Raises ConfigError."""
     inline, path = tls.ssl_truststore_certificates, tls.ssl_truststore_location
     password, kind = tls.ssl_truststore_password, tls.ssl_truststore_type
     _check_type("ssl.truststore.type", kind)
@@ -125,7 +126,7 @@ def _refuse_pem_password(password: Password | None) -> None:
 
 
 def _read(key: str, path: str) -> bytes:
-    """Read a file, on the loop where a key changes at run time: nothing that could be waited for."""
+    """Read a regular file of limited size, as this blocks the loop when a key changes at run time."""
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
@@ -141,7 +142,7 @@ def _read(key: str, path: str) -> bytes:
 
 
 def _pem_key(key_text: str, chain_text: str, password: Password | None, key: str, shown: str) -> KeyMaterial:
-    """Return the one private key of a text and the chain of another."""
+    """Return the one private key of key_text with the chain of chain_text."""
     found = [block for block in _blocks(key_text, key, shown) if block.is_key]
     if len(found) != 1:
         reason = f"Expected one private key, but found {len(found)}" if found else "Private key not provided"
@@ -190,13 +191,13 @@ def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMate
 
 
 def _open_trust_file(path: str, password: str | None) -> tuple[bytes, ...]:
-    """As Java does: an entry of a certificate is trusted, and of an entry of a key its own certificate."""
+    """As in Java: trusted certificate entries, and the leaf certificate of each key entry."""
     data = _read(TRUST_LOCATION, path)
     try:
         if data.startswith(jks.MAGIC):
             store = jks.read_jks(data, password)
             return (*store.trusted, *(each.chain[0] for each in store.keys if each.chain))
-        if password is None:  # Java cannot decrypt the certificates, and says nothing
+        if password is None:  # Java cannot decrypt the certificates then, and reports no error
             return ()
         return _pkcs12_trusted(_open_pkcs12(data, password))
     except KeyStoreError as error:
@@ -219,7 +220,7 @@ def _open_pkcs12(data: bytes, password: str) -> "PKCS12KeyAndCertificates":
 
     try:
         return load_pkcs12(data, password.encode())
-    except Exception as error:  # whatever a damaged file makes of it
+    except Exception as error:  # a damaged file may cause any error
         raise KeyStoreError(f"the PKCS12 file cannot be opened, is its password right? ({error})") from error
 
 
@@ -237,7 +238,11 @@ def _pkcs12_keys(store: "PKCS12KeyAndCertificates") -> tuple[KeyMaterial, ...]:
 
 
 def _pkcs12_trusted(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
-    """Return what is trusted: beside a key, those with a name of their own; keytool names a chain by its subjects."""
+    """Return the trusted certificates. If there is a key, only its leaf and certificates with a name of their own
+    count.
+
+    keytool names the certificates of a chain by their subjects.
+    """
     from cryptography.hazmat.primitives.serialization import Encoding
 
     own = [] if store.cert is None else [store.cert.certificate.public_bytes(Encoding.DER)]

@@ -1,4 +1,4 @@
-"""A thread that runs an event loop, for nodes inside a program that has none."""
+"""A thread that runs an event loop, for nodes embedded in a synchronous program."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ R = TypeVar("R")
 
 
 class LoopThread:
-    """A thread with an event loop, to which coroutines are given from outside."""
+    """A thread with an event loop; other threads submit coroutines to it."""
 
     def __init__(self) -> None:
         self._loop = _new_loop()
@@ -17,11 +17,11 @@ class LoopThread:
         self._thread.start()
 
     def call(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine function there and wait for its end; return its result."""
+        """Run a coroutine function on the loop and wait for its end; return its result."""
         return asyncio.run_coroutine_threadsafe(function(), self._loop).result()
 
     def run_soon(self, function: Callable[[], None]) -> None:
-        """Run a plain function there and wait for its end."""
+        """Run a plain function on the loop and wait for its end."""
 
         async def run() -> None:
             function()

@@ -1,4 +1,4 @@
-"""How a node logs in to another: username and password of the listener's own login module, as in Apache Kafka."""
+"""How a node logs in to another: with username and password of the listener's login module, as in Apache Kafka."""
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.errors import ConfigError
@@ -11,7 +11,7 @@ from kafkapy.server.authentication import new_nonce, server_options
 
 
 def node_login(config: BrokerConfig, listener: str, mechanism: str, random: Random) -> SaslClient:
-    """Return the machine of one login. Raises ConfigError."""
+    """Return the state machine of one login. Raises ConfigError."""
     if mechanism != PLAIN and mechanism not in MECHANISMS:
         known = ", ".join((PLAIN, *MECHANISMS))
         message = f"nodes log in to the listener {listener} by one of {known}"

@@ -1,6 +1,6 @@
-"""Connections of a node to others: plain or encrypted, as the listener that they go to asks.
+"""A node's connections to other nodes: plain or encrypted, as the target listener requires.
 
-Controllers are reached by the first of controller.listener.names, brokers by the listener between brokers.
+Controllers are reached by the first of controller.listener.names, brokers by the inter-broker listener.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Peers:
-    """Makes them; what they need is imported when the first is made: a node alone makes none.
+    """Creates connections to other nodes. Modules that they need are imported on first use.
 
-    Raises ConfigError if a broker without a controllers' listener could connect to none.
+    Raises ConfigError if a node without a controller listener has an invalid TLS configuration for controllers.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Peers:
         self._loop = asyncio.get_running_loop()
         self._io_pool = io_pool
         self._connectors: dict[str, seams.Connector] = {}
-        if not self._config.is_controller:  # a controller's own listener has shown that the keys work
+        if not self._config.is_controller:  # a controller's own listener has validated the keys
             self._check_tls()
 
     def _check_tls(self) -> None:
@@ -50,11 +50,11 @@ class Peers:
             ClientContexts(listener, lambda: self._config).current()
 
     def new_controller_peer(self, host: str, port: int) -> "Peer":
-        """Return a connection of its own to a controller."""
+        """Return a new connection to a controller."""
         return self._new_peer(self._config.controller_listener_names[0].upper(), host, port)
 
     def new_broker_peer(self, host: str, port: int) -> "Peer":
-        """Return a connection of its own to another broker."""
+        """Return a new connection to another broker."""
         return self._new_peer(self._config.inter_broker_listener_name, host, port)
 
     def _new_peer(self, listener: str, host: str, port: int) -> "Peer":
@@ -77,7 +77,7 @@ class Peers:
         )
 
     def _login_to(self, listener: str) -> "NewLogin | None":
-        """Return what logs this node in where a listener asks for it."""
+        """Return the factory of this node's logins to a listener; None if the listener needs no login."""
         if not self._config.listener_protocols[listener].uses_sasl:
             return None
         from kafkapy.server.node_login import node_login

@@ -1,11 +1,11 @@
-"""`kafkapy security init`: a directory with all that a secured node and its first user need.
+"""`kafkapy security init`: a directory with everything that a secured node and its first user need.
 
-ca.pem              what clients trust
-broker.pem          the node's key and certificate; for its user alone
-server.properties   SASL_SSL, SCRAM-SHA-512, the authorizer, the user as super user; has the key of delegation
-                    tokens, for its user alone
-client.properties   for Java's tools and clients; has the password, for its user alone
-data/               formatted, with the user's credentials
+ca.pem              the CA certificate that clients trust broker.pem          the node's key and certificate; readable
+by the owner only server.properties   SASL_SSL, SCRAM-SHA-512, the authorizer, the user as super user; contains the
+secret key of
+                    delegation tokens, readable by the owner only
+client.properties   for Java's tools and clients; contains the password, readable by the owner only data/
+formatted, with the user's credentials
 """
 
 import os
@@ -34,12 +34,12 @@ TOKEN_KEY_BYTES: Final = 32
 
 
 class SetupError(KafkapyError):
-    """A directory cannot be set up; the message says why."""
+    """The directory cannot be set up; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What was set up."""
+    """The result of `set_up`."""
 
     directory: Path
     bootstrap_servers: str
@@ -51,7 +51,7 @@ class Setup:
 
 
 def set_up(directory: Path, *, user: str, host: str, port: int) -> Setup:
-    """Make the directory, which must not be there or be empty. Raises SetupError, FormatError, OSError."""
+    """Create the directory, which must be missing or empty. Raises SetupError, FormatError, OSError."""
     if USER_NAME.fullmatch(user) is None:
         raise SetupError(f"a user's name may have letters, digits, _ and -, not {user!r}")
     directory = directory.absolute()

@@ -1,4 +1,4 @@
-"""The clock and the chance of production."""
+"""The system's clock and randomness."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from kafkapy.types import Uuid, uuid_to_string
 
 
 class SystemClock:
-    """seams.Clock on the system's clocks."""
+    """A seams.Clock on the system's clocks."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -21,7 +21,7 @@ class SystemClock:
 
 
 class SystemRandom:
-    """seams.Random on the system's entropy."""
+    """A seams.Random on the system's entropy."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()

@@ -1,7 +1,7 @@
-"""Tells systemd how the node is (sd_notify(3)): READY, STATUS, STOPPING, and WATCHDOG while the event loop turns.
+"""Notifies systemd of the node's state (sd_notify(3)): READY, STATUS, STOPPING, and WATCHDOG pings.
 
-A start that recovers logs may take long: as long as the event loop turns it asks for more time (EXTEND_TIMEOUT_USEC)
-and says what it waits for. Imported where systemd set NOTIFY_SOCKET alone.
+A start may take long while logs are recovered: as long as the event loop runs, it extends the start time-out
+(EXTEND_TIMEOUT_USEC) and reports what it waits for. Imported only if systemd has set NOTIFY_SOCKET.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from kafkapy.server.node import Node
 
 START_INTERVAL_S: Final = 5.0
-"""How often a start says how far it is."""
+"""How often a start reports its progress."""
 START_EXTENSION_S: Final = 30.0
-"""How much time it asks for then."""
+"""By how much each report extends the time-out."""
 VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 logger = logging.getLogger("kafkapy.server")
 
 
 class Supervisor:
-    """systemd's view of this process, from the beginning of its start as long as its loop runs."""
+    """Reports this process to systemd, from the beginning of its start while its event loop runs."""
 
     def __init__(self, node: "Node", environment: MutableMapping[str, str]) -> None:
-        """What systemd set goes from the environment: it is not meant for the processes that this one starts."""
+        """Removes systemd's variables from the environment: child processes must not inherit them."""
         path, watchdog_us, pid = (environment.pop(name, "") for name in VARIABLES)
         self._node = node
         self._loop = asyncio.get_running_loop()
@@ -43,13 +43,13 @@ class Supervisor:
         self._tell_of_start()
 
     def ready(self, status: str) -> None:
-        """The node serves."""
+        """Report that the node serves."""
         self._cancel()
         self._send("READY=1", f"STATUS={status}")
         self._feed_watchdog()
 
     def stopping(self) -> None:
-        """The node begins to stop. The watchdog goes on being fed."""
+        """Report that the node is stopping. Watchdog pings continue."""
         self._send("STOPPING=1", "STATUS=Stopping")
 
     def _tell_of_start(self) -> None:

@@ -1,11 +1,11 @@
-"""The ssl.* keys of a listener -> an ssl.SSLContext, for its server's side or for a client of it.
+"""Builds an ssl.SSLContext from a listener's ssl.* keys, for its server side or for clients of it.
 
-What a key asks for that OpenSSL, or CPython, cannot do stops the start if it is a matter of trust, and is a warning if
-it is one of preference. No secret reaches a disk: OpenSSL reads keys from files only, so that they are written to one
-in memory, or, where the system has none, to one for this user alone that is deleted at once.
+A setting that OpenSSL or CPython cannot honour stops the start if it concerns trust, and is a warning if it is a
+preference. OpenSSL reads keys only from files, so they are written to a file in memory; on systems without one, to a
+file readable only by this user, which is deleted at once.
 
-Deviation: a server that asks for a certificate names no authorities (CPython has no call for it), so that a client with
-several certificates has to know which to show.
+Deviation: a server that requests a client certificate sends no list of authorities (CPython has no call for it), so a
+client with several certificates has to know which one to present.
 """
 
 import datetime
@@ -34,14 +34,14 @@ RANDOM_SOURCES: Final = (
 )  # fmt: skip
 ENGINE_FACTORY: Final = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"
 HANDSHAKE_STEPS: Final = 4
-"""More than the steps of a handshake in memory."""
+"""More than the number of flights of an in-memory handshake."""
 VERIFY_MODES: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 logger = logging.getLogger("kafkapy.server")
 
 
 def server_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return what a listener's handshakes are made with. Raises ConfigError."""
+    """Return the context for a listener's handshakes. Raises ConfigError."""
     context = _new_context(ssl.PROTOCOL_TLS_SERVER, tls)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
     keys = open_key_store(tls)
@@ -57,7 +57,7 @@ def server_context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 def client_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return what a node's own connections to such a listener are made with. Raises ConfigError."""
+    """Return the context for a node's own connections to such a listener. Raises ConfigError."""
     context = _new_context(ssl.PROTOCOL_TLS_CLIENT, tls)
     algorithm = tls.ssl_endpoint_identification_algorithm
     if algorithm.lower() not in ("", "https"):
@@ -71,7 +71,7 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 def check_trusts_itself(server: ssl.SSLContext, tls: TlsConfig) -> None:
-    """Raise ConfigError unless a listener between nodes takes its own certificate: each node connects to the others."""
+    """Raise ConfigError unless an inter-node listener trusts its own certificate, as nodes connect to each other."""
     client = client_context(tls)
     client.check_hostname = False
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -90,21 +90,21 @@ def check_trusts_itself(server: ssl.SSLContext, tls: TlsConfig) -> None:
 
 
 def own_certificates(tls: TlsConfig) -> tuple[Certificate, ...]:
-    """Return what the certificate of each key of a listener says. Raises ConfigError."""
+    """Return the leaf certificate of each of a listener's keys. Raises ConfigError."""
     return tuple(_own_certificate(each, "ssl.keystore.location", "") for each in open_key_store(tls))
 
 
 def _new_context(protocol: int, tls: TlsConfig) -> ssl.SSLContext:
     _check_classes(tls)
     context = ssl.SSLContext(protocol)
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # whatever the trust store holds is an anchor, as for Java
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # like Java, treat every trusted certificate as an anchor
     _choose_protocols(context, tls)
     _choose_ciphers(context, tls)
     return context
 
 
 def _check_classes(tls: TlsConfig) -> None:
-    """Refuse what names code that only a JVM could load."""
+    """Refuse names of classes or algorithms that only a JVM could load."""
     known = (
         ("ssl.engine.factory.class", tls.ssl_engine_factory_class, (None, ENGINE_FACTORY)),
         ("ssl.provider", tls.ssl_provider, (None,)),
@@ -156,7 +156,7 @@ def _choose_ciphers(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 
 def _bound_versions(context: ssl.SSLContext, *, has_modern: bool, has_older: bool, shown: str) -> None:
-    """A version without suites is not spoken."""
+    """Disable TLS versions that have no enabled suite."""
     if not has_older:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     if not has_modern:
@@ -169,7 +169,7 @@ def _bound_versions(context: ssl.SSLContext, *, has_modern: bool, has_older: boo
 
 
 def _load_keys(context: ssl.SSLContext, tls: TlsConfig, keys: tuple[KeyMaterial, ...]) -> None:
-    """Load each key; of two of one kind, which only one can be, the first counts."""
+    """Load all keys; if two have the same type, OpenSSL can use only one, and the first is used."""
     shown = tls.ssl_keystore_location or "[hidden]"
     key = "ssl.keystore.location" if tls.ssl_keystore_location else "ssl.keystore.key"
     for material in reversed(keys):
@@ -191,7 +191,7 @@ def _why(error: ssl.SSLError, material: KeyMaterial) -> str:
 
 
 def _check_validity(material: KeyMaterial, key: str, shown: str) -> None:
-    """Deviation: Kafka serves an expired certificate, which every client then refuses."""
+    """Refuse an expired certificate. Deviation: Kafka serves one, which every client then refuses."""
     certificate = _own_certificate(material, key, shown)
     if certificate.not_after < datetime.datetime.now(datetime.UTC).strftime("%Y%m%d%H%M%S"):
         text = certificate.not_after
@@ -200,7 +200,7 @@ def _check_validity(material: KeyMaterial, key: str, shown: str) -> None:
 
 
 def _own_certificate(material: KeyMaterial, key: str, shown: str) -> Certificate:
-    """Return what a key's own certificate says. Raises ConfigError."""
+    """Return a key's own (leaf) certificate. Raises ConfigError."""
     try:
         return read_certificate(material.chain[0])
     except (DerError, ValueError) as error:
@@ -223,7 +223,7 @@ def _load_trusted(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 @contextmanager
 def _in_memory(material: KeyMaterial) -> Iterator[str]:
-    """Yield the path of a file with the key and its chain that is on no disk, and gone afterwards."""
+    """Yield the path of a temporary file with the key and its chain, in memory if the system supports that."""
     text = material.key_pem + "".join(pem.encode("CERTIFICATE", each) for each in material.chain)
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("tls")

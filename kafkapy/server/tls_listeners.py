@@ -1,9 +1,9 @@
-"""What each TLS listener of a node is secured with, and how that changes while it runs (KIP-226).
+"""The TLS settings of a node's listeners, and their changes at run time (KIP-226).
 
-The keys of RELOADED change at run time, by a listener's own prefix: what they name is read anew, also when a key is set
-to the value that it has and the file is another. New connections get the new context, open ones go on. A change is
-tried out before it is taken: what does not work is refused and leaves all as it was. Names in the certificates stay,
-unless ssl.allow.dn.changes and ssl.allow.san.changes say otherwise.
+The keys of RELOADED can change at run time under a listener's prefix. Their files are read again, also if a key is set
+to its current value and the file has changed. New connections use the new context, existing ones continue. A change is
+tested before it is applied: an invalid one is refused and changes nothing. Names in the certificates must stay the
+same, unless ssl.allow.dn.changes and ssl.allow.san.changes permit otherwise.
 """
 
 import logging
@@ -45,7 +45,7 @@ logger = logging.getLogger("kafkapy.server")
 
 @dataclass(slots=True)
 class _Served:
-    """One listener: the keys that its context was made of, when their files were written, its certificates."""
+    """One listener: the keys of its context, when their files were written, and its certificates."""
 
     tls: TlsConfig
     written_ns: tuple[int, ...]
@@ -60,7 +60,7 @@ class TlsListeners:
         self._secured: dict[str, tuple[_Served, ServerTls]] = {}
 
     def secure(self, config: BrokerConfig, endpoint: Endpoint) -> ServerTls:
-        """Return what a listener's handshakes are made with. Raises ConfigError."""
+        """Return the TLS settings of a listener's handshakes. Raises ConfigError."""
         tls = listener_tls(config, endpoint.listener)
         served = _serve(config, endpoint.listener, tls)
         principal_of = None if endpoint.security_protocol.uses_sasl else principals(tls)
@@ -69,12 +69,12 @@ class TlsListeners:
         return secured
 
     def check(self, config: BrokerConfig) -> None:
-        """Raise ConfigError unless the listeners could be secured as `config` says."""
+        """Raise ConfigError if `config` has no valid TLS settings for the listeners."""
         for name in self._secured:
             self._renewed(config, name)
 
     def update(self, config: BrokerConfig) -> None:
-        """Have new connections secured as `config` says; what does not work is told, and changes nothing."""
+        """Use the TLS settings of `config` for new connections; an invalid one is logged, and changes nothing."""
         for name, (_, secured) in self._secured.items():
             try:
                 served = self._renewed(config, name)
@@ -87,7 +87,7 @@ class TlsListeners:
                 logger.info("Listener %s has new certificates", name)
 
     def _renewed(self, config: BrokerConfig, name: str) -> _Served | None:
-        """Return what takes the place of a listener's context, None if it may stay. Raises ConfigError."""
+        """Return a listener's new context, None if nothing has changed. Raises ConfigError."""
         before, _ = self._secured[name]
         tls = listener_tls(config, name)
         if tls == before.tls and _written_ns(tls) == before.written_ns:
@@ -105,7 +105,7 @@ class TlsListeners:
 
 
 class ClientContexts:
-    """What connections to a listener of other nodes are made with: this node's keys of the listener of that name."""
+    """The client contexts for a listener of other nodes, from this node's keys for the listener of that name."""
 
     def __init__(self, listener: str, config: Callable[[], BrokerConfig]) -> None:
         self._listener = listener
@@ -113,7 +113,7 @@ class ClientContexts:
         self._made: tuple[TlsConfig, tuple[int, ...], ssl.SSLContext] | None = None
 
     def current(self) -> ssl.SSLContext:
-        """Return the context, made anew if keys or files have changed. Raises ConfigError."""
+        """Return the context, rebuilt if keys or files have changed. Raises ConfigError."""
         tls = listener_tls(self._config(), self._listener)
         written_ns = _written_ns(tls)
         if self._made is None or self._made[:2] != (tls, written_ns):
@@ -130,7 +130,7 @@ def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:
 
 
 def _written_ns(tls: TlsConfig) -> tuple[int, ...]:
-    """Return when the files of a listener were written, 0 for none."""
+    """Return the modification times of a listener's files in ns, 0 for none."""
     return tuple(_file_written_ns(path) for path in (tls.ssl_keystore_location, tls.ssl_truststore_location))
 
 
@@ -158,7 +158,7 @@ def _check_no_trust_store(after: TlsConfig) -> None:
 
 
 def _check_names(tls: TlsConfig, before: tuple[Certificate, ...], after: tuple[Certificate, ...]) -> None:
-    """Refuse other names than the certificates have, so that clients do not find another server than they know."""
+    """Refuse certificates with other names, so that clients do not meet a different server than before."""
     if tls.ssl_allow_dn_changes and tls.ssl_allow_san_changes:
         return
     key = "ssl.keystore.location"
@@ -177,7 +177,7 @@ def _check_names(tls: TlsConfig, before: tuple[Certificate, ...], after: tuple[C
 
 
 def principals(tls: TlsConfig) -> Callable[[bytes | None], str]:
-    """Return what names the principal of a certificate (DER). Raises ConfigError; what is returned, ValueError."""
+    """Return a function from a certificate (DER) to its principal, which may raise ValueError. Raises ConfigError."""
     try:
         mapper = PrincipalMapper(tls.ssl_principal_mapping_rules)
     except MappingRuleError as error:

@@ -1,7 +1,8 @@
-"""Getting a bearer token for the client's side of OAUTHBEARER, as Apache Kafka's DefaultJwtRetriever does. KIP-768.
+"""Obtains a bearer token for the client side of OAUTHBEARER, as Apache Kafka's DefaultJwtRetriever does. KIP-768.
 
-From a file URL the text is the token; an https URL is asked with the client's credentials (RFC 6749, 4.4). The URL must
-be allowed by name, as on the broker's side. Deviations: http URLs are refused, and a refusal is not tried again.
+The content of a file URL is the token; an https URL is requested with the client's credentials (RFC 6749, 4.4). The URL
+must be in the list of allowed URLs, as on the broker's side. Deviations: http URLs are refused, and a refused request
+is not retried.
 """
 
 import base64
@@ -24,7 +25,7 @@ _TOKEN: Final = re.compile(r"[-_.a-zA-Z0-9]+")
 
 
 def client_credentials(properties: Mapping[str, str], options: Mapping[str, str]) -> tuple[str, str, str | None]:
-    """Return client id, secret and scope: keys, else options of the login module. Raises ConfigError."""
+    """Return client id, secret and scope, from keys or else from options of the login module. Raises ConfigError."""
     client_id = properties.get(ID_KEY) or options.get("clientId")
     secret = properties.get(SECRET_KEY) or options.get("clientSecret")
     if not client_id or not secret:
@@ -33,7 +34,7 @@ def client_credentials(properties: Mapping[str, str], options: Mapping[str, str]
 
 
 def token_url(properties: Mapping[str, str]) -> str:
-    """Return the token endpoint's URL, which is allowed. Raises ConfigError."""
+    """Return the token endpoint's URL after checking that it is allowed. Raises ConfigError."""
     url = properties.get(URL_KEY, "")
     if urlsplit(url).scheme not in ("https", "file"):
         raise ConfigError(URL_KEY, url, "it must be an https or a file URL")
@@ -43,7 +44,7 @@ def token_url(properties: Mapping[str, str]) -> str:
 
 
 def retrieve_token(properties: Mapping[str, str], options: Mapping[str, str]) -> str:
-    """Return a token, by a client's properties and the options of its login module. Blocks. Raises ConfigError."""
+    """Return a token, using a client's properties and its login module's options. Blocks. Raises ConfigError."""
     url = token_url(properties)
     try:
         text = _of_file(url) if url.startswith("file:") else _of_endpoint(url, properties, options)

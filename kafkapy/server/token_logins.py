@@ -1,8 +1,8 @@
-"""Logging in with a delegation token: its id is the name, the base64 of its HMAC the password of a SCRAM login. KIP-48.
+"""Logins with delegation tokens: the token id is the SCRAM user name, its base64 HMAC the password. KIP-48.
 
-The metadata holds no SCRAM credential of a token. It is worked out when the token is first used (1 to 2.5 ms) and kept,
-while Apache Kafka does so for each token as it comes. The salt is the one that is made up for a name that nobody has,
-so that it does not tell which tokens there are.
+The metadata holds no SCRAM credentials of tokens. They are computed when a token is first used (1 to 2.5 ms) and
+cached; Apache Kafka computes them for each token when it is created. The salt is the one made up for unknown user
+names, so that it does not reveal which tokens exist.
 """
 
 import base64
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
 
 KEPT: Final = 10_000
-"""Credentials that are kept, half a KiB each; the one not used for longest goes."""
+"""Size of the LRU cache of credentials, half a KiB each."""
 
 
 class TokenLogins:
     def __init__(self, image: "Callable[[], MetadataImage]", key: Password | None, salt_secret: bytes) -> None:
-        """`key`: delegation.token.secret.key; without it nobody logs in with a token."""
+        """`key`: delegation.token.secret.key; without it nobody can log in with a token."""
         self._image = image
         self._salt_secret = salt_secret
         self._secret = key.value.encode() if key is not None else b""
         self._credential = lru_cache(KEPT)(self._new_credential)
 
     def find(self, mechanism: ScramMechanism, token_id: str) -> ScramToken | None:
-        """Return a token that there is, valid or not.
+        """Return an existing token, expired or not; None if there is none.
 
-        Deviation: one whose owner is no User is none. Apache Kafka makes the User of that name of who logs in with it,
-        though he who asked for it had the right to make tokens for another.
+        Deviation: a token whose owner is not of type User is treated as missing. Apache Kafka logs its bearer in as the
+        User of that name, although it was requested by someone with the right to create tokens for the owner.
         """
         record = self._image().delegation_tokens.get(token_id)
         if record is None or not self._secret:

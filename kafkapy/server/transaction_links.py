@@ -1,4 +1,4 @@
-"""The connections of a node over which transactions run across brokers: each is made when it is first needed."""
+"""A node's connections for transactions across brokers; each is made when it is first needed."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TransactionLinks:
-    """Makes what asks other brokers, and closes its connections. One for questions, one for markers: as in Kafka."""
+    """Creates and closes them. Verification requests and markers have separate connections, as in Kafka."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class TransactionLinks:
         image: "Callable[[], MetadataImage]",
         new_peer: "Callable[[str, int], Peer]",
     ) -> None:
-        """`listener_name`: inter.broker.listener.name. `image`: the newest metadata."""
+        """`listener_name`: inter.broker.listener.name. `image`: returns the newest metadata."""
         self._node_id = node_id
         self._listener_name = listener_name
         self._request_timeout_ms = request_timeout_ms
@@ -32,19 +32,19 @@ class TransactionLinks:
         self._channels: list[BrokerChannels] = []
 
     def marker_sink(self, local: "MarkerSink") -> "MarkerSink":
-        """Return what brings markers to the leaders of partitions; `local` to those led here."""
+        """Return a sink that writes markers to the leaders of partitions; `local` is used for those led here."""
         from kafkapy.runtime.remote_markers import RoutedMarkers  # most brokers never have transactions
 
         return RoutedMarkers(local, self._new_channels(), node_id=self._node_id, image=self._image)
 
     def remote_gate(self) -> "RemoteGate":
-        """Return what asks coordinators on other brokers."""
+        """Return the gate that asks coordinators on other brokers."""
         from kafkapy.runtime.remote_verification import RemoteGate
 
         return RemoteGate(self._new_channels(), timeout_ms=self._request_timeout_ms)
 
     def close(self) -> None:
-        """Close the connections; what waits for an answer fails."""
+        """Close the connections; pending requests fail."""
         for channels in self._channels:
             channels.close()
 

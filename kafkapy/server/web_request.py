@@ -1,4 +1,4 @@
-"""One https request, bounded: no redirects, 1 MiB, 10 s from the connection to the last byte. For keys and tokens."""
+"""One https request with limits: no redirects, 1 MiB, 10 s from connecting to the last byte. For keys and tokens."""
 
 import ssl
 import threading
@@ -13,7 +13,7 @@ TIMEOUT_S: Final = 10.0
 
 
 class WebError(Exception):
-    """There is no answer of use. The message names no secret."""
+    """There is no usable response. The message contains no secret."""
 
 
 def ask(
@@ -24,9 +24,9 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> bytes:
-    """Return the answer's body: to a GET, or to a POST of `body`. `context`: None trusts what the system does.
+    """Return the response body to a GET, or to a POST of `body`. `context`: None uses the system's trust store.
 
-    Blocks for twice `timeout_s` at most. Raises WebError, OSError.
+    Blocks for at most twice `timeout_s`. Raises WebError, OSError.
     """
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
@@ -51,7 +51,8 @@ def ask(
 
 
 def _cut(connection: HTTPSConnection) -> None:
-    """End a connection under the thread that reads from it: a peer that trickles would keep it for ever."""
+    """Shut a connection down while another thread reads from it, so that a slow peer cannot block that thread
+    forever."""
     connected = connection.sock
     if connected is not None:
         try:

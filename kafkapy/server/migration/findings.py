@@ -1,7 +1,7 @@
-"""What is in the way of a cluster whose nodes are to become kafkapy's, one by one, while it serves.
+"""Findings for a migration: what prevents a cluster's nodes from being replaced by kafkapy's, one by one.
 
-A finding BLOCKS when kafkapy would refuse to start, or would not do what the cluster relies on; it WAITS when it goes
-away by itself; a NOTE changes nothing about whether the migration works.
+A finding BLOCKS if kafkapy would refuse to start, or would not do what the cluster relies on. It WAITS if it resolves
+itself. A NOTE does not affect whether the migration works.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ NOT_DONE: Final = {
     "remote.log.storage.system.enable": "there is no remote storage",
     "ssl.engine.factory.class": "no class is loaded",
 }
-"""Keys that a cluster relies on and kafkapy does not serve, unless they are at the value below."""
+"""Keys that a cluster relies on and kafkapy does not support, unless they have their value in HARMLESS."""
 HARMLESS: Final = {
     "remote.log.storage.system.enable": "false",
     "ssl.engine.factory.class": "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
@@ -51,7 +51,7 @@ WITHOUT_EFFECT: Final = (
     "sasl.kerberos.",
     "share.coordinator.",
 )
-"""Keys that may stand in a server.properties and change nothing here; with a dot at the end all that begin so."""
+"""Keys that are accepted but have no effect here; one that ends with a dot is a prefix."""
 
 
 class Kind(Enum):
@@ -62,7 +62,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`remedy`: what to do about it, a command where there is one."""
+    """`remedy`: what to do about it, with the command if there is one."""
 
     kind: Kind
     subject: str
@@ -71,7 +71,7 @@ class Finding:
 
 
 def findings_of(survey: Survey) -> list[Finding]:
-    """Return all that is to be said of a cluster, what is in the way first."""
+    """Return all findings about a cluster, blocking ones first."""
     found = [*_of_features(survey), *_of_nodes(survey), *_of_topics(survey), *_of_groups(survey)]
     for broker in survey.brokers:
         found += _of_broker(broker)
@@ -81,7 +81,7 @@ def findings_of(survey: Survey) -> list[Finding]:
 
 
 def findings_of_properties(subject: str, properties: dict[str, str]) -> list[Finding]:
-    """Return what is to be said of one server.properties: whether kafkapy starts with it, and what it ignores."""
+    """Return the findings about one server.properties: whether kafkapy starts with it, and what it ignores."""
     try:
         config, warnings = load(properties)
     except ConfigError as error:
@@ -183,7 +183,7 @@ def _of_broker(broker: Broker) -> Iterator[Finding]:
 
 
 def _of_logins(subject: str, config: BrokerConfig) -> Iterator[Finding]:
-    """Say which logins a SASL listener asks for that are not built."""
+    """Yield the SASL mechanisms and classes of SASL listeners that are not supported."""
     for endpoint in config.listeners:
         if endpoint.security_protocol not in SASL:
             continue

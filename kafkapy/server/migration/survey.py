@@ -1,4 +1,4 @@
-"""What `kafkapy cluster check` has to know of a cluster before its nodes can become kafkapy's."""
+"""The data about a cluster that `kafkapy cluster check` collects."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -11,17 +11,18 @@ OFFLINE: Final = -1
 
 @dataclass(slots=True)
 class Broker:
-    """One broker, asked itself. `problem` says why it could not be asked; then there is nothing else."""
+    """One broker's own answers. `problem`: why it could not be queried; the other fields are empty then."""
 
     node_id: int
     problem: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What is set: by the file, or at run time. Secrets are not told, they are HIDDEN."""
+    """Explicitly set values, from the file or set at run time. Secrets are not returned: they are HIDDEN."""
     features: Mapping[str, int] = field(default_factory=dict)
     """The finalized levels."""
     apis: frozenset[int] = frozenset()
     group_types: Mapping[str, str] = field(default_factory=dict)
-    """By group that it coordinates: classic, consumer, share, streams; "" from a broker that does not tell."""
+    """Type of each group that it coordinates: classic, consumer, share, streams; "" if the broker does not report
+    it."""
     offline_log_dirs: tuple[str, ...] = ()
 
 
@@ -50,8 +51,8 @@ class Voter:
 
 @dataclass(slots=True)
 class Survey:
-    """`fenced`: brokers that are registered and not alive. `reassigned`: partitions that move. `subscriptions`: of
-    clients' metrics (KIP-714).
+    """`fenced`: brokers that are registered but fenced. `reassigned`: partitions being moved. `subscriptions`: of
+    client metrics (KIP-714).
     """
 
     cluster_id: str
@@ -65,4 +66,4 @@ class Survey:
 
 
 HIDDEN: Final = "[hidden]"
-"""Stands for a value that a broker does not tell."""
+"""Stands for a value that a broker does not return."""
