@@ -1,4 +1,4 @@
-"""What an append to a log is: who makes it, what is demanded of its records, and what of them is told to the log."""
+"""The data types of an append to a log: its origin, the validation rules, and the validated records."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -12,35 +12,35 @@ MAX_INT64 = (1 << 63) - 1
 
 
 class AppendOrigin(Enum):
-    """Who appends: what is checked depends on it."""
+    """The origin of an append, which determines what is checked."""
 
     CLIENT = "client"
     """A producer: everything is checked."""
 
     COORDINATOR = "coordinator"
-    """A group or transaction coordinator: control records and sequence numbers are its own affair."""
+    """A group or transaction coordinator: control records are allowed and sequence numbers are not checked."""
 
     RAFT_LEADER = "raft_leader"
-    """The quorum's leader, which has given offsets and epoch already: only size, CRC and order are checked."""
+    """The quorum's leader, which has assigned offsets and epoch: only epoch, size, CRC and order are checked."""
 
     REPLICATION = "replication"
-    """A leader's log as a follower fetched it: CRC and order."""
+    """A follower that fetched from its leader: CRC and order are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationRules:
-    """What a topic's config and the origin of an append demand of it."""
+    """The rules for an append, from the topic's config and the append's origin."""
 
     topic_partition: str = "?"
-    """For messages."""
+    """Used in error messages."""
 
     origin: AppendOrigin = AppendOrigin.CLIENT
     is_compacted: bool = False
     compression_type: str = "producer"
-    """As the topic key: "producer", "uncompressed" or a codec's name."""
+    """The topic's compression.type: "producer", "uncompressed" or a codec's name."""
 
     compression_level: int | None = None
-    """The level of that codec, None for Kafka's default."""
+    """The compression level of that codec, None for Kafka's default."""
 
     timestamp_type: int = CREATE_TIME
     timestamp_before_max_ms: int = MAX_INT64
@@ -55,7 +55,7 @@ class ValidationRules:
 
 
 class BatchSpan(NamedTuple):
-    """A batch that may be appended. `position` counts from the start of the joined `data` of its ValidatedRecords."""
+    """A validated batch. `position` is its start in the concatenated `data` of its ValidatedRecords."""
 
     position: int
     size_bytes: int
@@ -74,7 +74,10 @@ class BatchSpan(NamedTuple):
 
 
 class ValidatedRecords(NamedTuple):
-    """Records ready to be appended, whole batches in order. `log_append_time_ms` is -1 unless the topic asks for it."""
+    """Records ready to be appended: complete batches in order.
+
+    `log_append_time_ms` is -1 unless the topic uses LogAppendTime.
+    """
 
     data: list[ReadableBuffer]
     batches: list[BatchSpan]

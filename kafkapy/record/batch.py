@@ -1,17 +1,17 @@
-"""Views over record batches, the records in them, and the scan over their headers.
+"""Views of record batches and their records, and the scan over batch headers.
 
-A batch of magic 2 (KIP-98), big-endian, 61 bytes and then its records, compressed as one block where a codec is set:
+A batch of magic 2 (KIP-98): a big-endian header of 61 bytes, then its records, compressed together if a codec is set:
 
     0  int64  base offset              21  int16  attributes              43  int64  producer id
-    8  int32  length behind this       23  int32  last offset delta       51  int16  producer epoch
+    8  int32  length of the rest       23  int32  last offset delta       51  int16  producer epoch
     12 int32  partition leader epoch   27  int64  base timestamp          53  int32  base sequence
     16 int8   magic                    35  int64  max timestamp           57  int32  record count
-    17 uint32 CRC-32C of what follows byte 21
+    17 uint32 CRC-32C of the bytes from 21 on
 
 Attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 base timestamp is a delete horizon. A record
 is varint length, int8 attributes, varlong timestamp delta, varint offset delta, key, value (varint length, -1 null),
-varint header count, headers (key and value alike). Messages of magic 0 and 1 are legacy.py's; `batch_at` and `batches`
-choose. A view does not own its bytes: it lives as long as the caller keeps them unchanged.
+varint header count, headers (key and value alike). legacy.py has messages of magic 0 and 1; `batch_at` and `batches`
+choose the class by magic. A view does not own its bytes: it is valid while the caller keeps them unchanged.
 """
 
 import struct
@@ -26,7 +26,7 @@ from kafkapy.seams import ReadableBuffer
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 LOG_OVERHEAD_BYTES = 12
-"""Base offset and length: what stands before the bytes that the length counts."""
+"""Size of base offset and length, the fields that the length does not include."""
 HEADER_BYTES = 61
 MAGIC_POSITION = 16
 CRC_POSITION = 17
@@ -62,10 +62,10 @@ class Record(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """A batch as scan_headers finds it: where it is, and its header.
+    """The position, size and header fields of a batch, as found by scan_headers.
 
-    Messages of magic 0 and 1 have no base offset in their header: there base_offset is the last offset, as Kafka's
-    shallow iteration has it, and fields that they lack are -1 (record_count too, unless they are not compressed).
+    Messages of magic 0 and 1 have no base offset in their header: their base_offset is the last offset, as in Kafka's
+    shallow iteration. Fields that their format lacks are -1, and so is record_count if they are compressed.
     """
 
     position: int
@@ -85,9 +85,9 @@ class BatchHeader(NamedTuple):
 
 
 class RecordBatch:
-    """A batch of magic 2 that starts at `position` of `data`; its header is read at once, its records when asked for.
+    """A view of the batch of magic 2 at `position` of `data`. The header is parsed at once, the records on demand.
 
-    Raises CorruptRecordError when the header is cut short, or the length does not fit what is there.
+    Raises CorruptRecordError if the header is truncated, or the length field does not fit the data.
     """
 
     __slots__ = (
@@ -167,7 +167,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> int:
-        """The codec, as in compression.py."""
+        """The codec number (compression.py)."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -189,7 +189,7 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in the batch may go (KIP-534); None until the cleaner has set it."""
+        """From when on tombstones and markers of the batch may be removed (KIP-534); None until the cleaner sets it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -199,26 +199,26 @@ class RecordBatch:
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
     def raw(self) -> memoryview:
-        """Return the whole batch, not copied."""
+        """Return the whole batch without copying."""
         return memoryview(self.data)[self.position : self.end_position]
 
     def is_valid(self) -> bool:
-        """Return whether the CRC fits."""
+        """Return whether the CRC is correct."""
         return self.crc == crc32c(memoryview(self.data)[self.position + ATTRIBUTES_POSITION : self.end_position])
 
     def records_payload(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-        """Return the bytes of the records, inflated where they are compressed.
+        """Return the bytes of the records, decompressed if necessary.
 
-        Raises RecordTooLargeError before they exceed max_bytes, CorruptRecordError when they do not inflate.
+        Raises RecordTooLargeError before they exceed max_bytes, CorruptRecordError if decompression fails.
         """
         return decompress(self.compression, self.compressed(), self.magic, max_bytes)
 
     def compressed(self) -> memoryview:
-        """Return the bytes of the records as they are in the batch, not copied."""
+        """Return the bytes of the records as stored, possibly compressed, without copying."""
         return memoryview(self.data)[self.position + HEADER_BYTES : self.end_position]
 
     def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-        """Yield the records in order. Raises InvalidRecordsError where one is malformed, or as records_payload does."""
+        """Yield the records in order. Raises InvalidRecordsError if one is malformed, and as records_payload does."""
         if self.record_count == 0:
             return
         if self.record_count < 0:
@@ -229,7 +229,7 @@ class RecordBatch:
         )
 
     def offset_of_max_timestamp(self) -> int:
-        """Return the offset of the first record that has the batch's max timestamp; the last offset where none has."""
+        """Return the offset of the first record with the batch's max timestamp; the last offset if there is none."""
         if self.timestamp_type == LOG_APPEND_TIME:
             return self.base_offset
         for record in self.records():
@@ -248,7 +248,7 @@ class RecordBatch:
 def records_in(
     payload: bytes, record_count: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
 ) -> Iterator[Record]:
-    """Yield the records of an inflated payload. Raises InvalidRecordsError where one is malformed."""
+    """Yield the records of an uncompressed payload. Raises InvalidRecordsError if one is malformed."""
     position = 0
     for _ in range(record_count):
         record, position = _read_record(payload, position, base_offset, base_timestamp, append_time_ms)
@@ -260,9 +260,9 @@ def records_in(
 def _read_record(
     payload: bytes, position: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
 ) -> tuple[Record, int]:
-    """Return the record at `position` and the position behind it. Raises InvalidRecordsError.
+    """Return the record at `position` and the position after it. Raises InvalidRecordsError.
 
-    Numbers of one byte that are not negative (neither bit 7 nor bit 0 is set) are read here, all others by a call.
+    For speed, non-negative one-byte varints (neither bit 7 nor bit 0 is set) are decoded inline.
     """
     try:
         length, body = read_varint(payload, position)
@@ -326,7 +326,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """Return the sequence number of a batch's last record, NO_SEQUENCE where it has none."""
+    """Return the sequence number of a batch's last record, NO_SEQUENCE if it has none."""
     if header.base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return increment_sequence(header.base_sequence, header.last_offset - header.base_offset)
@@ -341,15 +341,15 @@ def batch_at(data: ReadableBuffer, position: int = 0) -> RecordBatch:
         return RecordBatch(data, position)
     if magic > 2:
         raise CorruptRecordError(f"magic {magic}, which does not exist")
-    from kafkapy.record.legacy import LegacyBatch  # only old logs hold such messages
+    from kafkapy.record.legacy import LegacyBatch  # imported only for old logs
 
     return LegacyBatch(data, position)
 
 
 def batches(data: ReadableBuffer) -> Iterator[RecordBatch]:
-    """Yield the whole batches of `data` in order; one that is cut short ends it.
+    """Yield the complete batches of `data` in order; stop at a truncated one.
 
-    Raises CorruptRecordError where a length or a magic cannot be.
+    Raises CorruptRecordError for an impossible length or magic.
     """
     position = 0
     end = len(data)
@@ -366,9 +366,9 @@ def batches(data: ReadableBuffer) -> Iterator[RecordBatch]:
 
 
 def scan_headers(data: ReadableBuffer, position: int = 0) -> Iterator[BatchHeader]:
-    """Yield the header of each whole batch from `position` on; neither CRC nor records are looked at.
+    """Yield the header of each complete batch from `position` on, without checking CRC or records.
 
-    A batch that is cut short ends it. Raises CorruptRecordError where a length or a magic cannot be.
+    Stops at a truncated batch. Raises CorruptRecordError for an impossible length or magic.
     """
     unpack_from = BATCH_HEADER.unpack_from
     new_header = BatchHeader._make
@@ -395,7 +395,7 @@ def scan_headers(data: ReadableBuffer, position: int = 0) -> Iterator[BatchHeade
 
 
 def _scan_slowly(data: ReadableBuffer, position: int) -> Iterator[BatchHeader]:
-    """Go on where something else than a whole batch of magic 2 stands: old messages, a cut tail, or garbage."""
+    """Continue scan_headers at anything but a complete batch of magic 2: old messages, a truncated tail, garbage."""
     for batch in batches(memoryview(data)[position:]):
         is_shallow = batch.magic < 2
         yield BatchHeader(
@@ -417,7 +417,7 @@ def _scan_slowly(data: ReadableBuffer, position: int) -> Iterator[BatchHeader]:
 
 
 def crc_is_valid(data: ReadableBuffer, position: int, size_bytes: int) -> bool:
-    """Return whether the checksum of the batch or message at `position` fits its `size_bytes` bytes."""
+    """Return whether the checksum of the batch or message of `size_bytes` at `position` is correct."""
     view = memoryview(data)
     if size_bytes >= HEADER_BYTES and view[position + MAGIC_POSITION] == 2:
         crc = int.from_bytes(view[position + CRC_POSITION : position + ATTRIBUTES_POSITION], "big")

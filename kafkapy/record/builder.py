@@ -1,4 +1,4 @@
-"""Batches of magic 2 from records, to the byte as Kafka's MemoryRecordsBuilder writes them (before compression)."""
+"""Builds batches of magic 2. Before compression the bytes are identical to those of Kafka's MemoryRecordsBuilder."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -29,7 +29,7 @@ from kafkapy.record.varint import encode_varint
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
-"""(timestamp_ms, key, value, headers) of a record whose offset follows from its place."""
+"""(timestamp_ms, key, value, headers) of a record whose offset follows from its position in the batch."""
 
 
 def build_batch(
@@ -52,9 +52,9 @@ def build_batch(
 ) -> bytes:
     """Return one batch that holds the records.
 
-    offset_deltas are 0, 1, ... unless given (a compacted batch has gaps); last_offset_delta is the last of them unless
-    given (a compacted batch keeps what it had). max_timestamp is that of the records unless given, as it must be for
-    LOG_APPEND_TIME. A header key may hold surrogates that stand for bytes (surrogateescape).
+    Defaults: offset_deltas 0, 1, ... (a compacted batch has gaps); last_offset_delta the last of these (a compacted
+    batch keeps its original one); max_timestamp the largest of the records (LOG_APPEND_TIME requires it). Header keys
+    are encoded with surrogateescape.
     """
     assert timestamp_type == CREATE_TIME or max_timestamp is not None
     if offset_deltas is None:
@@ -84,13 +84,13 @@ def build_batch(
 
 
 def seal(header: bytes, payload: bytes | bytearray | memoryview) -> bytes:
-    """Return header and payload as one batch with its CRC; whatever CRC the header had does not matter."""
+    """Return header and payload as one batch with the correct CRC; the CRC field of `header` is ignored."""
     crc = crc32c(payload, crc32c(header[ATTRIBUTES_POSITION:]))
     return b"".join((header[:CRC_POSITION], crc.to_bytes(4, "big"), header[ATTRIBUTES_POSITION:], payload))
 
 
 def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
-    """Return the batch that build_batch makes of records without keys and headers, all of one time; 3 times as fast."""
+    """Like build_batch, for records without keys and headers that share one timestamp; 3 times as fast."""
     payload = bytearray()
     for offset_delta, value in enumerate(values):
         delta, length = _varint(offset_delta), _varint(len(value))
@@ -109,7 +109,7 @@ def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, leader_e
 
 
 def build_batch_of(records: Iterable[Record], **fields: int | bool | None) -> bytes:
-    """Return one batch of records that have their offsets, rising; the first is the base offset unless one is given."""
+    """Return one batch of records with increasing offsets; base_offset defaults to the first record's offset."""
     records = list(records)
     base_offset = fields.pop("base_offset", records[0].offset if records else 0)
     assert isinstance(base_offset, int)
@@ -117,12 +117,12 @@ def build_batch_of(records: Iterable[Record], **fields: int | bool | None) -> by
         [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
         base_offset=base_offset,
         offset_deltas=[record.offset - base_offset for record in records],
-        **fields,  # type: ignore[arg-type]  # those of build_batch
+        **fields,  # type: ignore[arg-type]  # the arguments of build_batch
     )
 
 
 def encode_records(records: Iterable[NewRecord], offset_deltas: Iterable[int], base_timestamp: int) -> bytearray:
-    """Return the records as they stand in a batch, before compression."""
+    """Return the records encoded as in a batch, uncompressed."""
     payload = bytearray()
     for (timestamp_ms, key, value, headers), offset_delta in zip(records, offset_deltas, strict=True):
         parts = [b"\0", encode_varint(timestamp_ms - base_timestamp), encode_varint(offset_delta)]

@@ -1,9 +1,8 @@
-"""The records of a batch by columns: what the cleaner asks of them, without an object a record.
+"""The records of a batch as columns, for the log cleaner; no object per record is created.
 
-`record_columns` walks a payload (inflated, its CRC known to be good) and notes where each record begins, its offset
-delta, its key, and whether its value is null; `record_starts` notes the first of these alone. Bytes of records are
-copied as they are (`join_records`), so headers and whatever a producer wrote are not touched. A record's layout is in
-batch.py.
+`record_columns` walks an uncompressed payload whose CRC was checked and returns each record's start position, offset
+delta and key, and which values are null; `record_starts` returns the start positions only. `join_records` copies the
+bytes of records unchanged, so that headers and all else are preserved. A record's layout is in batch.py.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,20 +13,20 @@ from kafkapy.record.varint import encode_varint, read_varint, read_varlong
 
 
 class RecordColumns(NamedTuple):
-    """A payload's records. `starts` has one entry more than there are records: the payload's end."""
+    """The columns of a payload. `starts` has one extra entry at the end: the payload's length."""
 
     starts: list[int]
     offset_deltas: list[int]
     keys: list[bytes | None]
     null_values: list[int]
-    """The indexes of the records without a value: tombstones."""
+    """The indexes of the records with a null value (tombstones)."""
 
 
 def record_columns(payload: bytes, record_count: int) -> RecordColumns:
-    """Return the columns of an uncompressed payload. Raises InvalidRecordsError unless it holds record_count, no more.
+    """Return the columns of an uncompressed payload. Raises InvalidRecordsError unless it holds exactly record_count.
 
-    0.4 us a record. Numbers of one byte, and of two where they are common (a record's length, its offset delta), are
-    read here, all others by a call.
+    0.4 us a record. For speed, varints of one byte, and of two bytes for record lengths and offset deltas, are decoded
+    inline.
     """
     starts: list[int] = []
     deltas: list[int] = []
@@ -40,7 +39,7 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
             length = payload[position]
             if length < 0x80 and not length & 1:
                 end = position + 1 + (length >> 1)
-                position += 2  # over the attributes, too, which no record uses
+                position += 2  # also skips the attributes, which are unused
             else:
                 second = payload[position + 1]
                 if second < 0x80 and length >= 0x80 and not length & 1:
@@ -79,7 +78,7 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
                 keys.append(payload[position : position + length])
                 position += length
 
-            if payload[position] & 1:  # a zigzag number that is odd is negative: null
+            if payload[position] & 1:  # an odd zigzag number is negative: null
                 null_values.append(index)
             if position >= end:
                 raise InvalidRecordsError(f"record {index} of a batch ends within itself")
@@ -93,7 +92,7 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
 
 
 def record_starts(payload: bytes, record_count: int) -> list[int]:
-    """Return RecordColumns.starts of a payload whose records were looked at before: 0.1 us a record. Raises as that."""
+    """Return RecordColumns.starts of a payload that record_columns has checked; 0.1 us a record, same errors."""
     starts: list[int] = []
     add = starts.append
     position = 0
@@ -119,7 +118,7 @@ def record_starts(payload: bytes, record_count: int) -> list[int]:
 
 
 def join_records(payload: bytes, starts: Sequence[int], indexes: Sequence[int]) -> bytes:
-    """Return the bytes of the records at `indexes`, which rise, as they are; neighbours are copied together."""
+    """Return the unchanged bytes of the records at the increasing `indexes`; adjacent records are copied together."""
     parts = []
     first = previous = indexes[0]
     for index in indexes[1:]:
@@ -132,9 +131,9 @@ def join_records(payload: bytes, starts: Sequence[int], indexes: Sequence[int]) 
 
 
 def latest_timestamp_delta(payload: bytes, starts: Sequence[int], indexes: Iterable[int], *, at_most: int) -> int:
-    """Return the largest timestamp delta of the records at `indexes`; no record has one above `at_most`.
+    """Return the largest timestamp delta of the records at `indexes`; `at_most` is a known upper bound.
 
-    Timestamps most often rise, so the search goes from the end and stops where none can be larger.
+    Timestamps usually increase, so the search starts at the end and stops when the bound is reached.
     """
     latest: int | None = None
     for index in reversed(list(indexes)):
@@ -148,7 +147,7 @@ def latest_timestamp_delta(payload: bytes, starts: Sequence[int], indexes: Itera
 
 
 def with_base_timestamp(payload: bytes, starts: Sequence[int], indexes: Iterable[int], *, moved_by_ms: int) -> bytes:
-    """Return the records at `indexes` for a batch whose base timestamp lies `moved_by_ms` later; all else is kept."""
+    """Return the records at `indexes` re-encoded for a base timestamp that is `moved_by_ms` later."""
     parts: list[bytes] = []
     for index in indexes:
         delta, behind_delta = _timestamp_delta(payload, starts[index])
@@ -160,7 +159,7 @@ def with_base_timestamp(payload: bytes, starts: Sequence[int], indexes: Iterable
 
 
 def _timestamp_delta(payload: bytes, start: int) -> tuple[int, int]:
-    """Return a record's timestamp delta and the position behind it."""
+    """Return a record's timestamp delta and the position after it."""
     body = start + 1
     if payload[start] >= 0x80:
         _, body = read_varint(payload, start)

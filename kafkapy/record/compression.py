@@ -1,15 +1,14 @@
-"""The five codecs of record batches, in the framings that Kafka's clients read and write.
+"""The compression codecs of record batches, in the framings that Kafka's clients read and write.
 
-    1 gzip     RFC 1952, members may follow each other
-    2 snappy   xerial's: a 16-byte header, then blocks of (int32 length, raw snappy); raw snappy alone is read, too
-    3 lz4      the LZ4 frame with independent blocks; messages of magic 0 carry a header checksum that was computed over
-               the frame's magic as well (KAFKA-3160): it is ignored when read, written when asked for magic 0
-    4 zstd     frames of RFC 8878, one after the other
+    1 gzip     RFC 1952, possibly several members
+    2 snappy   xerial framing: a 16-byte header, then blocks of (int32 length, raw snappy); bare raw snappy is also read
+    3 lz4      the LZ4 frame with independent blocks; in messages of magic 0 the header checksum also covers the frame's
+               magic (KAFKA-3160): this checksum is ignored when read, and written for magic 0
+    4 zstd     frames of RFC 8878, possibly several
 
-Inflating is bounded: nothing is allocated from a length that the input claims without its being checked against
-max_bytes and against what input of that size can hold, and streams of very many parts are refused. What is large is
-inflated and copied a MiB at a time, so that a worker at it keeps no other thread from running for long. Codecs are
-imported when first used.
+Decompression is bounded: memory is allocated for a claimed length only after checking it against max_bytes and against
+the most that input of that size can decompress to, and streams of very many parts are refused. Large data is processed
+1 MiB at a time, so that a worker blocks other threads only briefly. Codec libraries are imported at first use.
 """
 
 import zlib
@@ -32,40 +31,40 @@ ZSTD = 4
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 MAX_DECOMPRESSED_BYTES = 104_857_600
-"""How far a batch may inflate that is read: what socket.request.max.bytes lets through uncompressed.
+"""Bound of the decompressed size of a batch that is read: the default of socket.request.max.bytes.
 
-A deviation: Kafka has no bound, and a batch of a few KiB can fill its heap.
+A deviation: Kafka has no bound, so a batch of a few KiB can fill its heap.
 """
 
 MAX_APPENDED_BYTES = 48 << 20
-"""How far a batch may inflate that is appended, where its topic does not take larger ones uncompressed, and what a
-client older than Kafka 0.11 sends or is sent: so that no request costs 64 MiB beyond itself, copies included."""
+"""Bound of the decompressed size of a batch that is appended (unless its topic accepts larger uncompressed ones), or is
+converted from or for a client older than Kafka 0.11. A request thus costs at most 64 MiB beyond itself, with copies."""
 
 MAX_PARTS = 4096
-"""How many members, frames or streams may follow each other: each costs its own call, and no client writes many."""
+"""Maximum consecutive members, frames or streams: each costs a library call, and no client writes many."""
 
 MAX_ZSTD_BLOCKS = 65_536
-"""In a frame; a block costs three bytes at least, and makes 128 KiB at most."""
+"""Maximum blocks in a frame. A block takes at least 3 bytes and decompresses to at most 128 KiB."""
 
 LZ4_DEFAULT_LEVEL = 9
-"""Kafka's default for lz4; it stands for the fast compressor, every other level for the high one."""
+"""Kafka's default for lz4. It selects the fast compressor; every other level selects the high-compression one."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024
-_SNAPPY_MAX_RATIO = 22  # a copy element of 3 bytes makes 64
+_SNAPPY_MAX_RATIO = 22  # a copy element of 3 bytes produces 64
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _CHUNK_BYTES = 1 << 20
 _BEST_RATIOS = {GZIP: 1032, SNAPPY: _SNAPPY_MAX_RATIO, LZ4: 255}
 _MOST_BLOCKS_LOOKED_AT = 1024  # half a millisecond; of zstd at most 128 MiB, of snappy usually 32 MiB
-_GZIP_INPUT_BYTES = 1 << 16  # zlib copies what it leaves of its input, at each call and behind each member
-_ZSTD_WINDOW_BYTES = 1 << 27  # the largest window that libzstd decodes unless told otherwise
+_GZIP_INPUT_BYTES = 1 << 16  # zlib copies its unconsumed input, at each call and after each member
+_ZSTD_WINDOW_BYTES = 1 << 27  # libzstd's default limit for decoding
 
 
 def compress(codec: int, data: ReadableBuffer, level: int | None = None, magic: int = 2) -> bytes:
-    """Return `data` compressed as `codec`; level as the topic keys compression.*.level, None for Kafka's default."""
+    """Return `data` compressed with `codec`; level as in the topic's compression.*.level, None for Kafka's default."""
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
@@ -83,10 +82,10 @@ def compress(codec: int, data: ReadableBuffer, level: int | None = None, magic: 
 
 
 def decompress(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> bytes:
-    """Return what `data` inflates to.
+    """Return `data` decompressed.
 
-    Raises RecordTooLargeError before it would exceed max_bytes, CorruptRecordError when it is not what the codec
-    writes, InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
+    Raises RecordTooLargeError before the result exceeds max_bytes, CorruptRecordError if the data is not in the codec's
+    format, InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) for an unknown codec.
     """
     if codec == NONE:
         return bytes(data)
@@ -102,9 +101,9 @@ def decompress(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> 
 
 
 def inflated_at_most(codec: int, data: ReadableBuffer, max_bytes: int) -> int:
-    """Return a bound of what `data` inflates to, no more than max_bytes; read off its headers, in microseconds.
+    """Return an upper bound of the decompressed size, at most max_bytes. Takes microseconds.
 
-    Off those of zstd and snappy as clients write them; else the codec's best ratio counts.
+    For zstd and xerial snappy it is computed from the block headers, otherwise from the codec's best ratio.
     """
     if codec == NONE:
         return len(data)
@@ -119,7 +118,7 @@ def inflated_at_most(codec: int, data: ReadableBuffer, max_bytes: int) -> int:
 def _zstd_at_most(data: bytes, max_bytes: int) -> int:
     try:
         end, most_bytes, _ = _zstd_frame_bounds(data, 0, _MOST_BLOCKS_LOOKED_AT)
-    except CorruptRecordError:  # or of more blocks
+    except CorruptRecordError:  # also raised for too many blocks
         return max_bytes
     return most_bytes if end == len(data) else max_bytes
 
@@ -145,7 +144,7 @@ def _too_large(max_bytes: int) -> RecordTooLargeError:
 
 
 class _Inflated:
-    """Parts that follow each other, within max_bytes in all."""
+    """Collects decompressed parts, up to max_bytes in total."""
 
     __slots__ = ("_first", "_joined", "_max_bytes", "left_bytes")
 
@@ -156,7 +155,7 @@ class _Inflated:
         self._joined: BytesIO | None = None
 
     def add(self, part: bytes) -> None:
-        """Raises RecordTooLargeError."""
+        """Append a part. Raises RecordTooLargeError."""
         self.left_bytes -= len(part)
         if self.left_bytes < 0:
             raise _too_large(self._max_bytes)
@@ -170,7 +169,7 @@ class _Inflated:
             self._joined.write(part)
 
     def whole(self) -> bytes:
-        """Return the parts as one; BytesIO gives its buffer away without a copy."""
+        """Return all parts concatenated; BytesIO returns its buffer without copying."""
         return self._first if self._joined is None else self._joined.getvalue()
 
 
@@ -181,13 +180,13 @@ def _decompress_gzip(data: ReadableBuffer, max_bytes: int) -> bytes:
     for _ in range(MAX_PARTS):
         position = _inflate_member(view, position, inflated)
         is_followed = bytes(view[position : position + 2]) == b"\x1f\x8b"
-        if not is_followed:  # Java's reader, too, takes what is no further member as the end
+        if not is_followed:  # like Java's reader, treat anything but another member as the end
             return inflated.whole()
     raise CorruptRecordError(f"gzip: more than {MAX_PARTS} members")
 
 
 def _inflate_member(view: memoryview, position: int, inflated: _Inflated) -> int:
-    """Return the position behind a member."""
+    """Decompress the gzip member at `position`; return the position after it."""
     decompressor = zlib.decompressobj(31)
     try:
         while not decompressor.eof:
@@ -223,7 +222,7 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
     position = 16
     while position < len(data):
         block_bytes = int.from_bytes(data[position : position + 4], "big")
-        if data[position : position + 8] == _XERIAL_MAGIC:  # streams may follow each other
+        if data[position : position + 8] == _XERIAL_MAGIC:  # another stream follows
             position += 16
             continue
         position += 4
@@ -253,7 +252,7 @@ def _inflate_snappy_block(block: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy_length(block: bytes) -> tuple[int, bool]:
-    """Return the length that stands before a block, and whether it ends."""
+    """Return the length prefix of a raw snappy block, and whether it is complete."""
     length = 0
     for index, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << (7 * index)
@@ -296,9 +295,9 @@ def _decompress_lz4(data: bytes, magic: int, max_bytes: int) -> bytes:
 
 
 def _check_lz4_header(data: bytes, magic: int) -> bytes:
-    """Return the frame with a right header checksum where magic 0 allows a wrong one. Raises CorruptRecordError.
+    """Return the frame, for magic 0 with its header checksum corrected. Raises CorruptRecordError.
 
-    Blocks that depend on each other are refused: Kafka's clients cannot read them.
+    Frames with linked blocks are refused: Kafka's clients cannot read them.
     """
     if data[:4] != _LZ4_MAGIC or len(data) < 7:
         raise CorruptRecordError("lz4: not a frame")
@@ -312,7 +311,7 @@ def _check_lz4_header(data: bytes, magic: int) -> bytes:
 
 
 def _lz4_checksum(descriptor: bytes) -> bytes:
-    """Return the second byte of XXH32 (seed 0) of fewer than 16 bytes: the frame header's checksum."""
+    """Return the checksum of a frame header: the second byte of XXH32 (seed 0) of fewer than 16 bytes."""
     assert len(descriptor) < 16
     prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     digest = prime_5 + len(descriptor)
@@ -358,10 +357,10 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
 
 
 def _zstd_frame_bounds(data: bytes, start: int, max_blocks: int = MAX_ZSTD_BLOCKS) -> tuple[int, int, bool]:
-    """Return (where the frame at `start` ends, the most bytes that it makes, whether it says so), off its headers.
+    """Return (end of the frame at `start`, its largest possible decompressed size, whether that size is exact).
 
-    libzstd gives no output before it is given a place for all of it, and frames that were streamed do not say how much
-    that is. Raises CorruptRecordError, also where the frame claims a size that its blocks cannot make.
+    Computed from the headers, since libzstd needs an output buffer for the whole frame, and streamed frames do not
+    state their size. Raises CorruptRecordError, also if the frame claims a size that its blocks cannot produce.
     """
     if data[start + 1 : start + 4] == b"\x2a\x4d\x18" and data[start] & 0xF0 == 0x50:  # a skippable frame
         end = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
@@ -385,7 +384,7 @@ def _zstd_frame_bounds(data: bytes, start: int, max_blocks: int = MAX_ZSTD_BLOCK
 
 
 def _walk_zstd_blocks(data: bytes, position: int, max_blocks: int) -> tuple[int, int]:
-    """Return (the position behind the last block, the most bytes that the blocks make)."""
+    """Return (the position after the last block, the largest possible decompressed size of the blocks)."""
     most_bytes = block_count = 0
     is_last = 0
     while not is_last:

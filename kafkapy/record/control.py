@@ -1,8 +1,8 @@
-"""Control records: transaction markers in any log, and what the Raft log says about itself.
+"""Control records: transaction markers in any log, and the control records of the Raft log.
 
-The key is int16 version 0 and int16 type; a type that is not known is skipped by readers. The value depends on the
-type: for COMMIT and ABORT int16 version 0 and int32 coordinator epoch (EndTxnMarker), for those of Raft the message
-named below, at version 0, which has its own version as a field.
+The key is int16 version 0 and int16 type; readers skip unknown types. The value depends on the type: for COMMIT and
+ABORT it is int16 version 0 and int32 coordinator epoch (EndTxnMarker); for the Raft types it is the message in
+_RAFT_MESSAGES at version 0, which carries its own version as a field.
 """
 
 import struct
@@ -60,14 +60,14 @@ _TYPE_BY_NAME = {name: control_type for control_type, (_, name) in _RAFT_MESSAGE
 
 
 class EndTxnMarker(NamedTuple):
-    """What ends a transaction in a partition."""
+    """The control record that ends a transaction in a partition."""
 
     is_commit: bool
     coordinator_epoch: int
 
 
 def control_type_of(key: bytes | None) -> ControlType:
-    """Return the type of a control record by its key. Raises InvalidRecordsError where it holds none."""
+    """Return the control type in a record's key. Raises InvalidRecordsError if the key is malformed."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordsError("a control record whose key is not a version and a type")
     version, type_number = _KEY.unpack_from(key)
@@ -80,7 +80,7 @@ def control_type_of(key: bytes | None) -> ControlType:
 
 
 def end_txn_marker_of(record: Record) -> EndTxnMarker:
-    """Read a COMMIT or ABORT record. Raises InvalidRecordsError where it is something else."""
+    """Parse a COMMIT or ABORT record. Raises InvalidRecordsError for any other record."""
     control_type = control_type_of(record.key)
     if control_type not in (ControlType.COMMIT, ControlType.ABORT):
         raise InvalidRecordsError(f"{control_type.name} where a transaction marker must be")
@@ -96,7 +96,7 @@ def build_end_txn_marker(
     marker: EndTxnMarker, *, producer_id: int, producer_epoch: int, timestamp_ms: int, base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:  # fmt: skip
-    """Return the batch that ends a producer's transaction."""
+    """Return a batch with the marker that ends a producer's transaction."""
     control_type = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
     return build_batch(
         [(timestamp_ms, control_type.key(), _MARKER.pack(0, marker.coordinator_epoch), ())],
@@ -112,7 +112,7 @@ def build_end_txn_marker(
 def build_raft_control(
     messages: "Sequence[RaftControl]", *, base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """Return one control batch of the Raft log or of a snapshot, a record for each message."""
+    """Return one control batch of the Raft log or of a snapshot, with one record per message."""
     return build_batch(
         [(timestamp_ms, _TYPE_BY_NAME[message.NAME].key(), message.encode(_RAFT_VERSION), ()) for message in messages],
         base_offset=base_offset,
@@ -122,9 +122,9 @@ def build_raft_control(
 
 
 def read_raft_control(record: Record) -> "RaftControl | None":
-    """Return the message of a Raft control record; None for a type that is not known, to be skipped.
+    """Return the message of a Raft control record; None for an unknown type, which callers skip.
 
-    Raises InvalidRecordsError where the record cannot be read, or holds a transaction marker.
+    Raises InvalidRecordsError if the record cannot be parsed, or is a transaction marker.
     """
     control_type = control_type_of(record.key)
     if control_type is ControlType.UNKNOWN:

@@ -1,7 +1,7 @@
-"""Records between magic 2 and the message sets of clients older than Kafka 0.11. Source: KIP-31, KIP-32, KIP-98.
+"""Converts between magic 2 and the message sets of clients older than Kafka 0.11. Source: KIP-31, KIP-32, KIP-98.
 
-Both ways go through records one by one, as in Kafka: about 2 us each. Only old clients pay for it. Records are read and
-written some hundred at a time: beside what goes in and what comes out, a conversion holds one inflated batch.
+Both directions process each record, as in Kafka: about 2 us per record, for old clients only. Records are processed
+some hundred at a time: besides its input and output a conversion holds one decompressed batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,10 +34,10 @@ from kafkapy.record.legacy import LegacyBatch, build_message_set
 from kafkapy.seams import ReadableBuffer
 
 RECORDS_AT_ONCE: Final = 256
-"""Read and written together: half a millisecond, after which a worker gives way."""
+"""Records processed between two pauses of a worker: half a millisecond."""
 
 WRAPPED_BYTES: Final = 256 << 10
-"""About so much is wrapped by one compressed message: a larger batch becomes several."""
+"""Approximate uncompressed size of one compressed wrapper message: a larger batch becomes several."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 34
 NO_BOUND: Final = 1 << 62
@@ -48,10 +48,10 @@ def up_convert(
 ) -> bytes:
     """Return a producer's message set of magic 0 or 1 as one batch of magic 2 with offsets from 0 on.
 
-    The codec stays. Messages of magic 0 have no time: NO_TIMESTAMP. A message cut short at the end is left out. One
-    that claims LogAppendTime is as good as any (a deviation: Kafka refused it where the topic has that type). pause()
-    is called at times. Raises CorruptRecordError (a CRC), RecordTooLargeError (inflates beyond max_bytes), and
-    InvalidRecordsError where Kafka's LogValidator refuses: no message, mixed formats, several wrappers.
+    The codec is kept. Messages of magic 0 get NO_TIMESTAMP. A truncated message at the end is dropped. Messages that
+    claim LogAppendTime are accepted (a deviation: Kafka refused them if the topic has that type). pause() is called
+    now and then. Raises CorruptRecordError (wrong CRC), RecordTooLargeError (decompresses beyond max_bytes), and
+    InvalidRecordsError in the cases of Kafka's LogValidator: no message, mixed formats, several wrappers.
     """
     first = next(batches(message_set), None)
     if first is None:
@@ -102,13 +102,13 @@ def down_convert(
     max_inflated_bytes: int = MAX_DECOMPRESSED_BYTES,
     pause: Callable[[], None] | None = None,
 ) -> bytes:
-    """Return whole batches as message sets of magic 0 or 1 for a consumer that asked for first_offset.
+    """Return complete batches as message sets of magic 0 or 1, for a consumer that fetches from first_offset.
 
-    Older formats stay as they are, control batches are left out, headers are lost, as are the times for magic 0. A
-    batch that was not compressed begins at first_offset, since its messages then stand alone; of a compressed one the
-    consumer skips what comes before. Ends with the first message, or some hundred, by which there are most_bytes: the
-    consumer asks for what follows. Raises InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) at a batch in zstd with
-    nothing before it (else the answer ends there), RecordTooLargeError for one that inflates beyond max_inflated_bytes.
+    Batches of magic 0 or 1 up to `magic` are copied, control batches are dropped; headers are lost, and for magic 0 the
+    timestamps. Of an uncompressed batch only the records from first_offset on are converted; of a compressed one the
+    consumer skips earlier records. Conversion stops after the message set that reaches most_bytes; the consumer fetches
+    the rest later. It also stops before a zstd batch; if that is the first, raises InvalidRecordsError
+    (UNSUPPORTED_COMPRESSION_TYPE). Raises RecordTooLargeError if a batch decompresses beyond max_inflated_bytes.
     """
     converted = bytearray()
     for batch in batches(data):
@@ -133,7 +133,7 @@ def down_convert(
 
 
 def _down_convert_batch(batch: RecordBatch, magic: int, first_offset: int, max_inflated_bytes: int) -> Iterator[bytes]:
-    """Yield the message sets that a batch becomes."""
+    """Yield the message sets for a batch."""
     is_append_time = batch.timestamp_type == LOG_APPEND_TIME
     records = batch.records(max_inflated_bytes)
     is_plain = batch.compression == NONE
@@ -151,7 +151,7 @@ def _down_convert_batch(batch: RecordBatch, magic: int, first_offset: int, max_i
 
 
 def _next_records(records: Iterator[Record], most: int) -> list[Record]:
-    """Return the next records: at most so many, and about WRAPPED_BYTES of messages."""
+    """Return the next records: at most `most`, and about WRAPPED_BYTES of messages."""
     some: list[Record] = []
     size_bytes = 0
     for record in records:

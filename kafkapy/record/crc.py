@@ -1,8 +1,7 @@
-"""CRC-32C, what a batch is checked with: the crc32c package's extension, without the package around it.
+"""CRC-32C, the checksum of batches: the extension module of the crc32c package, loaded without the package itself.
 
-`import crc32c` asks importlib.metadata for the package's version, and so imports email, zipfile, csv and tempfile: 20
-ms of a start that may take 300. The extension is found beside it and loaded alone; a package that keeps it elsewhere is
-imported as it is.
+`import crc32c` reads the package's version with importlib.metadata, which imports email, zipfile, csv and tempfile: 20
+ms of a broker start that may take 300. If the extension is not found at its usual place, the package is imported.
 """
 
 from collections.abc import Callable

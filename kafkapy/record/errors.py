@@ -1,4 +1,4 @@
-"""What is wrong with records. All are ApiErrors: they become the error code of their partition, nothing closes."""
+"""Errors in records. RecordsErrors are ApiErrors: each becomes its partition's error code; no connection closes."""
 
 from typing import Final
 
@@ -13,27 +13,27 @@ INVALID_RECORD: Final = ErrorCode.INVALID_RECORD.value
 
 
 class RecordsError(ApiError):
-    """Base of what reading, checking or inflating records can raise."""
+    """Base class of the errors of parsing, validating or decompressing records."""
 
 
 class CorruptRecordError(RecordsError):
-    """A batch whose header or checksum is wrong, or compressed bytes that do not inflate."""
+    """The header or checksum of a batch is wrong, or its data cannot be decompressed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(CORRUPT_MESSAGE, message)
 
 
 class RecordTooLargeError(RecordsError):
-    """A batch above max.message.bytes, or one that would inflate beyond its bound."""
+    """A batch exceeds max.message.bytes, or would decompress beyond its bound."""
 
     def __init__(self, message: str) -> None:
         super().__init__(MESSAGE_TOO_LARGE, message)
 
 
 class InvalidRecordsError(RecordsError):
-    """Records that may not be appended: a wrong structure, or rules of the topic that they break.
+    """Records must not be appended: they are malformed, or violate a rule of the topic.
 
-    `record_errors` holds (index of the record in its batch, message) for those at fault, empty where the batch is.
+    `record_errors` holds (index in the batch, message) of each invalid record; empty if the whole batch is invalid.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class InvalidRecordsError(RecordsError):
 
 
 class TooHeavyError(KafkapyError):
-    """Not a failure: checking the batch would keep the event loop for too long, so a worker is to do it.
+    """Not a failure: validating the batch would block the event loop for too long, so a worker must do it.
 
-    Raised before anything of the batch was changed.
+    Raised before anything in the batch is modified.
     """

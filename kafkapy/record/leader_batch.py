@@ -1,4 +1,7 @@
-"""One batch as a leader takes it: its header and records checked, then patched or written anew. See validate.py."""
+"""A leader's validation of one batch: header and records are checked, then the batch is patched or re-encoded.
+
+The rules are described in validate.py.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -40,7 +43,7 @@ from kafkapy.record.walk import Walk, walk_records
 from kafkapy.seams import ReadableBuffer
 
 KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
-"""What a header that is patched keeps of its attributes; the bits that nobody uses stay where nothing is patched."""
+"""The attribute bits kept when a header is patched; unused bits survive only if nothing has to be patched."""
 
 LIGHT_RECORDS: Final = 32_768
 LIGHT_BYTES: Final = 4 << 20
@@ -48,25 +51,25 @@ LIGHT_COMPRESSED_BYTES: Final = 64 << 10
 LIGHT_INFLATED_BYTES: Final = 1 << 20
 LIGHT_RECOMPRESSED_BYTES: Final = 32 << 10
 LIGHT_ZSTD_LEVEL: Final = 9
-"""What the event loop may be asked to walk, inflate and compress: some milliseconds of work at most."""
+"""The largest work that may run on the event loop: some milliseconds of walking, decompressing or compressing."""
 
 MOST_RECORD_ERRORS: Final = 10_000
 MOST_NAMED_RECORDS: Final = 1 << 20
-"""Records of a batch that are looked at one by one (to name those at fault, to number them anew): two seconds' work."""
+"""Records of a batch that are processed one by one (to name invalid ones, or to renumber them): two seconds of work."""
 
 
 REWRITING_COPIES: Final = 3
-"""A batch in another codec: as it came, as it is written anew, and that compressed."""
+"""Copies held while a batch is recompressed: decompressed, re-encoded, and compressed again."""
 
 PLACE: Final = Struct(">qii")
-"""What begins a header: base offset, length, leader epoch."""
+"""The first fields of a header: base offset, length, leader epoch."""
 
 
 class LeaderBatch:
-    """One batch on its way into the log.
+    """One batch that is about to be appended.
 
-    is_on_loop: raise TooHeavyError instead of what takes long, with nothing changed. pause() is called at times by what
-    does take long, for the sake of other threads.
+    is_on_loop: raise TooHeavyError before long work, with nothing modified. pause() is called now and then during long
+    work, so that other threads can run.
     """
 
     __slots__ = (
@@ -97,14 +100,14 @@ class LeaderBatch:
         self.view = view
         attributes = header.attributes
         self.codec = codec = attributes & CODEC_MASK
-        is_kept = codec == NONE and attributes & CONTROL_FLAG  # control records stay as they are
+        is_kept = codec == NONE and attributes & CONTROL_FLAG  # control batches are never recompressed
         self.target = NONE if is_kept else rules.target_codec(codec)
         self.is_append_time_claimed = attributes & LOG_APPEND_TIME_FLAG != 0
-        """By a producer, which may not: all records then have the header's max timestamp, whatever they say."""
+        """Set by a producer, which is not allowed. All records then count as having the header's max timestamp."""
         self.time_flag = LOG_APPEND_TIME_FLAG if rules.timestamp_type == LOG_APPEND_TIME else 0
 
     def run(self, position: int, base_offset: int, leader_epoch: int, now_ms: int) -> tuple[ReadableBuffer, BatchSpan]:
-        """Return the batch as it will be stored, and its span."""
+        """Validate; return the batch as it will be stored, and its span."""
         header = self.header
         _, _, _, _, _, _, _, attributes, base_timestamp, max_timestamp, pid, pepoch, base_sequence, count = header
         self._check_header()
@@ -160,7 +163,7 @@ class LeaderBatch:
             if most_bytes < self.rules.max_decompressed_bytes:
                 raise TooHeavyError from None
             raise
-        except CorruptRecordError as error:  # the CRC is right: sending the same again would not help
+        except CorruptRecordError as error:  # the CRC is correct, so a retry would not help
             raise InvalidRecordsError(f"a batch for {self.rules.topic_partition}: {error.message}") from error
 
     def _check_records(self, walk: Walk, now_ms: int) -> None:
@@ -179,19 +182,22 @@ class LeaderBatch:
         if has_null_keys or has_wrong_times:
             self._refuse_records(now_ms)
         if self.target != self.codec and base_timestamp + walk.min_timestamp_delta < NO_TIMESTAMP:
-            # Deviation: Apache Kafka fails in writing such a record anew, and answers UNKNOWN_SERVER_ERROR.
+            # Deviation: Apache Kafka fails while re-encoding such a record, and answers UNKNOWN_SERVER_ERROR.
             message = f"a record for {rules.topic_partition} with a negative timestamp cannot be compressed anew"
             raise InvalidRecordsError(message, code=INVALID_TIMESTAMP)
         if not walk.has_sequential_offsets and self.target == self.codec:
             raise InvalidRecordsError(f"offset deltas of a batch for {rules.topic_partition} do not count from 0 on")
 
     def _refuse_records(self, now_ms: int) -> None:
-        """Raise with an error for each record at fault; Kafka names the timestamps where both kinds are found."""
-        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:  # they are read one by one
+        """Raise with an error for each invalid record; if both kinds occur, the code is INVALID_TIMESTAMP, as in Kafka.
+
+        Returns if only records without a timestamp (-1) were out of range, which is allowed.
+        """
+        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:  # processed one by one
             raise TooHeavyError
         errors = list(islice(self._record_errors(now_ms), MOST_RECORD_ERRORS))
         if not errors and self.header.record_count <= MOST_NAMED_RECORDS:
-            return  # only records without a timestamp were out of range
+            return
         record_errors = [(index, message) for index, _, message in errors]
         if any(code == INVALID_TIMESTAMP for _, code, _ in errors):
             message = "One or more records have been rejected due to invalid timestamp"
@@ -204,7 +210,7 @@ class LeaderBatch:
         )
 
     def _record_errors(self, now_ms: int) -> Iterator[tuple[int, int, str]]:
-        """Yield (index, code, message)."""
+        """Yield (index, code, message) of each invalid record."""
         rules = self.rules
         earliest_ms, latest_ms = now_ms - rules.timestamp_before_max_ms, _latest_ms(rules, now_ms)
         for index, record in enumerate(islice(self._records(), MOST_NAMED_RECORDS)):
@@ -229,13 +235,13 @@ class LeaderBatch:
                 yield index, INVALID_TIMESTAMP, message
 
     def _records(self) -> Iterator[Record]:
-        """Yield the records, from the payload that is inflated already."""
+        """Yield the records of the decompressed payload."""
         header = self.header
         append_time_ms = header.max_timestamp if self.is_append_time_claimed else None
         return records_in(self.payload, header.record_count, 0, header.base_timestamp, append_time_ms)
 
     def _new_records(self) -> Iterator[NewRecord]:
-        """Yield the records as the builder takes them. A generator expression would be a list once it is compiled."""
+        """Yield the records as NewRecords. (mypyc would turn a generator expression into a list.)"""
         for record in self._records():
             yield record.timestamp_ms, record.key, record.value, record.headers
 
@@ -259,7 +265,7 @@ class LeaderBatch:
         )  # fmt: skip
 
     def _written_anew(self, walk: Walk, base_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
-        """Return the batch in the topic's codec, which is another than the producer's."""
+        """Return the batch re-encoded in the topic's codec, which differs from the producer's."""
         base_timestamp, payload = self._rewritten(walk)
         if self.is_on_loop and self._is_hard_to_compress(len(payload)):
             raise TooHeavyError
@@ -278,7 +284,7 @@ class LeaderBatch:
         return batch
 
     def _rewritten(self, walk: Walk) -> tuple[int, bytes | bytearray]:
-        """Return (base timestamp, payload) as Kafka's builder has them: offsets from 0, times from the first record."""
+        """Return (base timestamp, payload) like Kafka's builder: offset deltas 0, 1, ..., the first record's time."""
         base_timestamp = self.header.base_timestamp
         if (
             walk.has_sequential_offsets
@@ -305,7 +311,7 @@ class LeaderBatch:
         )
 
     def _patched(self, base_offset: int, leader_epoch: int, max_timestamp: int) -> memoryview:
-        """Return the batch with its place in the log, and what the topic demands otherwise, in its header."""
+        """Return the batch with base offset and leader epoch set, and the timestamp fields if the topic requires it."""
         view = memoryview(bytearray(self.view)) if self.view.readonly else self.view
         header = self.header
         PLACE.pack_into(view, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
@@ -317,7 +323,7 @@ class LeaderBatch:
 
 
 def bytes_to_check(batch: memoryview, rules: ValidationRules) -> int:
-    """Return a bound of the memory that checking a batch takes beside it."""
+    """Return an upper bound of the memory that validating a batch takes besides the batch itself."""
     attributes = int.from_bytes(batch[ATTRIBUTES_POSITION : ATTRIBUTES_POSITION + 2], "big", signed=True)
     codec = attributes & CODEC_MASK
     inflated_bytes = inflated_at_most(codec, batch[HEADER_BYTES:], rules.max_decompressed_bytes)
@@ -325,7 +331,7 @@ def bytes_to_check(batch: memoryview, rules: ValidationRules) -> int:
 
 
 def _claimed_bytes(codec: int, payload: memoryview) -> int:
-    """Return what gzip's trailer says that the bytes inflate to; the other codecs are asked by inflating."""
+    """Return the decompressed size in gzip's trailer; 0 for other codecs, whose size is found by decompressing."""
     return int.from_bytes(payload[-4:], "little") if codec == GZIP else 0
 
 

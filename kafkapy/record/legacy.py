@@ -1,13 +1,13 @@
-"""Messages of magic 0 and 1: what logs held before Kafka 0.11, still read, no longer taken from producers.
+"""Messages of magic 0 and 1, the formats before Kafka 0.11: still read from logs, converted when produced (convert.py).
 
     0  int64  offset          16 int8   magic
     8  int32  length          17 int8   attributes: bits 0-2 codec, 3 LogAppendTime (magic 1)
-    12 uint32 CRC-32 of what  18 int64  timestamp (magic 1 only)
-              follows it         int32  key length (-1 null), key, int32 value length (-1 null), value
+    12 uint32 CRC-32 of the   18 int64  timestamp (magic 1 only)
+              rest               int32  key length (-1 null), key, int32 value length (-1 null), value
 
-A compressed message wraps others in its value. Its own offset is that of the last message within. In magic 0 those
-carry absolute offsets; in magic 1 relative ones, and a wrapper with LogAppendTime gives its timestamp to all (KIP-31,
-KIP-32).
+A compressed message (the wrapper) contains others in its value; its offset is that of the last inner message. Inner
+messages of magic 0 carry absolute offsets, those of magic 1 relative ones. In magic 1, the timestamp of a wrapper with
+LogAppendTime applies to all inner messages (KIP-31, KIP-32).
 """
 
 import struct
@@ -40,9 +40,9 @@ _KEY_POSITION = {0: 18, 1: 26}
 
 
 class LegacyBatch(RecordBatch):
-    """A message of magic 0 or 1 in the shape of a batch: alone, or the wrapper of those that it compresses.
+    """A message of magic 0 or 1 with the interface of RecordBatch: a plain message or a compressed wrapper.
 
-    `base_offset` of a wrapper is found by inflating it, when first asked for; fields that the format lacks hold -1.
+    The `base_offset` of a wrapper is found by decompressing it at first use; fields that the format lacks are -1.
     """
 
     __slots__ = ("_base_offset",)
@@ -98,7 +98,7 @@ class LegacyBatch(RecordBatch):
         return self.crc == zlib.crc32(memoryview(self.data)[self.position + _CRC_START : self.end_position])
 
     def compressed(self) -> memoryview:
-        """Return the message set that a wrapper holds, as it is; for a message alone, the message itself."""
+        """Return a wrapper's compressed message set; for a plain message, the message itself."""
         if self.compression == NONE:
             return self.raw()
         _, value = self._key_and_value()
@@ -107,7 +107,7 @@ class LegacyBatch(RecordBatch):
         return memoryview(value)
 
     def records_payload(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-        """Return the message set that a wrapper holds, inflated; for a message alone, the message itself."""
+        """Return a wrapper's decompressed message set; for a plain message, the message itself."""
         if self.compression == ZSTD:
             raise InvalidRecordsError(f"zstd in a message of magic {self.magic}")
         return decompress(self.compression, self.compressed(), self.magic, max_bytes)
@@ -117,7 +117,7 @@ class LegacyBatch(RecordBatch):
             yield record
 
     def messages(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> "Iterator[tuple[Record, LegacyBatch]]":
-        """Yield each record with the message that holds it: itself, or what it wraps. Raises as records does."""
+        """Yield each record with the message that holds it: this one, or an inner one. Raises as records does."""
         if self.compression == NONE:
             yield Record(self.last_offset, self.max_timestamp, *self._key_and_value()), self
             return
@@ -133,7 +133,7 @@ class LegacyBatch(RecordBatch):
             yield Record(base_offset + message.last_offset, timestamp_ms, *message._key_and_value()), message
 
     def _offset_of_relative_zero(self, message_set: bytes) -> int:
-        """Return what the offsets within count from: 0 for magic 0, whose messages have absolute ones."""
+        """Return the number to add to inner offsets: 0 for magic 0, whose inner offsets are absolute."""
         last_inner_offset = _last_offset(message_set)
         if self.magic == 0 or self.last_offset == 0:  # librdkafka once sent wrappers with offset 0
             return 0
@@ -158,7 +158,7 @@ class LegacyBatch(RecordBatch):
 
 
 def _messages(message_set: bytes) -> Iterator[LegacyBatch]:
-    """Yield the messages within a wrapper; a message cut short ends them, as in Kafka."""
+    """Yield the inner messages of a wrapper; stop at a truncated one, as Kafka does."""
     position = 0
     while len(message_set) - position >= LOG_OVERHEAD_BYTES:
         length = int.from_bytes(message_set[position + 8 : position + 12], "big", signed=True)
@@ -174,7 +174,7 @@ def _messages(message_set: bytes) -> Iterator[LegacyBatch]:
 
 
 def _last_offset(message_set: bytes) -> int:
-    """Return the offset of the last message within a wrapper, by lengths alone; what is wrong, _messages says."""
+    """Return the offset of a wrapper's last inner message, by lengths only; _messages reports other errors."""
     position, last_position = 0, -1
     while len(message_set) - position >= LOG_OVERHEAD_BYTES:
         length = int.from_bytes(message_set[position + 8 : position + 12], "big", signed=True)
@@ -191,9 +191,9 @@ def build_message_set(
     records: Iterable[Record], *, magic: int, compression: int = NONE, timestamp_type: int = CREATE_TIME,
     level: int | None = None, append_time_ms: int = NO_TIMESTAMP,
 ) -> bytes:  # fmt: skip
-    """Return the records as messages of magic 0 or 1, in one wrapper where a codec is given.
+    """Return the records as messages of magic 0 or 1, in one wrapper if a codec is given.
 
-    With LOG_APPEND_TIME the wrapper, or each message without one, carries append_time_ms.
+    With LOG_APPEND_TIME the wrapper, or without a codec each message, carries append_time_ms.
     """
     flags = LOG_APPEND_TIME_FLAG if magic and timestamp_type == LOG_APPEND_TIME else 0
     records = list(records)

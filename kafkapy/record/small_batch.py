@@ -1,7 +1,7 @@
-"""A small batch as nearly all producers of single records send it, checked in one step.
+"""A fast check for the small plain batches that most producers of single records send.
 
-`check_plain` says yes only where the leader's whole check (validate.py) would, and would store the batch as it is but
-for its place. Whatever else it may be, good or bad, is left to that check, which knows what to say of it.
+`check_plain` accepts a batch only if the full validation (validate.py) would accept it and change nothing but its base
+offset and leader epoch. All other batches, valid or not, must go through the full validation, which reports errors.
 """
 
 from typing import Final
@@ -14,11 +14,11 @@ from kafkapy.record.walk import walk_records
 
 _unpack_header = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
-"""What an empty record's length says: attributes, two deltas, two lengths, the count of headers."""
+"""The length of an empty record: attributes, two deltas, two lengths, the header count."""
 
 
 def takes_plain(rules: ValidationRules) -> bool:
-    """Return whether these rules may leave an uncompressed batch as it is, whatever its records hold."""
+    """Return whether these rules can keep an uncompressed batch unchanged without looking at keys."""
     return (
         rules.timestamp_type == CREATE_TIME
         and not rules.is_compacted
@@ -29,10 +29,10 @@ def takes_plain(rules: ValidationRules) -> bool:
 def check_plain(
     data: bytes, start: int, end: int, *, most_bytes: int, earliest_ms: int, latest_ms: int
 ) -> tuple[int, ...] | None:
-    """Return the header fields (BATCH_HEADER) of the plain batch that is data[start:end]; None where it is not one.
+    """Return the header fields (BATCH_HEADER) of data[start:end] if it is a plain batch, otherwise None.
 
-    Plain: magic 2, no attribute set, within most_bytes, CRC and records right, all timestamps within the bounds and
-    the header's maximum that of the records. `data` goes on behind it, or an IndexError is possible.
+    Plain means: magic 2, no attribute set, at most most_bytes, correct CRC and records, all timestamps within the
+    bounds, and the header's max timestamp that of the records. If `data` ends at `end`, an IndexError is possible.
     """
     size = end - start
     if size <= HEADER_BYTES or size > most_bytes:
@@ -58,7 +58,7 @@ def check_plain(
 
 
 def _is_one_record(data: bytes, at: int, end: int) -> bool:
-    """Return whether these bytes are one record with no headers, deltas of 0, a short key and lengths of two bytes."""
+    """Return whether these bytes are one record without headers, with deltas of 0 and short length fields."""
     length = data[at]
     at += 1
     if length >= 0x80:

@@ -1,16 +1,16 @@
-"""What a leader does with records before they are appended: check them, give them offsets, patch what must differ.
+"""A leader's validation of records before an append: check them, assign offsets, patch header fields.
 
-The rules are those of Kafka's LogValidator and of UnifiedLog's first look at a batch. A batch stays as it came but for
-fields of its header: base offset and partition leader epoch (outside the CRC), and, where the topic demands it, the
-timestamp type and max timestamp (a new CRC). It is written anew only when the topic's compression.type is not that of
-the batch; offset deltas that do not count 0, 1, 2 are made to then.
+The rules are those of Kafka's LogValidator and of UnifiedLog's analysis of a batch. A batch is kept except for header
+fields: base offset and partition leader epoch (outside the CRC), and, if the topic requires it, timestamp type and max
+timestamp (with a new CRC). It is re-encoded only if the topic's compression.type differs from the batch's codec; offset
+deltas are then renumbered 0, 1, 2, ...
 
-Deviations: a batch that is kept and has other deltas is INVALID_RECORD (Kafka stores an uncompressed one, whose offsets
-then lie, and fails with UNKNOWN_SERVER_ERROR at a compressed one); so is one with a producer id and no epoch (Kafka
-stores it, or fails in that way where it writes it anew), and so are compressed bytes that do not inflate (Kafka:
-UNKNOWN_SERVER_ERROR). A codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE (Kafka: UNKNOWN_SERVER_ERROR).
-Inflating is bounded (compression.py), and so are the records at fault that are named. A batch
-that is refused as a whole gets a message, which Kafka gives for records only.
+Deviations: a kept batch with other offset deltas is INVALID_RECORD (Kafka stores an uncompressed one with its wrong
+offsets, and answers UNKNOWN_SERVER_ERROR to a compressed one). So is a batch with a producer id and no epoch (Kafka
+stores it, or answers UNKNOWN_SERVER_ERROR if it re-encodes it), and compressed data that cannot be decompressed (Kafka:
+UNKNOWN_SERVER_ERROR). An unknown codec is UNSUPPORTED_COMPRESSION_TYPE (Kafka: UNKNOWN_SERVER_ERROR). Decompression is
+bounded (compression.py), and so is the number of invalid records that are reported. A batch that is refused as a whole
+gets an error message; Kafka has messages for single records only.
 """
 
 from collections.abc import Callable
@@ -56,21 +56,21 @@ def validate_and_assign(
     is_on_loop: bool = False,
     pause: Callable[[], None] | None = None,
 ) -> ValidatedRecords:
-    """Check records for an append at next_offset and make them what the log will hold.
+    """Check records for an append at next_offset; return them as the log will store them.
 
-    The buffer is patched in place where it is writable and the batch is kept, so it must not be used for anything else;
-    an incomplete batch at its end is left out. COORDINATOR may append several batches, a CLIENT one. is_on_loop: raise
-    TooHeavyError where this would take long; a worker then does it, calls pause() now and then, and `place` finishes.
+    A writable buffer is patched in place if the batch is kept, so callers must not use it for anything else. An
+    incomplete batch at its end is dropped. COORDINATOR may append several batches, CLIENT only one. is_on_loop: raise
+    TooHeavyError if this would take long; a worker then calls it for offset 0, with pause, and `place` sets the offset.
 
     Raises InvalidRecordsError (INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE), RecordTooLargeError,
-    CorruptRecordError. On an error the buffer is as it was, but for batches that stood before the one at fault.
+    CorruptRecordError. On an error the buffer is unchanged, except for batches before the invalid one.
     """
     if rules.origin in (AppendOrigin.RAFT_LEADER, AppendOrigin.REPLICATION):
         return check_as_is(records, rules, next_offset=next_offset, leader_epoch=leader_epoch)
     view = memoryview(records)
     append_time_ms = now_ms if rules.timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
     header = _only_header(view)
-    if header is not None:  # as a producer sends it
+    if header is not None:  # a single batch, as producers send
         batch, span = _check_batch(view, header, rules, 0, next_offset, leader_epoch, now_ms, is_on_loop, pause)
         return ValidatedRecords(
             [batch], [span], span.size_bytes, next_offset, span.last_offset, span.max_timestamp,
@@ -92,7 +92,7 @@ def validate_and_assign(
 
 
 def _only_header(data: ReadableBuffer) -> BatchHeader | None:
-    """Return the header of the batch of magic 2 that is all of `data`; None where that is not what stands there."""
+    """Return the header if `data` is exactly one batch of magic 2, otherwise None."""
     size = len(data)
     if size < HEADER_BYTES:
         return None
@@ -110,7 +110,7 @@ def _check_batch(
     batch: memoryview, header: BatchHeader, rules: ValidationRules, position: int, next_offset: int, leader_epoch: int,
     now_ms: int, is_on_loop: bool, pause: Callable[[], None] | None,
 ) -> tuple[ReadableBuffer, BatchSpan]:  # fmt: skip
-    """Return a batch as it will be stored, and its span."""
+    """Validate one batch; return it as it will be stored, and its span."""
     if is_on_loop and (header.size_bytes > LIGHT_BYTES or header.record_count > LIGHT_RECORDS):
         raise TooHeavyError
     _check_envelope(batch, header, rules)
@@ -118,7 +118,7 @@ def _check_batch(
 
 
 def place(validated: ValidatedRecords, *, next_offset: int, leader_epoch: int) -> ValidatedRecords:
-    """Give a batch that was checked for offset 0, before its place was known, its offset and leader epoch."""
+    """Set the offset and leader epoch of a batch that was validated for offset 0, before its offset was known."""
     (batch,) = validated.data
     (span,) = validated.batches
     assert span.base_offset == 0, "it has no place yet"
@@ -139,11 +139,11 @@ def place(validated: ValidatedRecords, *, next_offset: int, leader_epoch: int) -
 def check_as_is(
     records: ReadableBuffer, rules: ValidationRules, *, next_offset: int, leader_epoch: int
 ) -> ValidatedRecords:
-    """Check batches whose offsets and epochs are given: CRC, order, and for RAFT_LEADER its epoch and the size.
+    """Check batches that already have offsets and epochs: CRC, order, and for RAFT_LEADER the epoch and the size.
 
-    From a fetched log, batches of a higher epoch than leader_epoch are left out with all that follow (KAFKA-18723).
-    The offset of the max timestamp is the last of its batch: the records are not walked. Raises CorruptRecordError,
-    RecordTooLargeError, InvalidRecordsError (also where offsets do not rise from next_offset on).
+    With REPLICATION, batches of a higher epoch than leader_epoch, and all that follow, are dropped (KAFKA-18723). The
+    offset of the max timestamp is set to the batch's last offset, as the records are not walked. Raises
+    CorruptRecordError, RecordTooLargeError, InvalidRecordsError (also if offsets do not increase from next_offset).
     """
     view = memoryview(records)
     spans: list[BatchSpan] = []
@@ -200,7 +200,7 @@ def _check_batch_count(headers: list[BatchHeader], rules: ValidationRules) -> No
 
 
 def _check_envelope(batch: memoryview, header: BatchHeader, rules: ValidationRules) -> None:
-    """Check what Kafka looks at before anything else: the base offset, the size, the CRC."""
+    """Check what Kafka checks first: the base offset, the size, the CRC."""
     origin = rules.origin
     if header.base_offset and origin is AppendOrigin.CLIENT and header.magic == 2:
         raise InvalidRecordsError(

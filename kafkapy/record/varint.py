@@ -1,7 +1,7 @@
-"""Zigzag varints of records: up to 5 bytes for an int32, 10 for an int64, low seven bits first.
+"""Zigzag varints of records: up to 5 bytes for an int32, 10 for an int64, lowest seven bits first.
 
-`read_*` take (data, position) and return (value, position behind it). They raise IndexError at the end of the data and
-ValueError for too many bytes: callers, who know what they were reading, turn both into their error.
+`read_*` take (data, position) and return (value, position after it). They raise IndexError at the end of the data and
+ValueError for too many bytes; callers convert both into their own errors.
 """
 
 from kafkapy.native import i64
@@ -23,7 +23,7 @@ def read_varint(data: bytes, position: i64) -> tuple[i64, i64]:
 
 
 def _read_unsigned(data: bytes, position: i64, value: i64) -> tuple[i64, i64]:
-    """Read the rest of an unsigned varint of at most 35 bits; `value` is that of its first byte."""
+    """Read the rest of an unsigned varint of at most 35 bits; `value` is the value of its first byte."""
     shift: i64 = 7
     while shift <= 28:
         byte: i64 = data[position]
@@ -51,7 +51,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_long(data: bytes, position: int, value: int) -> tuple[int, int]:
-    """Read the rest of an unsigned varint of at most 70 bits; `value` is that of its first byte."""
+    """Read the rest of an unsigned varint of at most 70 bits; `value` is the value of its first byte."""
     for shift in range(7, 64, 7):
         byte = data[position]
         position += 1

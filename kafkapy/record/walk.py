@@ -1,16 +1,16 @@
-"""The loop over the records of a batch: the one piece of work that a leader does per record.
+"""The loop over the records of a batch: the only work that a leader does per record.
 
-`walk_records` proves that the bytes hold exactly the records that the header counts, and brings back what the checks of
-validate.py need. Interpreted, three ways do it, the next where one cannot:
+`walk_records` verifies that the payload holds exactly the number of records in the header, and returns what the checks
+of validate.py need. Interpreted, there are three implementations; each leaves what it cannot handle to the next:
 
-* `_same_shape`, for up to 1024 records at a time: those of one shape (fixed-size payloads: ticks, measurements) stand
-  at equal distances, so each byte of their structure is a column, checked as a whole by a strided slice. 0.05 to 0.1
-  us a record.
-* `_walk_fast`, a straight loop over records as producers write them, which builds nothing per record. 0.28 us.
-* `_walk_with_care`, for what is rare (lengths of three bytes and more, padded varints) or damaged: it accepts what
-  Kafka's reader accepts and says what is wrong with the rest. 2 us.
+* `_same_shape` checks up to 1024 records at a time. Records of equal layout (fixed-size payloads such as measurements)
+  lie at equal distances, so each byte of their structure forms a column that a strided slice checks at once. 0.05 to
+  0.1 us a record.
+* `_walk_fast` is a straight loop over records as producers write them, without an allocation per record. 0.28 us.
+* `_walk_with_care` handles rare encodings (lengths of three and more bytes, padded varints) and damaged records: it
+  accepts what Kafka's reader accepts and reports what is wrong with the rest. 2 us.
 
-Compiled, `_walk_with_care` is a loop over native numbers that is the fastest for any shape: it does all.
+Compiled by mypyc, `_walk_with_care` works on native integers and is the fastest for all records: only it is used.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from kafkapy.record.varint import read_varint, read_varlong
 
 
 class Walk(NamedTuple):
-    """What the records of a batch have in common. Indexes and deltas count from the batch's first."""
+    """The result of walking a batch's records. Indexes are relative to the first record, deltas to the base."""
 
     max_timestamp_delta: int
     index_of_max_timestamp: int
@@ -33,43 +33,42 @@ class Walk(NamedTuple):
 
 
 def walk_records(payload: bytes, record_count: int, pause: Callable[[], None] | None = None) -> Walk:
-    """Walk the records of an uncompressed payload. Raises InvalidRecordsError unless it holds record_count, no more.
+    """Walk the records of an uncompressed payload. Raises InvalidRecordsError unless it holds exactly record_count.
 
-    pause() is called after every few thousand records, so that a worker can let other threads run.
+    pause() is called every few thousand records, so that a worker can let other threads run.
     """
     walk = None
     if not _IS_COMPILED:
         try:
             walk = _walk_fast(payload, record_count, pause)
-        except (IndexError, InvalidRecordsError):  # it may have lost its way in a shape that it does not know
+        except (IndexError, InvalidRecordsError):  # it may have misread an unusual encoding
             walk = None
     return walk if walk is not None else _walk_with_care(payload, record_count, pause)
 
 
 _IS_COMPILED: Final = not hasattr(read_varint, "__code__")
 _PAUSE_AFTER = 2048
-"""Records between two pauses: half a millisecond, two where they are walked with care."""
+"""Records between two pauses: half a millisecond, or several in _walk_with_care."""
 
 
 _WRONG = 1 << 40
-"""In the tables below: a byte that the fast walk does not take. It sends the position far beyond any payload."""
+"""In the tables below: a byte that the fast walk does not handle. It moves the position far beyond any payload."""
 
 _ONE_BYTE = [1 + (byte >> 1) if byte < 0x80 and not byte & 1 else _WRONG for byte in range(256)]
-"""By the only byte of a field's length: how far behind that byte the field ends."""
+"""Indexed by a one-byte length: the distance from that byte to the end of the field."""
 
 _FIRST_OF_TWO = [2 + (byte - 0x80 >> 1) if byte >= 0x80 and not byte & 1 else _WRONG for byte in range(256)]
 _SECOND_OF_TWO = [byte << 6 if 0 < byte < 0x80 else _WRONG for byte in range(256)]
-"""By the two bytes of a longer length, the same as a sum."""
+"""Indexed by the bytes of a two-byte length: the sum of both entries is that distance from the first byte."""
 
 
 def _walk_fast(data: bytes, record_count: int, pause: Callable[[], None] | None = None) -> Walk | None:
-    """Walk records of the usual shape; None or an error where one has another, good or bad.
+    """Walk records in the usual encoding; return None or raise if one has another encoding, valid or not.
 
-    On CPython 3.11 a subscript costs 15 ns and shifting a varint together 35, so lengths come out of tables, the
-    offset delta is compared with the bytes that it must have (lowest seven bits, then the rest), and a timestamp is
-    looked at only when it differs from the one before. Unpacking ten bytes by one struct call was
-    as fast for one shape of record and slower for the others. Timestamps stay zigzag: even ones rise with the delta,
-    odd ones are negative.
+    On CPython 3.11 a subscript costs 15 ns and decoding a varint 35. So lengths come from tables, the offset delta is
+    compared with the bytes that it must have (lowest seven bits, then the rest), and a timestamp is decoded only if it
+    differs from the previous one. Unpacking ten bytes by one struct call was as fast for one kind of record and slower
+    for others. Timestamps stay in zigzag form: even values increase with the delta, odd values are negative deltas.
     """
     one_byte, first_of_two, second_of_two = _ONE_BYTE, _FIRST_OF_TWO, _SECOND_OF_TWO
     position = null_keys = index_of_max = first_index = 0
@@ -111,13 +110,13 @@ def _walk_fast(data: bytes, record_count: int, pause: Callable[[], None] | None 
             length = data[position]
             if length < 0x80:
                 end = position + one_byte[length]
-                position += 2  # over the length and the attributes, which no record uses
+                position += 2  # the length, and the attributes, which are unused
             else:
                 end = position + first_of_two[length] + second_of_two[data[position + 1]]
                 position += 3
 
             raw = data[position]
-            if raw != last_raw:  # which is always that of one byte
+            if raw != last_raw:  # last_raw is -1 after a timestamp of several bytes
                 last_raw = raw
                 if raw >= 0x80:
                     last_raw = -1
@@ -180,25 +179,25 @@ def _walk_fast(data: bytes, record_count: int, pause: Callable[[], None] | None 
 
 
 _LEAST_RUN = 24
-"""Fewer records are not worth looking for a common shape."""
+"""With fewer records, looking for an equal layout does not pay."""
 
 _EVEN_BYTES = bytes(range(0, 256, 2))
 _ASCII_BYTES = bytes(range(128))
 _MOST_IN_RUN = 1024
-"""So many records are checked at a time, after the first 64: one of another shape spoils no more. A run costs
-the same 6 us for its columns, whether it is long or short, so 64 KiB of small records should be no more than two."""
+"""Records checked at a time, after the first 64: one of another layout invalidates at most so many. A run costs 6 us
+whatever its length, so 64 KiB of small records should be at most two runs."""
 
 _OFFSET_LOW = bytes(range(0, 128, 2)) + 127 * bytes(range(128, 256, 2))
 _OFFSET_HIGH = b"".join(64 * bytes((high,)) for high in range(128))
-"""By an offset delta below 8192: the first byte of its varint, and the second (from 64 on)."""
+"""Indexed by an offset delta below 8192: the first byte of its varint, and the second byte (from 64 on)."""
 
 
 def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int] | None:
-    """Check `count` records from index first_index on, which share their structure but for timestamp and offset.
+    """Check `count` records, from index first_index on, that differ in structure only by timestamp and offset.
 
-    Returns (where they end, how many keys are null, the largest timestamp delta as zigzag, its index), None where they
-    are not of one shape, have headers, or a timestamp before the base or more than 8191 ms after it. What it misreads
-    in such records can also end in an IndexError or ValueError.
+    Returns (end position, number of null keys, largest timestamp delta as zigzag, its index). Returns None, or raises
+    IndexError or ValueError, if their layouts differ, they have headers, or a timestamp is before the base or more than
+    8191 ms after it.
     """
     end_index = first_index + count
     length, body = read_varint(data, start)
@@ -207,7 +206,7 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
         return None
     span = stride * (count - 1) + 1
     if data[start : start + span : stride].count(data[start]) != count:
-        return None  # what variable sizes stumble over first
+        return None  # records of different sizes usually fail here
 
     time_bytes = 1 if data[body + 1] < 0x80 else 2
     offset_at = body + 1 + time_bytes
@@ -234,7 +233,7 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
 
 
 def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int) -> tuple[int, int] | None:
-    """Return (the largest timestamp delta as zigzag, its index), None where one is negative or of another length."""
+    """Return (largest timestamp delta as zigzag, its index), None if one is negative or of another length."""
     first = data[at : at + span : stride]
     if first.translate(None, _EVEN_BYTES):
         return None
@@ -252,14 +251,14 @@ def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int
 
 
 def _raw_timestamp(data: bytes, position: int) -> tuple[int, int]:
-    """Return a timestamp delta as it is written (zigzag) and the position of its last byte."""
+    """Return a timestamp delta in zigzag form and the position of its last byte."""
     number, end = _long_number(data, position)
-    delta = int(number)  # doubled, it may need more than a machine word
+    delta = int(number)  # doubled, it may not fit a machine word
     return (delta << 1 if delta >= 0 else (-delta << 1) - 1), end - 1
 
 
 def _skip_headers(data: bytes, position: i64) -> i64:
-    """Return the position behind a header count and its headers. Raises IndexError if they end too soon."""
+    """Return the position after the headers at `position`. Raises IndexError at the end of the data."""
     count, position = _number(data, position)
     if count < 0 or count > len(data) - position:
         raise InvalidRecordsError(f"a record with {count} headers")
@@ -309,7 +308,7 @@ def _walk_with_care(data: bytes, record_count: int, pause: Callable[[], None] | 
 
 
 def _walk_one(data: bytes, start: i64, index: i64) -> tuple[i64, i64, bool, i64]:
-    """Return (timestamp delta, offset delta, whether there is a key, where the record ends)."""
+    """Return (timestamp delta, offset delta, whether there is a key, end position of the record)."""
     is_in_headers = False
     try:
         length, body = _number(data, start)
@@ -335,7 +334,7 @@ def _walk_one(data: bytes, start: i64, index: i64) -> tuple[i64, i64, bool, i64]
 
 
 def _number(data: bytes, position: i64) -> tuple[i64, i64]:
-    """Read a zigzag int32 as varint.read_varint does; the usual one is a single byte. Raises IndexError at the end."""
+    """Read a zigzag int32 like read_varint, fast for a single byte. Raises IndexError, InvalidRecordsError."""
     first: i64 = data[position]
     if first < 0x80:
         return (first >> 1) ^ -(first & 1), position + 1
@@ -346,7 +345,7 @@ def _number(data: bytes, position: i64) -> tuple[i64, i64]:
 
 
 def _long_number(data: bytes, position: i64) -> tuple[i64, i64]:
-    """Read a zigzag int64, of which all bits fit a machine word. Raises IndexError at the end."""
+    """Read a zigzag int64 like read_varlong, fast for a single byte. Raises IndexError, InvalidRecordsError."""
     first: i64 = data[position]
     if first < 0x80:
         return (first >> 1) ^ -(first & 1), position + 1
