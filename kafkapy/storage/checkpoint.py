@@ -1,13 +1,13 @@
 """The small text files of a log directory: offset checkpoints, leader epochs, partition.metadata, meta.properties.
 
-A checkpoint is a line with the version, 0, a line with the number of entries, and an entry a line:
+A checkpoint is a line with the version, 0, a line with the number of entries, and one line per entry:
 
-    0                                       recovery-point-offset-checkpoint: below it all is on the platter
-    2                                       log-start-offset-checkpoint: where DeleteRecords moved the start
+    0                                       recovery-point-offset-checkpoint: everything below is durable
+    2                                       log-start-offset-checkpoint: the start after DeleteRecords
     orders 0 42                             replication-offset-checkpoint: the high watermark
-    orders 1 7                              cleaner-offset-checkpoint: up to where a compacted log is clean
+    orders 1 7                              cleaner-offset-checkpoint: a compacted log is clean below it
 
-leader-epoch-checkpoint has "epoch start_offset" lines. All are replaced atomically, so a half one is never read.
+leader-epoch-checkpoint has "epoch start_offset" lines. Checkpoints are replaced atomically, so never read half-written.
 """
 
 import json
@@ -113,7 +113,7 @@ def decode_partition_metadata(data: bytes, path: str) -> Uuid:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What a log directory says of itself. `others` are lines of it that we do not know, kept."""
+    """The content of meta.properties. `others` keeps the unknown properties."""
 
     cluster_id: str
     node_id: int
@@ -121,7 +121,7 @@ class MetaProperties:
     others: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """Return the file's bytes (version 1). Kafka's has a comment with the date, ours has none."""
+        """Return the file's bytes (version 1), without the comment with the date that Kafka writes."""
         lines = [f"node.id={self.node_id}"]
         if self.directory_id is not None:
             lines.append(f"directory.id={uuid_to_string(self.directory_id)}")
@@ -165,7 +165,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int | None:
-    """Return the broker epoch of a .kafka_cleanshutdown, None where it does not hold one: the file counts, not this."""
+    """Return the broker epoch in a .kafka_cleanshutdown, or None: the stop was clean even if the epoch is missing."""
     try:
         epoch = json.loads(data)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What storage raises beyond the families of kafkapy.errors, and the error codes that it answers with."""
+"""Storage exceptions beyond the families of kafkapy.errors, and the error codes that storage returns."""
 
 import errno
 from collections.abc import Callable
@@ -25,10 +25,10 @@ INCONSISTENT_TOPIC_ID: Final = ErrorCode.INCONSISTENT_TOPIC_ID.value
 
 
 class NeedsWorker(KafkapyError):
-    """An append whose records take too long to check for the event loop: run `check` in the IoPool, append its result.
+    """Not a failure: checking an append's records would block the event loop for too long.
 
-    Not a failure. `check` raises what the append would have raised, and returns what Log.append_checked takes; it takes
-    at most needed_bytes of memory.
+    Run `check` in the IoPool and pass its result to Log.append_checked. It raises what the append would have raised,
+    and needs at most needed_bytes of memory.
     """
 
     def __init__(self, check: "Callable[[], ValidatedRecords]", needed_bytes: int) -> None:
@@ -38,9 +38,9 @@ class NeedsWorker(KafkapyError):
 
 
 class NeedsWarming(KafkapyError):
-    """A read that would have to wait for the disk: run `warm` in the IoPool, then ask again.
+    """Not a failure: a read needs bytes of an index or a log that are not in the page cache.
 
-    Not a failure: the page that an index lookup or a header scan needs is not in the page cache.
+    Run `warm` in the IoPool, then read again.
     """
 
     def __init__(self, file: File, position: int, length: int) -> None:
@@ -50,9 +50,9 @@ class NeedsWarming(KafkapyError):
         self.length = length
 
     def warm(self) -> None:
-        """Bring the bytes into the page cache. Blocks; a pure call on a File, fit for a worker.
+        """Read the bytes into the page cache. Blocks; safe on a worker, as it touches only the File.
 
-        Raises OSError. A file that was closed meanwhile (its segment was deleted) is fine: asking again tells.
+        Raises OSError, but not if the file was closed in the meantime (its segment was deleted): the next read tells.
         """
         try:
             self.file.warm(self.length, self.position)
@@ -62,8 +62,8 @@ class NeedsWarming(KafkapyError):
 
 
 class CorruptSnapshotError(KafkapyError):
-    """A producer snapshot whose version, length or CRC is wrong; the cure is an older one, or the log itself."""
+    """A producer snapshot has a wrong version, length or CRC. Recovery uses an older snapshot, or the log itself."""
 
 
 class CheckpointError(KafkapyError):
-    """A checkpoint, partition.metadata or meta.properties file that cannot be read as what it should be."""
+    """A checkpoint, partition.metadata or meta.properties file is malformed."""

@@ -1,8 +1,8 @@
 """Names in a log directory: segment files by their base offset, partition directories, and their suffixes.
 
-<topic>-<partition>/00000000000000000042.log      .index .timeindex .txnindex beside it, .snapshot at an offset
-<topic>-<partition>.<32 hex digits>-delete        waits for its deletion; -stray: moved aside, left to the operator;
-                                                  -future: a replica on its way to another directory
+<topic>-<partition>/00000000000000000042.log      with .index, .timeindex, .txnindex; .snapshot at some offsets
+<topic>-<partition>.<32 hex digits>-delete        pending deletion; -stray: moved aside, left to the operator;
+                                                  -future: a replica being moved to this directory
 """
 
 import re
@@ -40,13 +40,13 @@ def segment_file(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """Return the offset that a file's name begins with, None where it does not begin with digits and a dot."""
+    """Return the offset at the start of a file's name; None if the name does not begin with digits and a dot."""
     digits, dot, _ = name.partition(".")
     return int(digits) if dot and digits.isascii() and digits.isdigit() else None
 
 
 def parse_partition_directory(name: str) -> tuple[TopicPartition, str] | None:
-    """Return the partition and the marker ("", -delete, -stray, -future) of a directory; None where it is not one."""
+    """Return the partition and the marker ("", -delete, -stray, -future) of a directory name, or None."""
     marked = _MARKED_DIRECTORY.match(name)
     if marked is not None:
         return TopicPartition(marked[1], int(marked[2])), marked[3]
@@ -57,7 +57,7 @@ def parse_partition_directory(name: str) -> tuple[TopicPartition, str] | None:
 
 
 def partition_directories(disk: Disk, directory: str) -> list[str]:
-    """Return the names of the directories that hold logs: those of partitions but the quorum's, and their copies.
+    """Return the names of the partition directories, including -future ones, without __cluster_metadata-0.
 
     Empty if the directory is missing. Raises OSError.
     """
@@ -72,7 +72,7 @@ def partition_directories(disk: Disk, directory: str) -> list[str]:
 
 
 def holds_metadata_log(disk: Disk, directory: str) -> bool:
-    """Return whether a node has begun to write its metadata log in a log directory: formatting leaves a snapshot only.
+    """Return whether a log directory holds a segment of the metadata log; formatting writes at most a snapshot.
 
     Raises OSError.
     """
@@ -81,6 +81,6 @@ def holds_metadata_log(disk: Disk, directory: str) -> bool:
 
 
 def marked_directory(topic_partition: TopicPartition, unique: bytes, marker: str) -> str:
-    """Return the name under which a directory is moved aside; the topic is cut where the name would be too long."""
+    """Return the marked name of a partition directory; the topic is shortened if the name would be too long."""
     tail = f"-{topic_partition.partition}.{unique.hex()}{marker}"
     return topic_partition.topic[: MAX_FILE_NAME_LENGTH - len(tail)] + tail

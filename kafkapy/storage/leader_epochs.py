@@ -1,7 +1,7 @@
-"""Which leader epoch began at which offset: the chain by which replicas find where their logs part. KIP-101, KIP-279.
+"""The start offset of each leader epoch, with which replicas find where their logs diverge. KIP-101, KIP-279.
 
-`leader-epoch-checkpoint` holds it as text: a line 0 (version), a line with the count, then "epoch start_offset" lines.
-Both columns strictly rise. Pure: the log reads and writes the file.
+File format of `leader-epoch-checkpoint`: a line 0 (version), a line with the count, then "epoch start_offset" lines.
+Both columns strictly increase. No IO here: the log reads and writes the file.
 """
 
 from bisect import bisect_right
@@ -12,14 +12,14 @@ from kafkapy.types import OffsetAndEpoch
 
 
 class EpochEntry(NamedTuple):
-    """The first offset that a leader epoch wrote, or would have written."""
+    """A leader epoch and the first offset that it wrote, or would have written."""
 
     leader_epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """The epochs of one log. `is_dirty` says that the checkpoint file is older than this."""
+    """The epochs of one log. `is_dirty`: changed since the checkpoint file was written."""
 
     __slots__ = ("_epochs", "_starts", "is_dirty")
 
@@ -46,9 +46,9 @@ class LeaderEpochs:
         return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:
-        """Note that an epoch begins at an offset; return whether that was news.
+        """Record that an epoch begins at an offset; return whether this changed anything.
 
-        Entries that it contradicts go: those of the same or a later epoch, or that begin at or behind it.
+        Removes conflicting entries: those with the same or a later epoch, or with a start offset at or above this one.
         """
         assert leader_epoch >= 0, f"leader epoch {leader_epoch} is negative"
         assert start_offset >= 0, f"start offset {start_offset} is negative"
@@ -64,10 +64,10 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
-        """Return the largest epoch at or below `leader_epoch` and where it ends; None where it is not known.
+        """Return the largest epoch at or below `leader_epoch` and its end offset, or None if unknown.
 
-        For the latest epoch that is the log's end. An epoch below all known ones answers itself and the start of the
-        first known: what came before is gone.
+        The latest epoch ends at the log end offset. For an epoch below all known ones, returns that epoch and the start
+        offset of the first known one: earlier entries were deleted.
         """
         epochs = self._epochs
         if leader_epoch < 0 or not epochs or leader_epoch > epochs[-1]:
@@ -79,7 +79,7 @@ class LeaderEpochs:
         return OffsetAndEpoch(self._starts[next_slot], found)
 
     def epoch_at(self, offset: int) -> int | None:
-        """Return the epoch that wrote (or will write) `offset`, None below the first known."""
+        """Return the epoch that wrote (or will write) `offset`; None below the first known epoch."""
         slot = bisect_right(self._starts, offset) - 1
         return self._epochs[slot] if slot >= 0 else None
 
@@ -89,7 +89,7 @@ class LeaderEpochs:
         return below[-1] if below else None
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Drop the epochs that begin at or behind `end_offset`; return whether there were any."""
+        """Remove the epochs that begin at or above `end_offset`; return whether there were any."""
         starts = self._starts
         if end_offset < 0 or not starts or starts[-1] < end_offset:
             return False
@@ -100,7 +100,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop what lies before `start_offset`: the epoch that holds it now begins there. Return whether it changed."""
+        """Remove epochs below `start_offset`; the one that contains it now begins there. Return whether any changed."""
         kept_from = bisect_right(self._starts, start_offset) - 1
         if kept_from < 0 or (kept_from == 0 and self._starts[0] == start_offset):
             return False

@@ -1,8 +1,8 @@
-"""The Disk of production: kafkapy.seams.Disk over the operating system.
+"""The production Disk: implements kafkapy.seams.Disk with system calls.
 
-Linux has what it is built on: preadv with RWF_NOWAIT for reads that must not wait, sendfile to nowhere for those that
-may. Where these are not (macOS), a read is a read, and a cold page holds up the event loop. There an fsync ends in the
-drive's own cache, and it takes F_FULLFSYNC to get further, which Java's force does, too.
+On Linux, reads that must not block use preadv with RWF_NOWAIT, and `warm` uses sendfile to /dev/null. On systems
+without these (macOS) a read of an uncached page blocks the event loop. On macOS an fsync only reaches the drive's own
+cache, so F_FULLFSYNC is used instead, as Java's force does.
 """
 
 import errno
@@ -23,7 +23,7 @@ _THIS_THREAD: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SE
 _F_FULLFSYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 
 _locked_here: set[str] = set()
-"""Directories that this process holds: POSIX locks do not keep a process from itself."""
+"""Directories locked by this process: POSIX locks do not exclude a second lock by the same process."""
 
 
 class SystemFile:
@@ -42,7 +42,7 @@ class SystemFile:
         return self._pread_rest(data, length, position)
 
     def _pread_rest(self, data: bytes, length: int, position: int) -> bytes:
-        """Go on after a short read: Linux moves at most 2 GiB - 4 KiB at once, and a signal may cut it short."""
+        """Continue a short read: Linux reads at most 2 GiB - 4 KiB at once, and a signal may interrupt it."""
         parts = [data]
         got = len(data)
         while got < length:
@@ -62,7 +62,7 @@ class SystemFile:
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno in _UNSUPPORTED:  # a file system without it (tmpfs before 6.x, overlays): pages are near
+            if error.errno in _UNSUPPORTED:  # not supported (tmpfs before 6.x, overlays): a read is fast there
                 return os.pread(self._descriptor, length, position)
             raise
         if count == length:
@@ -72,10 +72,10 @@ class SystemFile:
         return bytes(memoryview(buffer)[:count])
 
     def warm(self, length: int, position: int) -> tuple[int, bool]:
-        """See File. By sendfile to nowhere: the kernel reads ahead as for a sequential reader, and nothing is copied.
+        """See File. sendfile to /dev/null makes the kernel read ahead sequentially, without copying.
 
-        Measured, of 1 GB not in the page cache: 0.04 s of CPU and 0.45 s in all. posix_fadvise(WILLNEED), which takes
-        single pages: 0.25 s and 0.9 s. pread, which is the first one to touch the memory: 1.2 s and 1.5 s.
+        Measured for 1 GB not in the page cache: 0.04 s CPU time, 0.45 s elapsed. posix_fadvise(WILLNEED), which takes
+        single pages: 0.25 s and 0.9 s. pread, which must touch new memory: 1.2 s and 1.5 s.
         """
         done = 0
         blocks_before = _blocks_read()
@@ -104,7 +104,7 @@ class SystemFile:
         return expected
 
     def _pwrite_rest(self, rest: bytes, position: int) -> None:
-        """Finish a short write; the call that can write nothing more raises the reason (ENOSPC, EFBIG)."""
+        """Continue a short write; the call that can write no more raises OSError (ENOSPC, EFBIG)."""
         view = memoryview(rest)
         while view:
             count = os.pwrite(self._descriptor, view, position)
@@ -137,25 +137,25 @@ def _sync(descriptor: int) -> None:
 
 
 def _blocks_read() -> int:
-    """Return how much this thread has had read from disks so far; the process, where threads are not told apart."""
+    """Return the blocks read from disk by this thread so far, or by the process where that is not counted by thread."""
     return resource.getrusage(_THIS_THREAD).ru_inblock
 
 
 @cache
 def _nowhere() -> int:
-    """Return a descriptor that takes everything."""
+    """Return a descriptor of /dev/null."""
     return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 class SystemDirectoryLock:
-    """A held `.lock`. The lock is fcntl's, as Java's FileLock takes it: we and Apache Kafka exclude each other."""
+    """A held `.lock`. It is an fcntl lock like Java's FileLock, so kafkapy and Apache Kafka exclude each other."""
 
     def __init__(self, descriptor: int, directory: str) -> None:
         self._descriptor = descriptor
         self._directory = directory
 
     def release(self) -> None:
-        """Let go of the directory; a second call does nothing. The file itself stays, as Kafka leaves it."""
+        """Release the lock; a second call does nothing. The file itself stays, as in Kafka."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             _locked_here.discard(self._directory)
@@ -192,7 +192,7 @@ class SystemDisk:
 
     def delete_tree(self, path: str) -> None:
         try:
-            from shutil import rmtree  # which imports codecs that a start does without
+            from shutil import rmtree  # lazily: it imports codecs that the start does not need
 
             rmtree(path)
         except FileNotFoundError:
@@ -210,7 +210,7 @@ class SystemDisk:
             return file.read()
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
-        """See Disk. A directory that is renamed meanwhile keeps the file: another one may have its name by then."""
+        """See Disk. If the directory is renamed meanwhile, the file stays in it: a new one may have the old name."""
         name = os.path.basename(path)
         directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,11 +1,11 @@
-"""A bounded cache of open files, and the pins that keep a file alive while its bytes are on their way out.
+"""A bounded cache of open files, and pins that keep a file open while its bytes are being sent.
 
-A `FileHandle` is a file that is opened when it is first touched and may be closed again behind the holder's back when
-too many are open. The choice is second chance (a ring, and a bit that each touch sets): a touch costs one attribute.
+A `FileHandle` opens its file at first use. The cache may close it again when too many files are open, by the second
+chance algorithm (a ring, and a bit set by each use), so a use costs one attribute.
 
-A `PinnedRegion` is what a read hands out. While one is out its file stays open: deleting the file unlinks its name and
-closes it at the last release. Truncating it turns the regions that reach beyond the cut into empty ones: whoever sends
-them finds the file shorter than promised and closes that connection; nobody gets bytes that were written afterwards.
+A read returns a `PinnedRegion`. Its file stays open until the region is released: deleting the file unlinks its name,
+and the last release closes it. Truncating the file empties the regions that extend beyond the new end: their sender
+finds fewer bytes than announced and closes the connection, so no client gets bytes written afterwards.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from typing import Final
 from kafkapy.seams import Disk, File, FileRegion, ReadableBuffer
 
 DEFAULT_CAPACITY: Final = 4096
-"""Open segment and index files, for who does not know better: a broker's come from RLIMIT_NOFILE (server/limits.py)."""
+"""Default number of open segment and index files; a broker derives its own from RLIMIT_NOFILE (server/limits.py)."""
 
 
 class CutFile:
-    """Stands in for a file behind a region that was truncated away: nothing is in it."""
+    """Replaces the file of a region that was truncated away: an empty file."""
 
     __slots__ = ("path",)
 
@@ -67,14 +67,14 @@ class PinnedRegion(FileRegion):
         handle.pins.add(self)
 
     def release(self) -> None:
-        """Let go of the file; a second call does nothing."""
+        """Unpin the file; a second call does nothing."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.unpin(self)
 
 
 class OpenFiles:
-    """Which handles have their file open; at most `capacity` of them, pinned ones aside."""
+    """The handles with an open file; at most `capacity`, not counting pinned ones."""
 
     __slots__ = ("_ring", "capacity", "disk")
 
@@ -87,7 +87,7 @@ class OpenFiles:
         return len(self._ring)
 
     def add(self, handle: "FileHandle") -> None:
-        """Note that `handle` opened its file; close others while there are too many."""
+        """Add a handle that opened its file; close others if there are too many."""
         self._ring[handle] = None
         if len(self._ring) > self.capacity:
             self._close_some(handle)
@@ -96,7 +96,7 @@ class OpenFiles:
         self._ring.pop(handle, None)
 
     def _close_some(self, opened: "FileHandle") -> None:
-        """Walk the ring: close what is not pinned and was not touched since the walk came by before, until it fits."""
+        """Walk the ring and close files not pinned and not used since the last walk, down to `capacity`."""
         ring = self._ring
         for _ in range(2 * len(ring)):
             handle = next(iter(ring))
@@ -110,7 +110,7 @@ class OpenFiles:
 
 
 class FileHandle:
-    """A file by its path, open while it is used. One owner (a segment or an index), one event-loop thread."""
+    """A file by its path, opened on use. Has one owner (a segment or an index); for the event loop's thread only."""
 
     __slots__ = ("_file", "_files", "_is_deleted", "is_referenced", "path", "pins")
 
@@ -124,7 +124,7 @@ class FileHandle:
 
     @property
     def file(self) -> File:
-        """Return the open file, opening it where it is not. Raises OSError."""
+        """Return the open file, opening it if necessary. Raises OSError."""
         file = self._file
         if file is None:
             file = self._open(create=False)
@@ -136,14 +136,14 @@ class FileHandle:
         return self._file is not None
 
     def create(self) -> File:
-        """Open the file, making it where it is missing."""
+        """Open the file, creating it if missing."""
         if self._file is None:
             self._open(create=True)
         return self.file
 
     def _open(self, *, create: bool) -> File:
         self._file = file = self._files.disk.open(self.path, create=create)
-        self.is_referenced = True  # a new one survives the walk that its own opening starts
+        self.is_referenced = True  # so that _close_some, called next, does not close it
         self._files.add(self)
         return file
 
@@ -157,7 +157,7 @@ class FileHandle:
             self.close()
 
     def cut_regions(self, size: int) -> None:
-        """Empty the regions that reach beyond `size`: the bytes there go, and others may take their place."""
+        """Empty the regions that extend beyond `size`: their bytes are removed and may be overwritten."""
         for holder in list(self.pins):
             if isinstance(holder, PinnedRegion) and holder.position + holder.length > size:
                 holder.file = CutFile(self.path)
@@ -168,18 +168,18 @@ class FileHandle:
         self.path = path
 
     def delete(self) -> None:
-        """Unlink the file (a missing one is fine); its bytes stay readable for those who pinned it."""
+        """Unlink the file, if it exists; its bytes stay readable through pinned regions."""
         self._files.disk.delete(self.path)
         self.let_go()
 
     def let_go(self) -> None:
-        """Close the file of which somebody removes the name, now or once nobody has it pinned."""
+        """Close the file, which the caller unlinks, now or after its last pin is released."""
         self._is_deleted = True
         if not self.pins:
             self.close()
 
     def close(self) -> None:
-        """Close the file; the next touch opens it again."""
+        """Close the file; the next use opens it again."""
         file, self._file = self._file, None
         if file is not None:
             self._files.discard(self)

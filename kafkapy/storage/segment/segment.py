@@ -1,10 +1,10 @@
-"""A segment: a file of whole record batches, its two sparse indexes, and its aborted transactions.
+"""A segment: a file of whole record batches, its two sparse indexes, and its index of aborted transactions.
 
-`.log` holds batches back to back as they were on the wire, base offset and leader epoch patched in. Invariants: `size`
-is the end of the last whole batch that was written; positions in the indexes are starts of batches; last offsets rise
-from batch to batch and differ from the base offset by at most 2**31 - 1.
+`.log` holds batches back to back in wire format, with base offset and leader epoch filled in. Invariants: `size` is the
+end of the last whole batch written; positions in the indexes are starts of batches; last offsets increase from batch to
+batch and differ from the base offset by at most 2**31 - 1.
 
-Reads that may not block raise NeedsWarming; where `wait` is given they block.
+Reads that would block raise NeedsWarming; with `wait` they block instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ from kafkapy.storage.segment.time_index import TimeIndex, TimestampOffset
 from kafkapy.storage.segment.txn_index import TransactionIndex
 
 SCAN_WINDOW_BYTES: Final = 4096 + HEADER_BYTES
-"""What a scan reads at once: the usual distance between two index entries, and the header behind it."""
+"""How much a scan reads at once: the default distance between two index entries, plus the next header."""
 
 
 class BatchInfo(Protocol):
-    """What an append says of each batch (kafkapy.record.validate.BatchSpan)."""
+    """What `append` needs to know of each batch (kafkapy.record.validate.BatchSpan)."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -43,7 +43,7 @@ class BatchInfo(Protocol):
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch is, and what a scan wants to know of it. Messages of magic 0, 1: base offset = last offset."""
+    """A batch's position and the header fields that scans use. For magic 0 and 1, base offset = last offset."""
 
     position: int
     size_bytes: int
@@ -58,7 +58,7 @@ class BatchPosition(NamedTuple):
 
 
 class Segment:
-    """The files of one segment. `created_ms` stands for the first record's timestamp where there is none."""
+    """The files of one segment. `created_ms` replaces the first record's timestamp if that has none."""
 
     __slots__ = (
         "_first_timestamp",
@@ -80,7 +80,7 @@ class Segment:
     def __init__(
         self, files: OpenFiles, directory: str, base_offset: int, config: LogConfig, *, now_ms: int, suffix: str = ""
     ) -> None:
-        """Name the files; `create` or `load` says whether they are there."""
+        """Set the file names only; use `create` or `load` to make a segment."""
         self.base_offset = base_offset
         self.log = FileHandle(files, segment_file(directory, base_offset, LOG_SUFFIX) + suffix)
         self.offset_index = OffsetIndex(
@@ -98,7 +98,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.is_index_full = False
         self.is_index_nearly_full = False
-        """Whether the next entry may be the last, or there is room for none."""
+        """Whether there is space for at most one more entry."""
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
 
@@ -106,7 +106,7 @@ class Segment:
     def create(
         cls, files: OpenFiles, directory: str, base_offset: int, config: LogConfig, *, now_ms: int, suffix: str = ""
     ) -> "Segment":
-        """Make an empty segment. Raises OSError."""
+        """Create an empty segment. Raises OSError."""
         segment = cls(files, directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         file = segment.log.create()
         if config.preallocate:
@@ -129,7 +129,7 @@ class Segment:
         has_txn_index: bool,
         suffix: str = "",
     ) -> "Segment":
-        """Take the files that are there as they are; only the log's size is looked at. Raises OSError."""
+        """Load a segment from existing files, reading only the size of the .log file. Raises OSError."""
         segment = cls(files, directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         segment.size = segment.log.file.size()
         path = segment.txn_index.handle.path
@@ -137,9 +137,9 @@ class Segment:
         return segment
 
     def append(self, buffers: Sequence[ReadableBuffer], size_bytes: int, batches: Sequence[BatchInfo]) -> None:
-        """Write batches at the end, and the index entries that are due. The last offsets must fit.
+        """Write batches at the end, and the index entries that are due. The last offsets must fit the indexes.
 
-        Raises OSError; then the segment is as it was before.
+        Raises OSError; the segment is then unchanged.
         """
         position = self.size
         index_entries = -1
@@ -169,8 +169,8 @@ class Segment:
         self._note_full()
 
     def _take_back_append(self, offset_entries: int, time_entries: int) -> None:
-        """Cut what a failed append may have written; what cannot be cut now is found and cut by recovery."""
-        self._largest = None  # read again when needed: it may count records that were not written
+        """Truncate what a failed append may have written. If that fails too, recovery truncates it."""
+        self._largest = None  # may include unwritten records: read again when needed
         if self.size == 0:
             self._first_timestamp = None
         try:
@@ -195,14 +195,14 @@ class Segment:
 
     @property
     def largest(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of its batch; of a loaded segment, its time index's last entry."""
+        """The largest timestamp and its batch's last offset; in a loaded segment, the last entry of the time index."""
         if self._largest is None:
             self._largest = self.time_index.last_entry
         return self._largest
 
     @property
     def first_timestamp(self) -> int:
-        """The first batch's max timestamp, -1 where there is none: what time-based rolling counts from. May block."""
+        """The first batch's max timestamp, -1 if it has none: the start for time-based rolling. May block."""
         if self._first_timestamp is None:
             first = next(self.scan(0, wait=True), None)
             if first is None:
@@ -213,7 +213,7 @@ class Segment:
     def should_roll(
         self, config: LogConfig, *, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, roll_ms: int
     ) -> bool:
-        """Return whether an append of `size_bytes` needs a new segment: by bytes, time, full index, offset span."""
+        """Return whether an append of `size_bytes` needs a new segment: by size, time, full index or offset range."""
         if self.size > config.segment_bytes - size_bytes or self.is_index_full:
             return True
         if last_offset - self.base_offset > 0x7FFFFFFF:
@@ -223,16 +223,16 @@ class Segment:
         return self.waited_ms(now_ms, max_timestamp) > roll_ms - self.roll_jitter_ms
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """Return the span between the first batch and a coming one; the segment's age where records have no time."""
+        """Return the ms from the first batch's timestamp to max_timestamp; without timestamps, the segment's age."""
         first_timestamp = self._first_timestamp
         if first_timestamp is None:
             first_timestamp = self.first_timestamp
         return max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms
 
     def scan(self, position: int, end: int | None = None, *, wait: bool = False) -> Iterator[BatchPosition]:
-        """Yield the batches from `position` (a batch's start) up to `end`, by their headers.
+        """Yield the whole batches from `position` (a batch's start) to `end`, reading only headers.
 
-        Raises CorruptRecordError where a length cannot be, NeedsWarming unless `wait`.
+        Raises CorruptRecordError for an invalid length or magic; NeedsWarming unless `wait`.
         """
         end = self.size if end is None else end
         window = b""
@@ -261,7 +261,7 @@ class Segment:
         return data
 
     def find_batch(self, offset: int, *, wait: bool = False) -> BatchPosition | None:
-        """Return the first batch whose last offset is at or above `offset`, None where there is none."""
+        """Return the first batch whose last offset is at or above `offset`, or None."""
         start = self.offset_index.lookup(offset, wait=wait).position
         for batch in self.scan(start, wait=wait):
             if batch.last_offset >= offset:
@@ -269,10 +269,10 @@ class Segment:
         return None
 
     def batches_within(self, position: int, limit: int, *, wait: bool = False) -> tuple[int, int]:
-        """Return the end of the last whole batch that starts at or after `position` and ends at or before `limit`.
+        """Return (end position, next offset) of the whole batches from `position` that end at or before `limit`.
 
-        And the base offset of the batch that follows it, -1 where that is not known. The end is `position` where the
-        first batch is larger.
+        The end is `position` if the first batch is larger. next offset: base offset of the following batch, -1 if
+        unknown.
         """
         start = max(position, self.offset_index.lookup_position(limit, wait=wait))
         for batch in self.scan(start, wait=wait):
@@ -291,14 +291,14 @@ class Segment:
         return data
 
     def read_next_offset(self) -> int:
-        """Return the offset behind the last record, the base offset when empty. Blocks."""
+        """Return the last offset + 1, or the base offset if the segment is empty. Blocks."""
         next_offset = self.base_offset
         for batch in self.scan(self.offset_index.lookup(self.offset_index.last_offset, wait=True).position, wait=True):
             next_offset = batch.last_offset + 1
         return next_offset
 
     def truncate_to(self, offset: int, *, max_index_bytes: int, now_ms: int) -> int:
-        """Cut the batch that holds `offset` and all behind it; return the bytes cut. Blocks. Raises OSError."""
+        """Remove the batch that contains `offset` and all later ones; return the bytes cut. Blocks. Raises OSError."""
         batch = self.find_batch(offset, wait=True)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -315,7 +315,7 @@ class Segment:
         return cut_bytes
 
     def truncate_to_position(self, position: int) -> int:
-        """Cut the log file at `position`; regions that reach beyond become empty. Return the bytes cut."""
+        """Truncate the .log file at `position`; regions that extend beyond it become empty. Return the bytes cut."""
         cut_bytes = self.size - position
         self.log.cut_regions(position)
         self.log.file.truncate(position)
@@ -323,7 +323,7 @@ class Segment:
         return cut_bytes
 
     def _read_largest(self) -> TimestampOffset:
-        """Find the largest timestamp again: the last time index entry, and the batches behind it. Blocks."""
+        """Find the largest timestamp from the last time index entry and the batches after it. Blocks."""
         largest = self.time_index.last_entry
         for batch in self.scan(self.offset_index.lookup(largest.offset, wait=True).position, wait=True):
             if batch.max_timestamp > largest.timestamp_ms:
@@ -331,16 +331,16 @@ class Segment:
         return largest
 
     def become_active(self, max_index_bytes: int) -> None:
-        """Make a loaded segment ready for appends: indexes of full size.
+        """Prepare a loaded segment for appends: preallocate its indexes.
 
-        The largest timestamp is the time index's last entry: a clean stop and recovery both put it there.
+        Its largest timestamp is the time index's last entry, written by a clean stop or by recovery.
         """
         self.offset_index.preallocate(max_index_bytes)
         self.time_index.preallocate(max_index_bytes)
         self._note_full()
 
     def become_inactive(self) -> None:
-        """Close for appends: the last time index entry, files trimmed to what they hold. Raises OSError."""
+        """End appends: add the last time index entry, trim the files to their content. Raises OSError."""
         largest = self.largest
         if largest.timestamp_ms >= 0:
             self.time_index.maybe_append(largest.timestamp_ms, largest.offset, use_last_slot=True)
@@ -350,7 +350,7 @@ class Segment:
             self.log.file.truncate(self.size)
 
     def set_largest(self, largest: TimestampOffset) -> None:
-        """Tell what recovery found while it read all batches."""
+        """Set the largest timestamp, which recovery found while reading all batches."""
         self._largest = largest
         self._first_timestamp = None
         self._note_full()
@@ -364,7 +364,7 @@ class Segment:
         return handles
 
     def rename_suffix(self, old: str, new: str) -> None:
-        """Replace the suffix of all files, as when they wait for deletion. What broke off may be called again."""
+        """Replace the suffix of all files, for example by .deleted. After an error, call it again to finish."""
         for handle in self.handles():
             if new and handle.path.endswith(new):
                 continue
@@ -372,17 +372,17 @@ class Segment:
             handle.rename(handle.path[: len(handle.path) - len(old)] + new)
 
     def delete(self) -> None:
-        """Delete the files; one that is being sent stays readable until it is released."""
+        """Delete the files; pinned regions stay readable until they are released."""
         for handle in self.handles():
             handle.delete()
 
     def let_go(self) -> None:
-        """Close the files, which somebody else deletes; one that is being sent stays readable until it is released."""
+        """Close the files, which the caller unlinks; pinned regions stay readable until they are released."""
         for handle in self.handles():
             handle.let_go()
 
     def close(self) -> None:
-        """Close the files as they are; the next touch opens them again."""
+        """Close the files; the next access opens them again."""
         for handle in self.handles():
             handle.close()
 
@@ -391,7 +391,7 @@ class Segment:
 
 
 def _parse_header(window: bytes, at: int, position: int) -> BatchPosition | None:
-    """Read a header of magic 2; None where something else stands there."""
+    """Parse a header of magic 2; None if it is not one."""
     if len(window) - at < HEADER_BYTES:
         return None
     base_offset, length, _, magic, _, _, delta, _, max_timestamp, *_ = BATCH_HEADER.unpack_from(window, at)
@@ -401,7 +401,7 @@ def _parse_header(window: bytes, at: int, position: int) -> BatchPosition | None
 
 
 def _parse_legacy_header(window: bytes, at: int, position: int) -> BatchPosition:
-    """Read the header of a message of magic 0 or 1. Raises CorruptRecordError where that is none either."""
+    """Parse the header of a message of magic 0 or 1. Raises CorruptRecordError if it is not one either."""
     header = window[at : at + 26]
     length = int.from_bytes(header[8:12], "big", signed=True)
     magic = header[16] if len(header) > 16 else -1

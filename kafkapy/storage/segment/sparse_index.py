@@ -1,17 +1,17 @@
-"""What the offset index and the time index share: fixed-size entries, preallocated, written and searched in place.
+"""Base class of the offset index and the time index: fixed-size entries, preallocated, written and searched in place.
 
-A file of the active segment has its full size (segment.index.bytes, rounded down to whole entries) and zeros behind its
-entries; it is trimmed to its entries when the segment rolls or closes, so the size of any other file tells the count.
+The active segment's file has its full size (segment.index.bytes, rounded down to whole entries), with zeros after its
+entries. It is trimmed to its entries when the segment rolls or closes; so any other file's size gives its entry count.
 
-Neither reads nor writes go through a mapping. A write through a sparse mapping on a full disk is SIGBUS, and a cold
-page of a mapping stops the event loop without a word, where pread_nowait says so. A lookup costs a few preads of 0.9
-us; most reads do not come here at all (log.py remembers the positions of recent appends and reads).
+The files are not memory-mapped. With mmap, a write to a sparse file on a full disk raises SIGBUS, and access to an
+uncached page blocks the event loop unnoticed, while pread_nowait reports it. A lookup costs a few preads of 0.9 us;
+most reads need no lookup (reader.py caches the positions of recent appends and reads).
 
-The last few entries are kept back and written together: a write of 8 bytes costs what one of 250 does, and there would
-be two beside each batch of 16 KiB. Lookups see them; a trim, which comes before all that relies on the file alone (a
-roll, a clean stop), writes them. Only the active segment's index has such entries, which a start that was not clean
-rebuilds whatever it holds (recovery/loader.py). A deviation that can be seen from outside only: while the broker runs,
-the file on disk is a few entries behind, and so is what dump-log prints of it.
+The last few entries are buffered and written together: a write of 8 bytes costs as much as one of 250, and each batch
+of 16 KiB would need two. Lookups include the buffered entries; `trim`, which precedes everything that relies on the
+file alone (a roll, a clean stop), writes them. Only the active segment's index has buffered entries, and an unclean
+start always rebuilds that one (recovery/loader.py). A deviation, visible only from outside: while the broker runs, the
+file lacks the last few entries, and dump-log does not print them.
 """
 
 from bisect import bisect_right
@@ -27,13 +27,13 @@ from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 PAGE_BYTES: Final = 4096
 
 KEPT_BACK_ENTRIES: Final = 32
-"""So many entries are written at once: 0.6 KB of memory for each partition, with both of its indexes."""
+"""How many entries are buffered and written at once: 0.6 KB of memory per partition for both indexes."""
 
 _NOTHING_KEPT_BACK: Final = (0, b"")
 
 
 class SparseIndex:
-    """Entries in rising order in a file; `entry_count` of them are valid, the rest is preallocated zeros."""
+    """Entries in ascending order in a file; `entry_count` of them are valid, the rest is preallocated zeros."""
 
     __slots__ = ("_entry_count", "_kept_back", "_page", "base_offset", "handle", "max_entries")
 
@@ -45,13 +45,12 @@ class SparseIndex:
         self.max_entries = 0
         self._entry_count = -1
         self._kept_back = _NOTHING_KEPT_BACK
-        """The last entries, which the file does not hold yet, and the slot of the first. Replaced as one: workers look
-        up, too."""
+        """(slot of the first buffered entry, the buffered entries). Replaced as one tuple, as workers look up, too."""
         self._page = MAX_INT32
 
     @property
     def entry_count(self) -> int:
-        """The number of entries; of a file not yet looked at, what its size says. Raises CorruptIndexError, OSError."""
+        """The number of entries; derived from the file's size at first use. Raises CorruptIndexError, OSError."""
         if self._entry_count < 0:
             self._load()
         return self._entry_count
@@ -65,12 +64,12 @@ class SparseIndex:
         return self.entry_count >= self.max_entries
 
     def create(self, max_bytes: int) -> None:
-        """Make an empty index of full size."""
+        """Create an empty index of full size."""
         self.handle.create()
         self.reset(max_bytes)
 
     def reset(self, max_bytes: int) -> None:
-        """Forget all entries and preallocate again; whatever the file held reads as zeros."""
+        """Remove all entries and preallocate again; the file then holds only zeros."""
         self._entry_count = 0
         self._kept_back = _NOTHING_KEPT_BACK
         self._forget_last()
@@ -78,19 +77,19 @@ class SparseIndex:
         self.preallocate(max_bytes)
 
     def preallocate(self, max_bytes: int) -> None:
-        """Give the file its full size, keeping its entries."""
+        """Extend the file to its full size, keeping its entries."""
         count = self.entry_count
         self.max_entries = max(max_bytes // self.ENTRY_BYTES, count)
         self.handle.file.truncate(self.max_entries * self.ENTRY_BYTES)
 
     def trim(self) -> None:
-        """Cut the file to its entries, as Kafka does when a segment rolls or closes."""
+        """Write the buffered entries and truncate the file to its entries, as Kafka does at a roll or close."""
         self.max_entries = self.entry_count
         self._write_kept_back()
         self.handle.file.truncate(self.size_bytes)
 
     def truncate_to_entries(self, entry_count: int) -> None:
-        """Drop the entries from `entry_count` on; the file is zero behind them, which a crash then finds."""
+        """Remove the entries from `entry_count` on; the file then holds zeros in their place."""
         if entry_count >= self.entry_count:
             return
         first_kept, kept_back = self._kept_back
@@ -99,7 +98,7 @@ class SparseIndex:
             size = file.size()
             file.truncate(entry_count * self.ENTRY_BYTES)
             file.truncate(size)
-        self._entry_count = entry_count  # first: workers look up, too, and must find what they count
+        self._entry_count = entry_count  # first: a lookup on a worker must find every entry it counts
         self._kept_back = (first_kept, kept_back[: max(entry_count - first_kept, 0) * self.ENTRY_BYTES])
         self._forget_last()
 
@@ -108,7 +107,7 @@ class SparseIndex:
         return self._read(0, self.entry_count, wait=True)
 
     def _load(self) -> None:
-        """Take the count from the file's size. Raises CorruptIndexError when that is no whole number of entries."""
+        """Derive the count from the file's size. Raises CorruptIndexError if that is not a multiple of ENTRY_BYTES."""
         size = self.handle.file.size()
         if size % self.ENTRY_BYTES:
             raise CorruptIndexError(f"{self.handle.path}: {size} bytes are no whole number of entries")
@@ -116,11 +115,11 @@ class SparseIndex:
         self._forget_last()
 
     def _forget_last(self) -> None:
-        """Drop what is remembered of the last entry."""
+        """Clear the cached last entry."""
         raise NotImplementedError
 
     def _add_entry(self, entry: bytes) -> None:
-        """Add an entry. Raises OSError where those at hand cannot be written; then it was not added."""
+        """Add an entry to the buffer. Raises OSError if a full buffer cannot be written; then it was not added."""
         before = self._kept_back
         entries = before[1] + entry if before[1] else entry
         self._kept_back = (self._entry_count + 1 - len(entries) // self.ENTRY_BYTES, entries)
@@ -140,7 +139,7 @@ class SparseIndex:
             self._kept_back = _NOTHING_KEPT_BACK
 
     def append_entries(self, entries: bytes | bytearray) -> None:
-        """Add encoded entries, which must follow the last one; what does not fit is left out. Raises OSError."""
+        """Add encoded entries, which must follow the last one; those that do not fit are dropped. Raises OSError."""
         width = self.ENTRY_BYTES
         count = min(len(entries) // width, self.room)
         if count <= 0:
@@ -152,14 +151,14 @@ class SparseIndex:
 
     @property
     def room(self) -> int:
-        """How many entries can still be added."""
+        """The number of entries that can still be added."""
         return self.max_entries - self.entry_count
 
     def read_entry(self, slot: int, *, wait: bool) -> bytes:
         return self._read(slot, 1, wait=wait)
 
     def _read(self, slot: int, count: int, *, wait: bool) -> bytes:
-        """Return entries as they stand on disk. Raises NeedsWarming unless `wait`; CorruptIndexError when cut short."""
+        """Return encoded entries. Raises NeedsWarming unless `wait`; CorruptIndexError if the file is too short."""
         width = self.ENTRY_BYTES
         first_kept, kept_back = self._kept_back
         in_file = min(count, first_kept - slot) if kept_back else count
@@ -182,10 +181,10 @@ class SparseIndex:
         return data
 
     def floor_slot(self, target: int, key_at: Callable[[bytes, int], Any], *, wait: bool) -> int:
-        """Return the last slot whose key is at most `target`, -1 where none is; `key_at(entries, position)` reads one.
+        """Return the last slot whose key is at most `target`, or -1; `key_at(entries, position)` decodes a key.
 
-        A binary search over pages, then within one. It begins at the page where the last one ended, at first the last
-        page: a log is read from front to back, and at its end.
+        A binary search over pages, then within a page. It begins at the page found by the previous search (the last
+        page at first), because logs are mostly read sequentially or at their end.
         """
         count = self.entry_count
         if count == 0:

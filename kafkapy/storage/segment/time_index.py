@@ -1,9 +1,9 @@
-"""The time index: from a timestamp to an offset before which all records are older. KIP-33.
+"""The time index: maps a timestamp to an offset up to which no record is newer. KIP-33.
 
-`.timeindex`, 12 bytes an entry, big-endian: int64 the largest timestamp so far in ms, int32 the last offset of the
-batch that has it, relative to the segment's base offset. Timestamps strictly rise, offsets never fall. Entries come
-with those of the offset index, and one more when the segment rolls or closes: its largest timestamp. With base offset
-50:
+`.timeindex`, 12 bytes per entry, big-endian: int64 the largest timestamp so far in ms, int32 the last offset of the
+batch that has it, relative to the segment's base offset. Timestamps strictly increase, offsets never decrease. Entries
+are added together with those of the offset index; when the segment rolls or closes, one more holds its largest
+timestamp. With base offset 50:
 
     0000018BCFE56800 00000003    up to offset 53 no record is newer than 1,700,000,000,000
 """
@@ -21,7 +21,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp and the offset that has it; leader_epoch -1 where it is not known."""
+    """A timestamp and the offset that has it; leader_epoch is -1 if unknown."""
 
     timestamp_ms: int
     offset: int
@@ -29,7 +29,7 @@ class TimestampOffset(NamedTuple):
 
 
 class TimeIndex(SparseIndex):
-    """One segment's time index: appended to with the log, searched by timestamp. Offsets in and out are absolute."""
+    """One segment's time index. Arguments and results are absolute offsets."""
 
     __slots__ = ("_last_entry",)
 
@@ -39,7 +39,7 @@ class TimeIndex(SparseIndex):
 
     @property
     def is_full(self) -> bool:
-        """One entry is kept back for the roll."""
+        """One slot is reserved for the entry that a roll adds."""
         return self.entry_count >= self.max_entries - 1
 
     @property
@@ -48,7 +48,7 @@ class TimeIndex(SparseIndex):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) where there is none. May block."""
+        """The last entry, or (-1, base offset) if there is none. May block."""
         if self._entry_count < 0 or self._last_entry is None:
             count = self.entry_count
             self._last_entry = self._entry_at(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
@@ -58,7 +58,7 @@ class TimeIndex(SparseIndex):
         self._last_entry = None
 
     def check(self) -> None:
-        """Raise CorruptIndexError where the entries cannot be right, judged by the first and the last one."""
+        """Raise CorruptIndexError if the first and last entries are inconsistent."""
         if not self.entry_count:
             return
         if self.last_entry.timestamp_ms < self._entry_at(0).timestamp_ms:
@@ -69,7 +69,7 @@ class TimeIndex(SparseIndex):
             )
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, use_last_slot: bool = False) -> bool:
-        """Add an entry where the timestamp is above the last one's; return whether it was."""
+        """Add an entry if the timestamp is above the last one's; return whether it was added."""
         assert use_last_slot or not self.is_full, f"append to a full index {self.handle.path}"
         last = self.last_entry
         if timestamp_ms <= last.timestamp_ms:
@@ -82,13 +82,13 @@ class TimeIndex(SparseIndex):
     def lookup(self, timestamp_ms: int, *, wait: bool = False) -> TimestampOffset:
         """Return the last entry at or before `timestamp_ms`, or (-1, base offset) if none is.
 
-        Raises NeedsWarming where that would block and `wait` is not given.
+        Raises NeedsWarming if it would block, unless `wait`.
         """
         slot = self.floor_slot(timestamp_ms, _timestamp_at, wait=wait)
         return self._entry_at(slot, wait=wait) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop entries at and above `offset`."""
+        """Remove the entries at and above `offset`."""
         self.truncate_to_entries(self.floor_slot(offset - 1 - self.base_offset, _relative_offset_at, wait=True) + 1)
 
     def _entry_at(self, slot: int, *, wait: bool = True) -> TimestampOffset:

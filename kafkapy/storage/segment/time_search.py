@@ -1,7 +1,7 @@
-"""Finding records by time: time index, offset index, batch headers, and then the records of one batch.
+"""Find records by timestamp: time index, offset index, batch headers, then the records of one batch.
 
-That last step inflates a batch and reads its records one by one. Where it would take the event loop long it raises
-HeavySearch instead: a worker runs it, its result goes into `searched`, and the search is made again.
+The last step decompresses a batch and reads its records one by one. If that would block the event loop for long, it
+raises HeavySearch: run it on a worker, put the result into `searched`, and repeat the search.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.workers import give_way
 
 Place: TypeAlias = tuple[int, int]
-"""A batch: its segment's base offset, its position there."""
+"""Identifies a batch: its segment's base offset and its position there."""
 Searched: TypeAlias = dict[Place, TimestampOffset | None]
-"""What workers have found in batches; of one search only, whose time and start they were asked for."""
+"""Results of workers by batch. Valid for one search only: for its timestamp and start offset."""
 
 LIGHT_RECORDS: Final = 2048
 LIGHT_COMPRESSED_BYTES: Final = 64 << 10
 LIGHT_INFLATED_BYTES: Final = 1 << 20
-"""What the event loop may be asked to inflate and to read record by record: some milliseconds of work."""
+"""Limits for a search on the event loop: a few milliseconds of decompression and record parsing."""
 
 RECORDS_BETWEEN_PAUSES: Final = 256
 
 
 class HeavySearch(KafkapyError):
-    """Not a failure: run `run` on a worker, note its result in `searched` under `place`, and search again.
+    """Not a failure: call `run` on a worker, store its result in `searched[place]`, and search again.
 
-    It takes at most needed_bytes of memory.
+    It needs at most needed_bytes of memory.
     """
 
     def __init__(self, place: Place, run: Callable[[], TimestampOffset | None], needed_bytes: int) -> None:
@@ -46,7 +46,7 @@ def find_timestamp(
 ) -> TimestampOffset | None:
     """Return the first record at or above `start_offset` whose timestamp is at or above `timestamp_ms`.
 
-    Raises NeedsWarming unless `wait`; HeavySearch where `searched` is given.
+    Raises NeedsWarming unless `wait`; HeavySearch only if `searched` is given.
     """
     indexed = segment.time_index.lookup(timestamp_ms, wait=wait)
     position = segment.offset_index.lookup(max(indexed.offset, start_offset), wait=wait).position
@@ -61,9 +61,9 @@ def find_timestamp(
 
 
 def find_largest(segment: Segment, *, wait: bool = False, searched: Searched | None = None) -> TimestampOffset | None:
-    """Return the record that has the segment's largest timestamp, the first of them; None where there is none.
+    """Return the first record that has the segment's largest timestamp, or None.
 
-    Records without a timestamp have NO_TIMESTAMP (-1), which is the largest where no record has another.
+    Records without a timestamp count as NO_TIMESTAMP (-1), which is the largest if no record has a timestamp.
     """
     largest = segment.largest
     position = segment.offset_index.lookup(largest.offset, wait=wait).position
@@ -82,7 +82,7 @@ def find_largest(segment: Segment, *, wait: bool = False, searched: Searched | N
 def _search(
     batch: RecordBatch, timestamp_ms: int, start_offset: int, place: Place, searched: Searched | None
 ) -> TimestampOffset | None:
-    """Return the first record of a batch at or above both, None where there is none."""
+    """Return the first record of a batch at or above both timestamp and offset, or None."""
     if searched is None:
         return _first_record(batch, timestamp_ms, start_offset, MAX_DECOMPRESSED_BYTES)
     if place in searched:

@@ -1,11 +1,11 @@
-"""The index of aborted transactions, by which a read_committed consumer skips their records. KIP-98.
+"""The index of aborted transactions, with which a read_committed consumer skips their records. KIP-98.
 
-`.txnindex`, 34 bytes an entry, big-endian: int16 version 0, int64 producer id, int64 first offset of the transaction,
-int64 offset of its abort marker, int64 last stable offset once that marker was in. In the order of the markers. The
-file exists only if a transaction was aborted: an abort lies in the segment that holds its marker.
+`.txnindex`, 34 bytes per entry, big-endian: int16 version 0, int64 producer id, int64 first offset of the transaction,
+int64 offset of its abort marker, int64 last stable offset after that marker. Entries are in the order of the markers.
+An entry is in the segment that holds the abort marker; the file is created with its first entry.
 
-Entries stay on disk: memory holds three numbers for each BLOCK_ENTRIES of them. A lookup bisects these, and reads the
-blocks that may hold what it looks for. So neither memory nor a read's time grows with what clients abort.
+Entries stay on disk; memory holds three numbers for each block of BLOCK_ENTRIES. A lookup bisects these numbers and
+reads only the blocks that may match. So clients that abort much cost little memory and read time.
 """
 
 import struct
@@ -28,7 +28,7 @@ _VERSIONS, _FIRST_OFFSETS, _LAST_OFFSETS, _STABLE_OFFSETS = (slice(field, None, 
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction: its records lie in [first_offset, last_offset), the marker at last_offset."""
+    """An aborted transaction: its records are in [first_offset, last_offset), the marker is at last_offset."""
 
     producer_id: int
     first_offset: int
@@ -37,10 +37,10 @@ class AbortedTransaction(NamedTuple):
 
 
 class _Blocks:
-    """What is known of each block of entries: enough to tell which ones a lookup has to read.
+    """A summary of each block of entries, from which a lookup finds the blocks to read.
 
     first_offsets: the smallest in the block; last_offsets: the largest, that of its last entry; stable_offsets: the
-    largest last stable offset in this block and all before it. The last two never fall.
+    largest last stable offset in this block and all before it. The last two never decrease.
     """
 
     __slots__ = ("entry_count", "first_offsets", "last_offsets", "stable_offsets")
@@ -52,7 +52,7 @@ class _Blocks:
         self.stable_offsets = array("q")
 
     def add(self, first_offset: int, last_offset: int, last_stable_offset: int, entry_count: int = 1) -> None:
-        """Add entries that follow the others, all of them in one block: the extremes of their offsets."""
+        """Append entries of one block, given by the smallest first offset and the largest of the other offsets."""
         stable_offset = max(last_stable_offset, self.stable_offsets[-1] if self.entry_count else -1)
         if self.entry_count % BLOCK_ENTRIES == 0:
             self.first_offsets.append(first_offset)
@@ -66,12 +66,12 @@ class _Blocks:
         assert self.entry_count <= len(self.last_offsets) * BLOCK_ENTRIES, "entries of one block at a time"
 
     def add_block(self, values: tuple[int, ...]) -> None:
-        """Add the decoded entries of a block, or of the part of it that there is."""
+        """Append the decoded entries of a whole or partial block."""
         first_offset, stable_offset = min(values[_FIRST_OFFSETS]), max(values[_STABLE_OFFSETS])
         self.add(first_offset, values[_LAST_OFFSETS][-1], stable_offset, len(values) // _FIELDS)
 
     def cut(self, block_count: int) -> None:
-        """Forget all but the first blocks, which are full."""
+        """Keep only the first block_count blocks, which are full."""
         del self.first_offsets[block_count:], self.last_offsets[block_count:], self.stable_offsets[block_count:]
         self.entry_count = block_count * BLOCK_ENTRIES
 
@@ -93,14 +93,14 @@ class TransactionIndex:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
+        """Whether the file exists."""
         return self._exists
 
     def check(self, end_offset: int | None = None) -> None:
-        """Raise CorruptIndexError if an entry cannot be right. Blocks. end_offset: of the segment, if another follows.
+        """Raise CorruptIndexError for an invalid entry. Blocks. end_offset: the segment's, None for the last segment.
 
-        An entry behind that was cut off, but the cut was not durable when the machine stopped. Taken for good, it would
-        hide what a producer of that id commits there later. A deviation from Apache Kafka, which does not look.
+        An entry at or above end_offset was truncated before a crash, but not durably. Keeping it would hide records
+        that the same producer id commits there later. A deviation: Apache Kafka does not check this.
         """
         self._blocks = None
         last_offsets = self._loaded().last_offsets
@@ -108,7 +108,7 @@ class TransactionIndex:
             raise CorruptIndexError(f"{self.handle.path}: offset {last_offsets[-1]} in a segment up to {end_offset}")
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry; its marker must lie behind those of the others."""
+        """Add an entry; its marker must be above those of all other entries."""
         blocks = self._loaded()
         assert not blocks.entry_count or aborted.last_offset > blocks.last_offsets[-1], "markers are appended in order"
         self.handle.create().pwrite((ENTRY.pack(VERSION, *aborted),), blocks.entry_count * ENTRY.size)
@@ -118,11 +118,11 @@ class TransactionIndex:
     def overlapping(
         self, start_offset: int, end_offset: int, *, wait: bool = False, max_count: int | None = None
     ) -> tuple[list[AbortedTransaction], bool]:
-        """Return the aborts that touch [start_offset, end_offset), and whether later segments cannot hold more.
+        """Return the aborted transactions that overlap [start_offset, end_offset), and whether that is all of them.
 
-        max_count: return the first of them only, at least one.
-        They cannot once an entry's last stable offset is at or above end_offset: all transactions that began below it
-        were decided by then. Raises NeedsWarming unless `wait`; CorruptIndexError, OSError.
+        It is all if an entry's last stable offset is at or above end_offset: then every transaction that began below
+        has ended, and later segments need not be searched. max_count: return at most the first this many, at least 1.
+        Raises NeedsWarming unless `wait`; CorruptIndexError, OSError.
         """
         if not self._exists:
             return [], False
@@ -144,7 +144,7 @@ class TransactionIndex:
         return found, final < len(blocks.stable_offsets)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose marker is at or above `offset`. Blocks shortly."""
+        """Remove the entries whose marker is at or above `offset`. Blocks shortly."""
         if not self._exists:
             return
         blocks = self._loaded()
@@ -159,13 +159,13 @@ class TransactionIndex:
             blocks.add_block(kept)
 
     def reset(self) -> None:
-        """Forget all entries; the segment is about to be read again."""
+        """Remove all entries, before recovery reads the segment again."""
         self._blocks = _Blocks()
         if self._exists:
             self.handle.file.truncate(0)
 
     def _loaded(self) -> _Blocks:
-        """Return what is known of the blocks, read from the file the first time. Raises CorruptIndexError, OSError."""
+        """Return the block summaries, loaded at first use. Raises CorruptIndexError, OSError."""
         if self._blocks is None:
             self._blocks = self._load() if self._exists else _Blocks()
         return self._blocks
@@ -199,7 +199,7 @@ class TransactionIndex:
 
 
 def decode_entries(data: bytes, path: str) -> list[AbortedTransaction]:
-    """Read the bytes of an index. Raises CorruptIndexError where they are no whole entries of a known version."""
+    """Decode the bytes of an index. Raises CorruptIndexError for a partial entry or an unknown version."""
     entries = []
     for position in range(0, len(data), _BLOCK.size):
         values = _decode(data[position : position + _BLOCK.size], path)
@@ -208,7 +208,7 @@ def decode_entries(data: bytes, path: str) -> list[AbortedTransaction]:
 
 
 def _decode(data: bytes, path: str) -> tuple[int, ...]:
-    """Return the fields of a block's entries, one after the other. Raises CorruptIndexError."""
+    """Return the fields of a block's entries as a flat tuple. Raises CorruptIndexError."""
     count, rest = divmod(len(data), ENTRY.size)
     if rest:
         raise CorruptIndexError(f"{path}: {len(data)} bytes are no whole number of entries")
