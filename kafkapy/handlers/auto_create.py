@@ -1,8 +1,8 @@
-"""Topics that come into being because somebody asked for them (auto.create.topics.enable; internal topics).
+"""Automatic topic creation: for clients (auto.create.topics.enable), and of internal topics.
 
-Where another node is the active controller, a client's topics go to it in an Envelope with the client's principal;
-internal ones, which a coordinator needs, as the broker's own request. So do Apache Kafka's brokers. A client's
-topics count for its controller_mutation_rate as if it had asked by CreateTopics, which refuses what is beyond.
+If another node is the active controller, the topics of a client are created by an Envelope with the client's principal,
+and internal topics, which a coordinator needs, by the broker's own request. Apache Kafka's brokers do the same. A
+client's topics count for its controller_mutation_rate like those of CreateTopics: topics above the quota are refused.
 """
 
 import logging
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 def create_topics_soon(services: Services, context: RequestContext, names: Sequence[str]) -> None:
-    """Have the controller create the topics for a client, without waiting for it; what fails is logged.
+    """Start the creation of topics for a client, without waiting for it. Failures are logged.
 
-    One that another broker is already creating fails with TOPIC_ALREADY_EXISTS, which is no news.
+    TOPIC_ALREADY_EXISTS is not logged: another broker created the topic at the same time.
     """
-    # Kafka's brokers create __share_group_state themselves; here nothing uses it yet.
+    # Kafka's brokers also create __share_group_state; here nothing uses it yet.
     under_way = services.topics_in_creation
     wanted = under_way.begin(name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL)
     if not wanted:
@@ -52,7 +52,7 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
             on_done,
         )
         return
-    from kafkapy.handlers.forwarding import forward_once  # a node alone forwards nothing
+    from kafkapy.handlers.forwarding import forward_once  # imported late: a single node forwards nothing
 
     header = RequestHeader(
         CREATE_TOPICS, APIS[CREATE_TOPICS].max_stable_version, context.correlation_id, context.client_id
@@ -61,7 +61,7 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
 
 
 async def create_topic(services: Services, name: str) -> None:
-    """Have the controller create the topic and wait until the metadata has it; what fails is logged."""
+    """Create a topic and wait until the metadata has it. Failures are logged."""
     request = CreateTopicsRequest(topics=[creatable_topic(services, name)])
     try:
         response = await services.active_controller.ask(
@@ -73,7 +73,7 @@ async def create_topic(services: Services, name: str) -> None:
 
 
 def creatable_topic(services: Services, name: str) -> CreatableTopic:
-    """Return how a topic is created when only its name is known: what is set here counts, else the controller's."""
+    """Return the request to create a topic by name, with this broker's defaults if set, else the controller's."""
     if name == GROUP_METADATA_TOPIC:
         return _group_metadata_topic(services)
     if name == TRANSACTION_STATE_TOPIC:

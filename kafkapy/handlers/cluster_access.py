@@ -1,7 +1,7 @@
-"""The right to the cluster, which administrative requests need as a whole.
+"""Authorization for the cluster resource, which administrative requests need.
 
-Deviation: where Apache Kafka's message prints the request with its connection and session ("Request Request(...) needs
-ALTER permission."), it is the error's own sentence here.
+Deviation: Apache Kafka's error message prints the request with its connection and session ("Request Request(...) needs
+ALTER permission."); here it is the default message of the error code.
 """
 
 from kafkapy.errors import ApiError
@@ -12,7 +12,7 @@ from kafkapy.security.authorizer import CLUSTER_NAME
 
 
 def check_cluster(services: Services | ControllerServices, context: RequestContext, operation: AclOperation) -> None:
-    """Raise ApiError CLUSTER_AUTHORIZATION_FAILED unless the asker may do the operation to the cluster."""
+    """Raise ApiError CLUSTER_AUTHORIZATION_FAILED unless the client may do the operation on the cluster."""
     if not services.authorizer.authorize(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         raise ApiError(error, error.message)

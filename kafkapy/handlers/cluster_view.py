@@ -1,8 +1,7 @@
-"""How the cluster looks from one listener: what Metadata and DescribeTopicPartitions tell of brokers and partitions.
+"""The brokers and partitions as clients of one listener see them, for Metadata and DescribeTopicPartitions.
 
-A client is sent to endpoints of the listener name that it came on, never to another. Brokers that are fenced do not
-count as alive; a leader's endpoint is told even while it is fenced (as Apache Kafka does: it is the controller's matter
-to elect another).
+Clients only get endpoints of the listener name on which they connected. Fenced brokers do not count as alive. The
+leader is returned even while it is fenced, as in Apache Kafka: electing another one is up to the controller.
 """
 
 from kafkapy.metadata.image import ClusterImage
@@ -15,19 +14,19 @@ NO_BROKER = -1
 
 
 class ClusterView:
-    """One cluster image seen from one listener."""
+    """A cluster image as seen on one listener."""
 
     def __init__(self, cluster: ClusterImage, listener_name: str) -> None:
         self._brokers = cluster.brokers
         self.reachable = {broker.id: broker for broker in cluster.brokers.values() if listener_name in broker.endpoints}
-        """Registered brokers with an endpoint here, fenced ones included."""
+        """Registered brokers with an endpoint on this listener, fenced ones included."""
         self.alive = {broker.id: broker for broker in self.reachable.values() if not broker.fenced}
 
     def leader_id(self, partition: PartitionRegistration) -> int:
         return partition.leader if partition.leader in self.reachable else NO_BROKER
 
     def leader_error(self, partition: PartitionRegistration, *, has_listener_error: bool) -> ErrorCode:
-        """Return why the leader cannot be told, NONE where it can; LISTENER_NOT_FOUND is known from Metadata 6 on."""
+        """Return the error for a leader that is not reachable, else NONE. Metadata knows LISTENER_NOT_FOUND from v6."""
         if partition.leader in self.reachable:
             return ErrorCode.NONE
         if partition.leader in self._brokers and has_listener_error:
@@ -35,7 +34,7 @@ class ClusterView:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     def offline_replicas(self, partition: PartitionRegistration) -> list[int]:
-        """Return the replicas that cannot be reached here, or lie in a directory that is offline."""
+        """Return the replicas that are not alive on this listener, or whose log directory is offline."""
         return [
             replica
             for replica, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -44,7 +43,7 @@ class ClusterView:
 
 
 def random_alive_broker(cluster: ClusterImage, random: Random) -> int:
-    """Return what a KRaft broker calls the controller: any broker that is alive, since each passes requests on."""
+    """Return the broker that clients get as controller in KRaft: any alive one, because each forwards requests."""
     alive = [broker.id for broker in cluster.brokers.values() if not broker.fenced]
     return alive[random.randrange(0, len(alive))] if alive else NO_BROKER
 
@@ -55,7 +54,7 @@ def endpoint_of(broker: BrokerRegistration, listener_name: str) -> tuple[str, in
 
 
 def missing_topic_error(name: str) -> ErrorCode:
-    """Return the error of a topic that does not exist: whether it could."""
+    """Return the error code of a topic that does not exist: INVALID_TOPIC_EXCEPTION if its name is invalid."""
     is_valid = invalid_topic_name_reason(name) is None
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
 

@@ -1,4 +1,4 @@
-"""What a handler is given: the services of the broker, and the request's own context."""
+"""The arguments of a handler: the services of the broker, and the request's context."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -43,11 +43,11 @@ R = TypeVar("R")
 
 
 class CloseConnection(ProtocolError):
-    """The answer is to close the connection: an error under acks=0, which has no response to carry it."""
+    """Close the connection: for an error of a request that has no response, such as Produce with acks=0."""
 
 
 class Connection(Protocol):
-    """What a handler may know and set of the connection (the reactor's ConnectionInfo is one)."""
+    """The attributes of the connection that handlers read and set (implemented by the reactor's ConnectionInfo)."""
 
     connection_id: str
     listener_name: str
@@ -63,12 +63,12 @@ class Connection(Protocol):
 
 
 class RequestContext:
-    """One request's header and connection. Made for every request, so it copies nothing."""
+    """One request's header and connection. Made for every request, so it stays small."""
 
     __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "is_long")
 
     meter: "Meter | None" = None
-    """What counts the request for its client's quotas; None if it has none. Of the class: see MeteredContext."""
+    """Counts the request for its client's quotas; None if there are none. MeteredContext has it as a slot."""
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
         self.api_key = header.api_key
@@ -77,10 +77,10 @@ class RequestContext:
         self.client_id = header.client_id
         self.connection = connection
         self.is_long = False
-        """Whether the request took more than a turn of the loop: its answer is encoded by a worker, then."""
+        """Whether the request took more than one turn of the loop. If so, a worker encodes its response."""
 
     def at_version(self, api_version: int) -> "RequestContext":
-        """Return the context of the request that is served in this one's place, at another version."""
+        """Return the context of the request at another version, for a handler that converts it."""
         header = RequestHeader(self.api_key, api_version, self.correlation_id, self.client_id)
         return RequestContext(header, self.connection)
 
@@ -106,7 +106,7 @@ class RequestContext:
 
 
 class MeteredContext(RequestContext):
-    """The context of a request whose client has a quota."""
+    """The context of a request whose client has quotas."""
 
     __slots__ = ("meter",)
 
@@ -121,21 +121,21 @@ class MeteredContext(RequestContext):
 
 
 class MetadataView(Protocol):
-    """The broker's view of the metadata: the last committed image it has applied."""
+    """The broker's view of the metadata: the last committed image that it has applied."""
 
     @property
     def image(self) -> "MetadataImage": ...
 
 
 class MetadataChanges(Protocol):
-    """Has the controller decide, and answers when those who need to know do: a broker's follower, a controller."""
+    """Changes metadata by a controller decision and returns once it is applied: a broker's follower, a controller."""
 
     async def change(self, decide: "Callable[[Controller, int], Decided[Any, R]]", *, timeout_ms: int = ...) -> "R": ...
 
 
 @dataclass(slots=True, kw_only=True)
 class ControllerServices:
-    """The parts of a controller that handlers of its own listener call: a node without a broker has no more."""
+    """The parts of a controller that the handlers of its listener use. A node without broker role has only these."""
 
     cluster_id: str
     node_id: int
@@ -152,12 +152,12 @@ class ControllerServices:
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
     turns: Turns = field(default_factory=Turns)
     client_quotas: "ClientQuotas | None" = None
-    """As those of a broker; a node that is one, too, has them in common."""
+    """As in Services; a combined node shares them with its broker."""
 
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a running broker that handlers call; built once by server/broker.py."""
+    """The parts of a running broker that handlers use; built once by server/broker.py."""
 
     cluster_id: str
     node_id: int
@@ -187,13 +187,13 @@ class Services:
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)
     turns: Turns = field(default_factory=Turns)
     client_quotas: "ClientQuotas | None" = None
-    """None while no client has a quota that is enforced."""
+    """None while no client quota is enforced."""
 
 
 def count_partitions(context: RequestContext, *, strict_since: int) -> CountPartitions:
-    """Return what counts the partitions that a request creates or deletes for its client's controller_mutation_rate.
+    """Return a counter of the partitions that a request creates or deletes, for controller_mutation_rate (KIP-599).
 
-    From version `strict_since` on, those beyond it are refused; before, the client is throttled alone.
+    From version `strict_since` on, partitions above the quota are refused; below it, the client is only throttled.
     """
     if context.meter is None:
         return count_none
@@ -201,5 +201,5 @@ def count_partitions(context: RequestContext, *, strict_since: int) -> CountPart
 
 
 def walk(services: Services | ControllerServices, context: RequestContext) -> Walk:
-    """Begin a request's way over entries of which there may be many."""
+    """Return a Walk: iteration over possibly many entries of a request that yields to the event loop."""
     return Walk(services.turns, services.clock, context)

@@ -1,4 +1,4 @@
-"""What the handlers of partitions share: where a partition is led, warming of cold pages, waiting for a callback."""
+"""Shared by the handlers of partitions: topic access, leaders, warming of cold pages, waiting for a callback."""
 
 import asyncio
 from collections import Counter
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 NO_LEADER_ID = -1
 PARTITION_BYTES = 44
-"""Of a partition in a Fetch response, beside its records."""
+"""Size of a partition in a Fetch response, without its records."""
 STORAGE_ERROR_SINCE = 6
-"""The first Fetch version whose clients know KAFKA_STORAGE_ERROR; older ones are sent to look for another leader."""
+"""The first Fetch version whose clients know KAFKA_STORAGE_ERROR; older ones get NOT_LEADER_OR_FOLLOWER."""
 
 
 class TopicAccess:
-    """One request's right to its topics. Each is asked about once, when its name is first looked up.
+    """Authorization of one request for its topics. Each topic is authorized once, when it is first looked up.
 
-    `names`: every topic name of the request, as often as Apache Kafka counts it (the question's reference count). It is
-    read once, and not at all without an authorizer.
+    `names`: every topic name of the request, as often as Apache Kafka counts it (the authorizer's reference count). It
+    is iterated once, and not at all without an authorizer.
 
-    Deviation: a topic asked for by an id that is unknown is not asked about. Apache Kafka's OffsetCommit 10 and
-    OffsetFetch 10 ask about the topic "".
+    Deviation: a topic requested by an unknown id is not authorized. Apache Kafka's OffsetCommit 10 and OffsetFetch 10
+    authorize the topic "".
     """
 
     __slots__ = (
@@ -72,11 +72,11 @@ class TopicAccess:
         return self._allows_everything or self._ask(topic)
 
     def denied(self, topics: Iterable[str]) -> list[str]:
-        """Return the topics that are refused; all of them are asked about."""
+        """Return the topics that are denied; all of these topics are authorized."""
         return [] if self._allows_everything else [topic for topic in topics if not self._ask(topic)]
 
     async def ask_about(self, topics: Iterable[str]) -> None:
-        """Ask about each topic, giving way to others; `allows` and `denied` answer from memory then."""
+        """Authorize each topic, yielding to the event loop. Later `allows` and `denied` use the cached answers."""
         if not self._allows_everything:
             async for topic in walk(self._services, self._context).over(topics):
                 self._ask(topic)
@@ -99,7 +99,7 @@ class TopicAccess:
 
 
 class Leaders:
-    """Where partitions are led, as told with NOT_LEADER_OR_FOLLOWER so that the client need not ask (KIP-951)."""
+    """The current leaders and their endpoints, sent with NOT_LEADER_OR_FOLLOWER: saves a Metadata request (KIP-951)."""
 
     def __init__(self, services: Services, context: RequestContext) -> None:
         self._image = services.metadata.image
@@ -108,7 +108,7 @@ class Leaders:
         self._told: dict[int, BrokerRegistration] = {}
 
     def leader_of(self, topic: str, partition_id: int) -> tuple[int, int]:
-        """Return leader id and epoch, -1 for both where the partition is unknown."""
+        """Return (leader id, leader epoch), or (-1, -1) if the partition is unknown."""
         registration: PartitionRegistration | None = self._image.topics.partition(topic, partition_id)
         if registration is None:
             return NO_LEADER_ID, NO_LEADER_EPOCH
@@ -118,7 +118,7 @@ class Leaders:
         return registration.leader, registration.leader_epoch
 
     def endpoints(self) -> Iterable[tuple[int, str, int, str | None]]:
-        """Yield (node id, host, port, rack) of the leaders told so far."""
+        """Yield (node id, host, port, rack) of the leaders returned so far."""
         for node_id, broker in self._told.items():
             host, port = endpoint_of(broker, self._listener_name)
             yield node_id, host, port, broker.rack
@@ -127,7 +127,7 @@ class Leaders:
 def find_partition(
     services: Services, topic: str, partition_id: int, current_leader_epoch: int = NO_LEADER_EPOCH
 ) -> "HostedPartition":
-    """Return a partition that is led here, at the epoch the request names. Raises ApiError."""
+    """Return a partition whose leader is this broker, at the leader epoch of the request. Raises ApiError."""
     partitions = services.replica_manager.partitions
     partition = partitions.find(topic, partition_id)
     if partition is None:
@@ -139,12 +139,12 @@ def find_partition(
 
 
 async def warm(services: Services, cold: NeedsWarming) -> None:
-    """Have a worker read what is not in the page cache. Raises OSError."""
+    """Have a worker read the cold data into the page cache. Raises OSError."""
     await run_in_pool(services.io_pool, cold.warm)
 
 
 def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
-    """Return a future, and the callback that completes it; one that comes after a cancellation does nothing."""
+    """Return a future and a callback that completes it. After a cancellation the callback does nothing."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_done() -> None:
@@ -155,7 +155,7 @@ def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
 
 
 def sent_bytes(answer: "PartitionData") -> int:
-    """Return how many bytes of a Fetch response a partition counts as, for quotas."""
+    """Return the size in bytes for which a partition of a Fetch response counts in quotas."""
     records = answer.records
     record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")
     return PARTITION_BYTES + record_bytes if record_bytes or answer.error_code else 0

@@ -1,8 +1,8 @@
-"""Answers kept as bytes: those that are large, the same for all who ask, and asked for again and again.
+"""A cache of encoded responses that are large, the same for many clients, and requested often.
 
-Metadata of all topics is one: with 10,000 topics it takes 80 ms to make, and each client that lists
-topics or subscribes by pattern asks for it, while it changes only with the metadata. Larger ones are made in turns, and
-encoded by a worker.
+Such a response is Metadata of all topics. With 10,000 topics it takes 80 ms to make, and each client that lists topics
+or subscribes by pattern requests it, but it changes only with the metadata. Large ones are made in several turns of the
+loop and encoded by a worker.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicsImage
 from kafkapy.protocol.primitives import Message, Writer
 
 MAX_ANSWERS: Final = 8
-"""Versions times listeners times brokers that are named as the controller; with more, the oldest goes."""
+"""The cache size: versions times listeners times brokers named as controller. If it is full, the oldest is dropped."""
 
 
 class EncodedAnswer:
-    """A response that is bytes already, of the version for which it was made."""
+    """A response that is already encoded, at the version for which it was made."""
 
     __slots__ = ("body",)
 
@@ -29,17 +29,17 @@ class EncodedAnswer:
 
 
 class EncodedAnswers:
-    """The answers that were made from the topics and brokers of one image; those of an older one are dropped."""
+    """Responses made from the topics and brokers of one metadata image. Those of an older image are dropped."""
 
     def __init__(self) -> None:
         self._topics: TopicsImage | None = None
         self._cluster: ClusterImage | None = None
         self._answers: dict[Hashable, EncodedAnswer] = {}
         self._making: dict[Hashable, asyncio.Future[EncodedAnswer | None]] = {}
-        """Answers that are being made; the result is None where that failed."""
+        """Responses that are being made; the result is None if that failed."""
 
     def get(self, image: MetadataImage, api_version: int, key: Hashable, make: Callable[[], Message]) -> EncodedAnswer:
-        """Return the answer of `api_version` under `key`, made by `make` unless it is here."""
+        """Return the response of `api_version` under `key`; if it is not cached, make it with `make`."""
         found = self.find(image, api_version, key)
         if found is None:
             found = EncodedAnswer(make().encode(api_version))
@@ -49,7 +49,7 @@ class EncodedAnswers:
     async def get_slowly(
         self, image: MetadataImage, api_version: int, key: Hashable, make: Callable[[], Awaitable[bytes]]
     ) -> EncodedAnswer:
-        """Do as `get` for an answer that takes long; whoever asks for it meanwhile waits for the one that is made."""
+        """Like `get`, for a response that takes long to make. Concurrent callers wait for the one being made."""
         name = (api_version, key)
         found = self.find(image, api_version, key)
         if found is not None:
@@ -62,14 +62,14 @@ class EncodedAnswers:
             found = EncodedAnswer(await make())
         finally:
             making.set_result(found)
-            if self._making.get(name) is making:  # the metadata is still what it was made of
+            if self._making.get(name) is making:  # the metadata has not changed meanwhile
                 del self._making[name]
                 if found is not None:
                     self._keep(name, found)
         return found
 
     def find(self, image: MetadataImage, api_version: int, key: Hashable) -> EncodedAnswer | None:
-        """Return the answer of `api_version` under `key`, None unless it is here."""
+        """Return the cached response of `api_version` under `key`, or None."""
         if image.topics is not self._topics or image.cluster is not self._cluster:
             self._topics, self._cluster = image.topics, image.cluster
             self._answers.clear()

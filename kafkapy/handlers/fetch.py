@@ -1,26 +1,27 @@
-"""Fetch 4-18: read whole batches from the one that holds an offset, or wait for some.
+"""Fetch 4-18: read whole batches, starting with the batch that contains the fetch offset, or wait for data.
 
-Waits for min.bytes up to max.wait, and answers at once when a partition fails. At least one batch is returned where
-there is any, however large (KIP-74); records leave as regions of their files. The order of partitions counts.
+Waits until fetch.min.bytes are available, at most fetch.max.wait.ms, and answers at once if a partition has an error.
+At least one batch is returned if there is any, however large (KIP-74). Records are sent as regions of their files.
+Partitions are read in the order of the request.
 
 v7  incremental sessions (KIP-227), v9 leader epochs fence (KIP-320), v10 zstd (KIP-110; older versions get it, too, as
 from Apache Kafka 4), v11 followers serve consumers up to their high watermark, and the leader names a replica in the
 consumer's rack, if replica.selector.class is Kafka's RackAwareReplicaSelector (KIP-392), v12 diverging epochs, v13
 topic ids, v15 replica state, v16 the leader's endpoint (KIP-951), v17 and v18 are for replicas of the metadata log.
 
-A fetch that names a replica id comes from a follower and needs CLUSTER_ACTION (CVE-2018-1288), nothing of each topic:
-it reads up to the log's end, and says that the follower has all before the offsets that it asks for. One from a replica
-that is not assigned is refused.
+A fetch with a replica id is a follower's. It needs CLUSTER_ACTION (CVE-2018-1288) and no right to the topics. It reads
+up to the log end offset, and acknowledges all records below its fetch offsets. A replica that is not assigned is
+refused.
 
-Between high watermark and log end leaders and followers answer with nothing: OFFSET_NOT_AVAILABLE is ListOffsets' alone
-(KIP-207), as in Apache Kafka 4.3.1.
+A fetch offset between high watermark and log end offset gets an empty response, from leaders and followers:
+OFFSET_NOT_AVAILABLE is only used by ListOffsets (KIP-207), as in Apache Kafka 4.3.1.
 
-A consumer beyond its consumer_byte_rate or request_percentage is answered with nothing and throttle_time_ms, and its
-connection is muted for as long (KIP-219); its session stays as it was. A follower is exempt from both.
+A consumer above its consumer_byte_rate or request_percentage gets an empty response with throttle_time_ms, and its
+connection is muted for that time (KIP-219); its session is unchanged. Followers are exempt from both quotas.
 
-Deviation: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
-Deviation: Apache Kafka gives whoever names a replica id a session before which those of consumers give way; here that
-takes the right to the cluster.
+Deviation: Apache Kafka waits for other partitions if one is unknown or forbidden; here every error is answered at once.
+Deviation: Apache Kafka gives a privileged session, which may evict those of consumers, to any client that sends a
+replica id; here only if it also has CLUSTER_ACTION.
 """
 
 import asyncio
@@ -62,14 +63,14 @@ Answers = list[tuple[FetchedPartition, PartitionData]]
 
 
 class _Follower(NamedTuple):
-    """The broker that a follower's fetch comes from; its epoch is -1 where the version has none."""
+    """The broker that sent a follower's fetch; its broker epoch is -1 if the version does not have it."""
 
     replica_id: int
     broker_epoch: int
 
 
 class _Limits(NamedTuple):
-    """How a fetch is to be read, and by which follower, if it is one."""
+    """How to read for a fetch, and for which follower, if any."""
 
     isolation: FetchIsolation
     max_bytes: int
@@ -114,7 +115,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
 
 
 async def _fetch(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Answers:
-    """Return an answer for each partition asked for, in their order."""
+    """Return an answer for each requested partition, in their order."""
     readable, refused = _sort_out(services, context, fetch.partitions)
     if context.api_version >= RACK_SINCE and request.rack_id:
         readable = _send_near(services, context, request.rack_id, readable, refused)
@@ -128,7 +129,7 @@ async def _fetch(services: Services, context: RequestContext, request: FetchRequ
 def _sort_out(
     services: Services, context: RequestContext, asked_partitions: Sequence[FetchedPartition]
 ) -> tuple[list[Readable], dict[object, PartitionData]]:
-    """Return the partitions that can be read, and the answers, by key, of those that cannot."""
+    """Return the partitions that can be read, and, by key, the error answers of the others."""
     partitions = services.replica_manager.partitions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     names = _topic_names(services, asked_partitions, uses_topic_ids=uses_topic_ids)
@@ -157,7 +158,7 @@ def _send_near(
     readable: list[Readable],
     refused: dict[object, PartitionData],
 ) -> list[Readable]:
-    """Answer, in `refused`, the partitions that a replica in the consumer's rack has; return the others."""
+    """Redirect partitions that have a replica in the consumer's rack (answers in `refused`); return the others."""
     if services.config.replication.replica_selector_class != RACK_AWARE:
         return readable
     brokers = services.replica_manager.partitions.newest_image.cluster.brokers
@@ -185,7 +186,7 @@ def _send_near(
 def _topic_names(
     services: Services, asked_partitions: Sequence[FetchedPartition], *, uses_topic_ids: bool
 ) -> Iterator[str]:
-    """Yield the topic of each partition asked for, unless its id is unknown and always was to the session."""
+    """Yield the topic of each requested partition, except for ids that are unknown to the metadata and the session."""
     by_id = services.replica_manager.partitions.newest_image.topics.by_id
     for asked in asked_partitions:
         image = by_id.get(asked.topic_id) if uses_topic_ids else None
@@ -198,9 +199,10 @@ def _topic_names(
 
 
 def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *, uses_topic_ids: bool) -> int:
-    """Return why a partition that is not hosted here, or that the client may not read, cannot be fetched.
+    """Return the error code of a partition that is not hosted here, or that the client may not read.
 
-    A session knows the name of an id whose topic was deleted: the client is told whether another topic has it now.
+    A session remembers the name of a topic id. If that topic was deleted and another one has its name, the code is
+    INCONSISTENT_TOPIC_ID.
     """
     partitions = services.replica_manager.partitions
     topics = partitions.newest_image.topics
@@ -220,7 +222,7 @@ def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *
 async def _fetch_for(
     services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext, follower: _Follower
 ) -> Answers:
-    """Return an answer for each partition that a follower asks for, in their order."""
+    """Return an answer for each partition that a follower requests, in their order."""
     watch = fetch.watch
     if watch is not None:
         assert isinstance(watch, FollowerWatch), "followers' sessions are made with one"
@@ -235,7 +237,7 @@ async def _fetch_for(
 
 
 def _count_throttled(services: Services, context: RequestContext, answers: Answers) -> None:
-    """Count what a follower is sent of partitions that leader.replication.throttled.replicas lists."""
+    """Count the bytes sent to a follower of partitions in leader.replication.throttled.replicas."""
     throttle = services.replica_manager.watches.throttle
     assert throttle is not None, "asked first"
     for asked, answer in answers:
@@ -245,7 +247,7 @@ def _count_throttled(services: Services, context: RequestContext, answers: Answe
 
 
 def _held_back(services: Services, follower: _Follower | None) -> Callable[[HostedPartition], bool] | None:
-    """Return what says whether a follower gets no records of a partition now; None where nobody is throttled."""
+    """Return a predicate: is the partition withheld from the follower by the throttle now? None without throttle."""
     throttle = services.replica_manager.watches.throttle
     return None if throttle is None or follower is None else throttle.holding_back(follower.replica_id)
 
@@ -257,7 +259,7 @@ def _sort_out_for(
     follower: _Follower,
     watch: FollowerWatch | None,
 ) -> tuple[list[Readable], dict[object, PartitionData]]:
-    """Return the partitions that a follower can read, and the answers, by key, of those that it cannot."""
+    """Return the partitions that a follower can read, and, by key, the error answers of the others."""
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     readable: list[Readable] = []
     refused: dict[object, PartitionData] = {}
@@ -275,7 +277,7 @@ def _sort_out_for(
 
 
 class _Watched(NamedTuple):
-    """A follower, and its session's partitions that have news."""
+    """A follower, and the watch of its session for partitions with news."""
 
     follower: _Follower
     watch: FollowerWatch
@@ -288,7 +290,7 @@ async def _fetch_watched(
     by: _Watched,
     taken: Sequence[FetchedPartition],
 ) -> Answers:
-    """Return the answers of the partitions that have news, after waiting for some if there are none."""
+    """Return the answers of the partitions with news; if there is not enough, wait for more first."""
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     limits = _Limits(FetchIsolation.LOG_END, max_bytes, by.follower, by.watch.times)
@@ -316,7 +318,7 @@ def _with_refused(
 
 
 async def _wait_for_news(watch: FollowerWatch, min_bytes: int, max_wait_ms: int) -> None:
-    """Return once a session has enough to answer with, or after max_wait_ms."""
+    """Return once a session has min_bytes of news, or after max_wait_ms."""
     future, on_done = completion()
     if not watch.wait(min_bytes, on_done):
         return
@@ -340,7 +342,7 @@ def _follower_refusal(
 ) -> int:
     """Return the error code of a partition that a follower may not fetch here, 0 if it may.
 
-    A replica that is not assigned here may be by metadata that is not followed yet: it is to ask again.
+    An unassigned replica may have been assigned by newer metadata: its error code makes the follower retry.
     """
     if partition is None:
         partitions = services.replica_manager.partitions
@@ -372,7 +374,7 @@ async def _read_or_wait(
     must_answer: bool,
     follower: _Follower | None = None,
 ) -> FetchRead:
-    """Read; where that is too little and nothing else is to tell, wait and read again."""
+    """Read; if that gives less than min_bytes and there is nothing else to answer, wait and read again."""
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     isolation = FetchIsolation.LOG_END if follower is not None else _isolation(request)
@@ -401,9 +403,9 @@ async def _read_or_wait(
 
 
 async def _read(services: Services, readable: list[Readable], limits: _Limits, *, notes_progress: bool) -> FetchRead:
-    """Read all partitions, with a worker's help where pages are cold.
+    """Read all partitions; a worker reads cold pages first.
 
-    notes_progress: of a follower, once for each fetch, when it comes; not after it has waited.
+    notes_progress: note the follower's fetch offsets. Done once per fetch, on arrival and not after it has waited.
     """
     read = FetchRead(
         readable,
@@ -439,11 +441,11 @@ def _note_progress(
     answers: list[PartitionData],
     before: list[tuple[int, int]],
 ) -> bool:
-    """Take note of how far a follower is, if its log goes along with ours; return whether any part was refused.
+    """Note a follower's fetch offsets for partitions where its log has not diverged; return whether any was refused.
 
-    before: where our logs ended before the read, and how often each partition had followed. One that has followed while
-    another's pages were warmed may have other records now than the follower has.
-    Refused, in `answers`, is what an earlier life of the follower's broker asks.
+    before: the log end offset and follow_count of each partition before the read. If this broker has become a follower
+    of the partition since (while pages were warmed), its records may now differ from the follower's: skip it.
+    A fetch with a stale broker epoch is refused: its answer in `answers` is replaced by the error.
     """
     follower, is_refused = limits.follower, False
     assert follower is not None
@@ -476,7 +478,7 @@ def _isolation(request: FetchRequest) -> FetchIsolation:
 
 
 def _respond(services: Services, context: RequestContext, fetch: FetchContext, answers: Answers) -> FetchResponse:
-    """Put the answers that are to be sent under their topics, in order."""
+    """Return the response with the answers to send, in order and grouped by topic."""
     version = context.api_version
     error_code, session_id, sent = fetch.finish(answers, services.clock.monotonic_ms())
     if error_code and not sent:
@@ -501,7 +503,7 @@ def _respond(services: Services, context: RequestContext, fetch: FetchContext, a
 
 
 def _respond_throttled(fetch: FetchContext, answers: Answers, throttle_time_ms: int) -> FetchResponse:
-    """Return no partition: what was read is to be fetched again once the throttle is over."""
+    """Return a response without partitions: the client fetches them again after the throttle time."""
     for _, answer in answers:
         release_records(answer)
     error_code, session_id = fetch.finish_throttled()

@@ -1,11 +1,11 @@
 """Metadata 0-13: brokers, topics, partitions, leaders; may create topics that do not exist.
 
-v0: an empty list of topics means all; a replica that is down makes REPLICA_NOT_AVAILABLE. v1: null means all, empty
-none; controller id, internal flag. v4: allow_auto_topic_creation. v5: offline replicas. v6: LISTENER_NOT_FOUND. v7:
-leader epochs. v8-10: cluster authorized operations, v8: topic authorized operations. v9: flexible; clients trust leader
-epochs from here on. v10: topic ids in answers. v12: topics asked for by id (KIP-516). v13: top-level error code.
+v0: an empty list of topics means all; an offline replica gives REPLICA_NOT_AVAILABLE. v1: null means all, empty none;
+controller id, internal flag. v4: allow_auto_topic_creation. v5: offline replicas. v6: LISTENER_NOT_FOUND. v7: leader
+epochs. v8-10: cluster authorized operations, v8: topic authorized operations. v9: flexible; clients trust leader epochs
+from here on. v10: topic ids in responses. v12: topics requested by id (KIP-516). v13: top-level error code.
 
-A topic that is created on the way is answered UNKNOWN_TOPIC_OR_PARTITION meanwhile, as in Apache Kafka: clients retry.
+A topic that this request creates is answered with UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka: clients retry.
 """
 
 import logging
@@ -42,19 +42,19 @@ from kafkapy.types import ZERO_UUID, Uuid
 logger = logging.getLogger(__name__)
 
 SMALL_COUNT: Final = 1_000
-"""Topics, and partitions, that are told of at once: a partition takes 3 us."""
+"""The number of topics, and of partitions, that are answered in one turn: a partition takes 3 us."""
 MAX_CREATED: Final = 5_000
-"""Topics that one request may have created: a topic and a partition each, they make the 10,000 records of one change.
+"""The number of topics that one request may create: with a partition each, they take the 10,000 records of one change.
 
-Where more are missing, none is created, as Apache Kafka's controller would refuse the change.
+If more are missing, none is created: Apache Kafka's controller would refuse such a change.
 """
 
 
 def _prepare(services: Services, context: RequestContext, request: MetadataRequest) -> None:
-    """Look at a large request as a whole: nothing is answered twice, and not too much is created."""
+    """Prepare a large request before it is split: drop duplicates, and limit the topics to create."""
     topics = list({(topic.name, topic.topic_id): topic for topic in request.topics or ()}.values())
     if context.api_version >= 12 and any(topic.topic_id != ZERO_UUID for topic in topics):
-        topics = [topic for topic in topics if topic.topic_id != ZERO_UUID]  # names count where there is no id
+        topics = [topic for topic in topics if topic.topic_id != ZERO_UUID]  # names only count if no topic has an id
     request.topics = topics
     if _may_be_created(services, request):
         known = services.metadata.image.topics.by_name
@@ -106,13 +106,13 @@ async def handle(
 
 
 def _is_small(image: MetadataImage) -> bool:
-    """Whether all topics can be told of at once: in a few milliseconds."""
+    """Whether all topics can be answered in one turn, of a few milliseconds."""
     topics = image.topics.by_name
     return len(topics) <= SMALL_COUNT and sum(len(topic.partitions) for topic in topics.values()) <= SMALL_COUNT
 
 
 async def _all_topics(services: Services, context: RequestContext, image: MetadataImage) -> list[MetadataResponseTopic]:
-    """Return all topics, giving way to others, also between the partitions of one."""
+    """Return all topics, yielding to the event loop, also between partitions."""
     view = ClusterView(image.cluster, context.listener_name)
     way = walk(services, context)
     topics = []
@@ -125,7 +125,7 @@ async def _all_topics(services: Services, context: RequestContext, image: Metada
 
 
 def _is_shared(context: RequestContext, request: MetadataRequest) -> bool:
-    """Whether all who may see all topics are answered the same on one listener: for all, and nothing of their own."""
+    """Whether the response is the same for all clients of a listener that may see all topics."""
     return (
         _is_for_all(context, request)
         and not request.include_cluster_authorized_operations
@@ -142,7 +142,7 @@ def _respond(
     access: TopicAccess,
     visible: list[MetadataResponseTopic] | None = None,
 ) -> MetadataResponse:
-    """`visible`: the topics, where they are made already."""
+    """Return the response; `visible` are its topics if they are made already."""
     view = ClusterView(image.cluster, context.listener_name)
     response = MetadataResponse(
         brokers=_brokers(view, context.listener_name),
@@ -160,7 +160,7 @@ def _is_for_all(context: RequestContext, request: MetadataRequest) -> bool:
 
 
 def _check(context: RequestContext, request: MetadataRequest) -> None:
-    """Names may be null, and ids given, from version 12 on; 10 and 11 have the fields but no meaning for them."""
+    """Raise INVALID_REQUEST for null names and topic ids before v12: v10 and v11 have the fields but no support."""
     if context.api_version >= 12:
         return
     for topic in request.topics or ():
@@ -188,7 +188,7 @@ def _brokers(view: ClusterView, listener_name: str) -> list[MetadataResponseBrok
 async def _visible(
     services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, access: TopicAccess
 ) -> list[MetadataResponseTopic]:
-    """Return all topics that the asker may see, giving way to others: there may be very many."""
+    """Return all topics that the client may describe, yielding to the event loop."""
     view = ClusterView(image.cluster, context.listener_name)
     has_operations = request.include_topic_authorized_operations and context.api_version >= 8
     topics = []
@@ -233,7 +233,7 @@ def _topics(
 
 
 def _names_asked_for(request: MetadataRequest, image: MetadataImage, ids: Sequence[Uuid]) -> list[str]:
-    """Return each name once; of the ids, if any are asked for, those of the topics that exist."""
+    """Return each requested name once; if topics are requested by id, the names of those that exist."""
     if ids:
         return [image.topics.by_id[topic_id].name for topic_id in ids if topic_id in image.topics.by_id]
     return list(dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None))
@@ -258,7 +258,7 @@ def _topic(
     context: RequestContext,
     partitions: Iterable[tuple[int, PartitionRegistration]] | None = None,
 ) -> MetadataResponseTopic:
-    """Return what is told of a topic, and of all its partitions or of some."""
+    """Return the answer for a topic, with `partitions` or, if None, all its partitions."""
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -301,7 +301,7 @@ def _may_be_created(services: Services, request: MetadataRequest) -> bool:
 def _not_creatable(
     services: Services, context: RequestContext, request: MetadataRequest, missing: Sequence[str]
 ) -> Collection[str]:
-    """Return the missing topics that would be created, but that the asker may not create."""
+    """Return the missing topics that would be created if the client were authorized."""
     if not _may_be_created(services, request):
         return ()
     if services.authorizer.authorize(
@@ -314,7 +314,7 @@ def _not_creatable(
 def _missing(
     services: Services, context: RequestContext, request: MetadataRequest, names: Sequence[str]
 ) -> list[MetadataResponseTopic]:
-    """Answer topics that do not exist, after having the ones created that may be."""
+    """Return the answers for missing topics, and start the creation of those that may be created."""
     if names and _may_be_created(services, request):
         create_topics_soon(
             services,
@@ -325,7 +325,7 @@ def _missing(
 
 
 def _denied(image: MetadataImage, names: Iterable[str], *, by_id: bool) -> list[MetadataResponseTopic]:
-    """A name that is not to be seen must not be confirmed by an id; an id asked for may be told again."""
+    """Return the answers for denied topics: no id if requested by name, no name if by id, so that neither leaks."""
     if by_id:
         ids = [image.topics.by_name[name].topic_id for name in names]
         return [_topic_error(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id) for topic_id in ids]

@@ -1,14 +1,14 @@
 """Produce 3-13 (listed from 0, KAFKA-18659; the router refuses 0-2): append one batch for each partition.
 
-acks: 0 no answer (an error closes the connection instead), 1 once the leader has it, -1 once all in-sync replicas do.
-An append that is refused has base offset -1; each partition answers for itself.
+acks: 0 no response (an error closes the connection), 1 after the leader's append, -1 after all in-sync replicas have
+the records. Each partition has its own error code; the base offset of a refused append is -1.
 
 v5  log start offset, v7 zstd, v8 record errors and messages (KIP-467), v10 the current leader with
 NOT_LEADER_OR_FOLLOWER (KIP-951), v12 transactions without AddPartitionsToTxn (KIP-890), v13 topic ids.
 
-Transactional batches are verified with their coordinator first (transactional_produce.py). What is in the batches
-counts, not the request's transactional id: it is asked for before anything else, and without it the whole request fails
-(CVE-2018-17196).
+Transactional batches are verified with their coordinator first (transactional_produce.py). A request is transactional
+if a batch is, whatever its transactional id. Authorization for that id is checked first, and without it the whole
+request fails (CVE-2018-17196).
 """
 
 import asyncio
@@ -43,13 +43,13 @@ ZSTD_SINCE: Final = 7
 TOPIC_IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 10
 ADMIN_CLIENT_ID: Final = "__admin_client"
-"""Who may write to internal topics, as in Apache Kafka."""
+"""The client id that may write to internal topics, as in Apache Kafka."""
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 _BATCH_START: Final = Struct(">8xi4xb4xH")
-"""Of a batch's header: length, magic, attributes."""
+"""Fields of a batch header: length, magic, attributes."""
 
-# Shared by all answers that leave them at their defaults. They are replaced, never written to.
+# Shared by all partition responses with default values. They are replaced, never modified.
 NO_RECORD_ERRORS: Final[list[BatchIndexAndErrorMessage]] = []
 NO_LEADER: Final = LeaderIdAndEpoch()
 
@@ -64,7 +64,7 @@ async def handle(services: Services, context: RequestContext, request: ProduceRe
 async def serve(
     services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
 ) -> ProduceResponse | None:
-    """Append what the asker may write to."""
+    """Append the batches that the client may write. Raises CloseConnection."""
     plan = _Plan(services, context, request, access)
     if request.acks not in VALID_ACKS:
         plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -79,8 +79,8 @@ async def serve(
 
 
 async def _verify(services: Services, context: RequestContext, plan: "_Plan") -> bool:
-    """Have the coordinator asked about transactional batches; return whether they are all of one producer."""
-    from kafkapy.handlers import transactional_produce  # many a node never has transactions
+    """Verify transactional batches with their coordinator; return whether they are all of one producer."""
+    from kafkapy.handlers import transactional_produce  # imported late: many nodes have no transactions
 
     transactional_id = plan.transactional_id
     assert transactional_id is not None, "without it the request was refused"
@@ -95,7 +95,7 @@ async def _verify(services: Services, context: RequestContext, plan: "_Plan") ->
 async def _append(
     services: Services, context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest
 ) -> None:
-    """Append, and wait for replicas only where acks=-1 and they do not have it yet."""
+    """Append; with acks=-1, wait until the in-sync replicas have the records or the time-out."""
     manager = services.replica_manager
     is_done = manager.append_records(appends, required_acks=request.acks)
     if manager.owed_flushes:
@@ -113,9 +113,9 @@ async def _append(
 
 
 async def _append_heavy(services: Services, context: RequestContext, appends: list[PartitionAppend], acks: int) -> None:
-    """Have workers check what is large (compressed or of very many records), then append it.
+    """Have workers validate expensive batches (compressed, or of very many records), then append them.
 
-    The connection starts nothing meanwhile, so that its batches are appended in their order.
+    The connection is held meanwhile, so that its batches are appended in order.
     """
     context.connection.is_held = True
     manager = services.replica_manager
@@ -136,9 +136,9 @@ async def _flush_all(services: Services, appends: list[PartitionAppend]) -> None
 
 
 async def _flush(services: Services, append: PartitionAppend) -> None:
-    """Make an append durable before it is answered, as flush.messages asks for.
+    """Flush an append before it is answered, for flush.messages.
 
-    A replica that meanwhile moved to another directory has it in another log, which may not have it durable.
+    If the replica moves to another log directory meanwhile, its new log is flushed, too.
     """
     error: Exception | None = None
     log = None
@@ -154,7 +154,7 @@ async def _flush(services: Services, append: PartitionAppend) -> None:
 
 
 class _Plan:
-    """The answer under construction, and the appends that are to fill it in."""
+    """The response under construction, and the appends that complete it."""
 
     __slots__ = ("_access", "_context", "_request", "_services", "_version", "appends", "response", "transactional")
 
@@ -168,7 +168,7 @@ class _Plan:
         self._access = access
         self.appends: list[PartitionAppend] = []
         self.transactional: list[PartitionAppend] = []
-        """Those of the appends whose batch is transactional."""
+        """The appends with a transactional batch."""
         self.response = ProduceResponse(
             [
                 TopicProduceResponse(
@@ -214,17 +214,17 @@ class _Plan:
         return self._request.transactional_id
 
     def drop_refused(self) -> None:
-        """Take out of the appends what has an error by now."""
+        """Remove the appends whose response has an error."""
         self.appends = [append for append in self.appends if not append.response.error_code]
 
     def refuse_appends(self, code: ErrorCode) -> None:
-        """What would be appended is refused; other errors stand."""
+        """Refuse all appends with this code; errors set before stay."""
         for append in self.appends:
             _refused(append.response, code, f"acks={self._request.acks}, which must be -1, 0 or 1")
         self.appends.clear()
 
     def close_on_error(self) -> None:
-        """Without an answer, closing the connection is how a producer learns that something failed. CloseConnection."""
+        """Raise CloseConnection if a partition has an error: with acks=0 there is no response to report it."""
         failed = {answer.index: answer.error_code for answer in self._answers() if answer.error_code}
         if failed:
             raise CloseConnection(f"errors by partition {failed} under acks=0, client id {self._context.client_id}")
@@ -238,7 +238,7 @@ class _Plan:
 
 
 def tell_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
-    """Say where the partitions are led that are not led here (KIP-951)."""
+    """Add the current leaders of partitions with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
     if context.api_version < LEADERS_SINCE or not _has_moved(response):
         return
     leaders = Leaders(services, context)
@@ -266,7 +266,7 @@ def _refused(answer: PartitionProduceResponse, code: int, message: str | None) -
 
 
 def has_transactional_batch(request: ProduceRequest) -> bool:
-    """Return whether any partition's batch is transactional; what cannot be read is left to `check_batch`."""
+    """Return whether any partition's batch is transactional; `check_batch` refuses unreadable batches later."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -285,7 +285,7 @@ def _may_use_transactional_id(services: Services, context: RequestContext, reque
 
 
 def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
-    """Return the answer to a request of which nothing is done. Raises CloseConnection under acks=0."""
+    """Return the response that refuses all partitions. Raises CloseConnection with acks=0."""
     if request.acks == NO_ACKS:
         raise CloseConnection(f"{code.name} under acks=0, client id {context.client_id}")
     return ProduceResponse(
@@ -304,7 +304,7 @@ def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCod
 
 
 def _topic_names(services: Services, context: RequestContext, request: ProduceRequest) -> Iterator[str]:
-    """Yield the topic of each partition of the request, unless its id is unknown."""
+    """Yield the topic of each partition of the request, except for unknown topic ids."""
     by_id = services.replica_manager.partitions.newest_image.topics.by_id
     for topic in request.topic_data:
         name: str | None = topic.name
@@ -316,10 +316,10 @@ def _topic_names(services: Services, context: RequestContext, request: ProduceRe
 
 
 def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memoryview | bytes, int]:
-    """Return a partition's one batch (what is cut short behind it left out) and its attributes.
+    """Return a partition's single batch (without an incomplete one after it) and its attributes.
 
     Raises ApiError: INVALID_RECORD without a batch, with more than one, or with another magic than 2;
-    UNSUPPORTED_COMPRESSION_TYPE for zstd before v7; CORRUPT_MESSAGE for a length or a magic that cannot be.
+    UNSUPPORTED_COMPRESSION_TYPE for zstd before v7; CORRUPT_MESSAGE for an impossible length or magic.
     """
     if records is None or len(records) < HEADER_BYTES:
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has none")

@@ -1,8 +1,8 @@
-"""From a request frame to its response frame: header, version check, decode, handler, encode.
+"""Turns a request frame into its response frame: read the header, check the version, decode, handle, encode.
 
-The reactor calls `route` with each frame and drives the coroutine: it runs without a Task until a handler waits. What
-cannot be read or is not served raises ProtocolError, which closes that connection (Apache Kafka does the same; the one
-exception is ApiVersions at an unknown version, which is answered in version 0).
+The reactor calls `route` with each frame and drives the coroutine, without a Task until a handler waits. A request that
+cannot be read or is not served raises ProtocolError, which closes the connection, as in Apache Kafka. The only
+exception is ApiVersions at an unknown version, which is answered in version 0.
 """
 
 from dataclasses import replace
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from kafkapy.handlers.small_produces import SmallProduces
 
 Route = tuple[Any, Handler, Parts | None]
-"""The class of an API's request, what handles it, and how it is cut where it is large."""
+"""The API's request class, its handler, and how large requests are split."""
 PRODUCE = 0
 
 
 class Router:
-    """Serves the APIs of a table. Handlers, and with them their messages, are imported when first asked for."""
+    """Serves the APIs of a table. Handlers and their messages are imported at the first request."""
 
     def __init__(self, services: Services | ControllerServices | None = None) -> None:
         self._routes: dict[int, Route] = {}
@@ -39,7 +39,7 @@ class Router:
             self.serve(services)
 
     def serve(self, services: Services | ControllerServices) -> None:
-        """Say what the handlers call: once, before the first request. A listener is bound before all of it is there."""
+        """Set the services that handlers use. Call once, before the first request; listeners are bound earlier."""
         self._services: Any = services
         self._apis = services.apis
         self._forwarded = FORWARDED_APIS if services.apis is BROKER_APIS else frozenset()
@@ -50,10 +50,10 @@ class Router:
     async def route(
         self, connection: Connection, frame: memoryview, *, is_logged: bool = False, meter: "Meter | None" = None
     ) -> Writer | None:
-        """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0).
+        """Return the response to a request frame (without size prefix), or None if it has none (Produce with acks=0).
 
-        is_logged: whoever calls writes a line of it where kafka.request.logger asks for that. meter: whoever calls
-        counts it for the quotas of its client; without one it is asked here whether that has any.
+        is_logged: the caller writes the line for kafka.request.logger. meter: the caller counts the request for its
+        client's quotas; if None, this method checks whether the client has any. Raises ProtocolError.
         """
         if request_logger.is_on and not is_logged and meter is None:
             return await self._log(connection, frame)
@@ -96,9 +96,9 @@ class Router:
         return encode(header, response)
 
     def gather(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
-        """Serve Produce requests that a connection has received together; None where the first goes by `route`.
+        """Serve consecutive Produce requests of a connection together; None if the first one must go to `route`.
 
-        A protocol.connection.Gather.
+        Implements protocol.connection.Gather.
         """
         if request_logger.is_on:
             return None
@@ -117,9 +117,9 @@ class Router:
     async def _forward(
         self, header: RequestHeader, connection: Connection, frame: memoryview, served: ServedApi
     ) -> Writer | None:
-        """Have the active controller answer; None if that is this node by now.
+        """Return the active controller's response, or None if this node has become the active controller.
 
-        A version that is not served here is not passed on either.
+        A request at a version that is not served here is refused, not forwarded.
         """
         if not served.served_min <= header.api_version <= served.max_version:
             return self._refuse_version(header)
@@ -140,7 +140,7 @@ class Router:
         return route
 
     def _load_legacy(self, served: ServedApi, version: int) -> Route | None:
-        """Return what serves a version that Kafka 4 removed, where it is served."""
+        """Return the route for a version that Kafka 4 removed, or None if it is not served."""
         if served.api_key not in self._legacy or not 0 <= version < served.served_min:
             return None
         handler: Handler = import_module(f"kafkapy.handlers.legacy.{served.handler}").handle
@@ -155,10 +155,10 @@ class Router:
 
 
 def _error_response(header: RequestHeader, error: ApiError) -> Any:
-    """Return the response that carries an error of the whole request.
+    """Return the response with an error of the whole request.
 
-    Handlers put errors of topics, partitions and resources where they belong themselves; a request whose response has
-    no place for an error of the whole closes its connection, as in Apache Kafka.
+    Handlers set the errors of topics, partitions and resources themselves. If the response has no field for an error of
+    the whole request, ProtocolError is raised, which closes the connection, as in Apache Kafka.
     """
     response = response_type(header.api_key)()
     if not hasattr(response, "error_code"):

@@ -1,7 +1,7 @@
-"""The APIs that this broker serves: what ApiVersions lists is this table, and nothing else works.
+"""The table of served APIs and versions. ApiVersions lists it, and the router serves nothing else.
 
-An API is listed with the versions whose semantics hold here. Produce is listed from 0 though 0 to 2 are refused:
-without them librdkafka takes the broker for one that cannot do message format 2 and stops compressing (KAFKA-18659).
+An API is listed with the versions whose semantics are implemented. Produce is listed from 0 although 0 to 2 are
+refused: without them librdkafka assumes a broker without message format 2 and stops compressing (KAFKA-18659).
 """
 
 from typing import Final, NamedTuple
@@ -9,31 +9,31 @@ from typing import Final, NamedTuple
 from kafkapy.protocol.api import APIS
 
 MANY: Final = 100_000
-"""Elements (array entries and tagged fields) that a request may have, unless its row says otherwise.
+"""The maximum number of elements (array entries and tagged fields) of a request, unless its row has another.
 
-An element takes up to 4 us to decode and 0.4 KB, so that a request takes 40 MB at most beside its bytes. Clients that
-name 10,000 topics or partitions stay below it by far. A deviation: Apache Kafka bounds bytes only.
+An element takes up to 4 us to decode and 0.4 KB of memory, so a request takes at most 40 MB beside its bytes. Requests
+with 10,000 topics or partitions stay far below the limit. A deviation: Apache Kafka bounds bytes only.
 """
 FEW: Final = 1_000
-"""For requests that name a handful of things: a version, filters, the protocols of a member."""
+"""For requests with few elements: a version, filters, the protocols of a member."""
 MEMBERS: Final = 10_000
-"""For requests about the members of one group, which one decision takes all at once."""
+"""For requests about the members of one group, which are decided together."""
 PRODUCED: Final = 20_000
-"""For Produce, which is decoded and carried out in one go: topics and partitions."""
+"""For Produce, which is decoded and carried out in one turn: topics and partitions."""
 FETCHED: Final = 30_000
-"""For Fetch, and for filters of partitions, which are looked at in one go: 10,000 topics and their partitions."""
+"""For Fetch, and for filters of partitions, which are handled in one turn: 10,000 topics and their partitions."""
 CHANGED: Final = 20_000
-"""For what one decision changes, which has 10,000 records at most; for describing configs, of which each has many."""
+"""For changes of metadata, of which one has at most 10,000 records; and for DescribeConfigs: a resource has many."""
 REASSIGNED: Final = 60_000
 """For reassignments, where a partition's target is an array of its own: 10,000 partitions of five replicas."""
 MARKERS: Final = 5_000
-"""For WriteTxnMarkers, which other brokers send: each is a batch to be appended."""
+"""For WriteTxnMarkers, which other brokers send: each marker is a batch to append."""
 ACLS: Final = 20_000
-"""For CreateAcls: more than one request may create, so that a larger one is answered with the reason."""
+"""For CreateAcls: above the number that a request may create, so that a larger one is answered with the reason."""
 
 
 class ServedApi(NamedTuple):
-    """One row: the module of kafkapy.handlers that serves it, the versions listed, the first version served."""
+    """One row: the module in kafkapy.handlers, the versions listed, the first version served, the element limit."""
 
     api_key: int
     handler: str
@@ -129,7 +129,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(81, "raft_requests", max_elements=FEW),
     )
 }
-"""By API key, ascending: the order in which ApiVersions lists them."""
+"""The broker listeners' APIs by API key, ascending: the order in which ApiVersions lists them."""
 
 CONTROLLER_APIS: dict[int, ServedApi] = {
     row.api_key: row
@@ -176,16 +176,16 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(82, "raft_requests", max_elements=FEW),
     )
 }
-"""What the controllers' listener serves."""
+"""The APIs of the controller listener, by API key."""
 
 FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81))
-"""What a broker passes on as it came where it is not the active controller."""
+"""The APIs whose requests a broker forwards unchanged if it is not the active controller."""
 
 FORWARDED_IN_PART_APIS = frozenset((33, 38, 39, 40, 44))
-"""AlterConfigs and IncrementalAlterConfigs: a broker looks at its own resources and passes on the rest.
+"""AlterConfigs and IncrementalAlterConfigs: a broker handles its own resources and forwards the rest.
 
-CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken: it refuses what it can itself.
+CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken: a broker refuses what it can and forwards the rest.
 """
 
 LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
-"""Served from version 0 on, by handlers.legacy, where kafkapy.legacy.clients.enable says so: clients from 0.9."""
+"""Served from version 0 on by handlers.legacy, if kafkapy.legacy.clients.enable is set: for clients from 0.9 on."""

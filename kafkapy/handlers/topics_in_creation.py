@@ -1,4 +1,4 @@
-"""Which topics a broker is having created because clients asked for them: each is asked for once at a time."""
+"""The topics that a broker is currently auto-creating for clients, so that each is requested once at a time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class TopicsInCreation:
-    """The names under way, and the tasks that wait for the controller."""
+    """The names of topics in creation, and the tasks that wait for the controller."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, names: Iterable[str]) -> list[str]:
-        """Return those that nobody is creating yet; they are being created from now on, until `end`."""
+        """Return those of the names that are not in creation yet, and mark them as in creation until `end`."""
         begun = [name for name in dict.fromkeys(names) if name not in self._names]
         self._names.update(begun)
         return begun
@@ -22,7 +22,7 @@ class TopicsInCreation:
         self._names.difference_update(names)
 
     def run(self, asking: Coroutine[Any, Any, Any], on_done: Callable[[Any], None]) -> None:
-        """Await a request without holding its client up; `on_done` gets the response or the error."""
+        """Await a request in a task of its own; `on_done` gets the response or the error."""
 
         async def work() -> None:
             try:
