@@ -1,6 +1,6 @@
-"""ACLs as values: what they name, how filters match them, and the order in which Apache Kafka keeps them.
+"""ACLs as values: their fields, how filters match them, and Apache Kafka's order of them.
 
-Source: KIP-11, KIP-290 (prefixed patterns), org.apache.kafka.common.acl. The enums carry Kafka's codes.
+Source: KIP-11, KIP-290 (prefixed patterns), org.apache.kafka.common.acl. The enums have Kafka's codes.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 
 WILDCARD: Final = "*"
-"""The name of a literal pattern that matches every resource of its type; the host of an ACL that matches every host."""
+"""The resource name of a literal pattern that matches every resource of its type; as host, it matches every host."""
 WILDCARD_PRINCIPAL: Final = "User:*"
 
 
@@ -46,9 +46,9 @@ class ResourceType(IntEnum):
 class PatternType(IntEnum):
     UNKNOWN = 0
     ANY = 1
-    """Of filters: patterns of either type with exactly this name."""
+    """In filters: patterns of any type with exactly this name."""
     MATCH = 2
-    """Of filters: every pattern that applies to a resource of this name."""
+    """In filters: every pattern that applies to a resource of this name."""
     LITERAL = 3
     PREFIXED = 4
 
@@ -61,7 +61,7 @@ class PermissionType(IntEnum):
 
 
 class Acl(NamedTuple):
-    """One access control entry with its resource pattern, without its id. Codes that are not known stay numbers."""
+    """One access control entry with its resource pattern, without its id. Unknown codes stay numbers."""
 
     resource_type: int
     resource_name: str
@@ -96,7 +96,7 @@ class Acl(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """Return what Apache Kafka prints in its audit log."""
+        """Return the text that Apache Kafka writes to its audit log."""
         return (
             f"StandardAcl[resourceType={name_of(ResourceType, self.resource_type)}, "
             f"resourceName={self.resource_name}, patternType={name_of(PatternType, self.pattern_type)}, "
@@ -106,7 +106,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """What DescribeAcls and DeleteAcls ask for. None, or ANY, matches every value."""
+    """The filter of DescribeAcls and DeleteAcls. None and ANY match every value."""
 
     resource_type: int = ResourceType.ANY
     resource_name: str | None = None
@@ -139,7 +139,7 @@ class AclFilter(NamedTuple):
 
 
 def name_of(codes: type[IntEnum], code: int) -> str:
-    """Return a code's name, UNKNOWN for one that only later versions know."""
+    """Return a code's name, UNKNOWN for one of a later version."""
     try:
         return codes(code).name
     except ValueError:

@@ -1,6 +1,6 @@
-"""The controller's table of ACLs: which are created and deleted (KIP-801). What they allow, security/ decides.
+"""The controller's table of ACLs: creating and deleting them (KIP-801). kafkapy.security evaluates them.
 
-Creating an ACL that exists succeeds and writes no record, so no two ids stand for equal ACLs.
+Creating an existing ACL succeeds without a record, so equal ACLs never have two ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,9 +44,9 @@ class AclControl:
         return self._by_id
 
     def decide_create(self, acls: Sequence[Acl]) -> Decision[AccessControlEntryRecord, list[ApiError | None]]:
-        """Create those that can be and do not exist; answer an error or None for each.
+        """Create the valid ACLs that do not exist; answer an error or None for each.
 
-        Raises ApiError POLICY_VIOLATION if that takes more than MAX_RECORDS_PER_OPERATION.
+        Raises ApiError POLICY_VIOLATION for more than MAX_RECORDS_PER_OPERATION records.
         """
         results = [_refusal(acl) for acl in acls]
         missing = dict.fromkeys(
@@ -58,9 +58,9 @@ class AclControl:
     def decide_delete(
         self, found: Sequence[Sequence[Uuid]]
     ) -> Decision[RemoveAccessControlEntryRecord, list[list[Acl]]]:
-        """Delete ACLs; answer for each sequence of ids those that were there, in Kafka's order.
+        """Delete ACLs; answer for each sequence of ids the ACLs that existed, in Kafka's order.
 
-        Raises ApiError INVALID_REQUEST if they are more than MAX_RECORDS_PER_OPERATION: then nothing is deleted.
+        Raises ApiError INVALID_REQUEST for more than MAX_RECORDS_PER_OPERATION ACLs; nothing is deleted then.
         """
         present = [[self._by_id[acl_id] for acl_id in ids if acl_id in self._by_id] for ids in found]
         unwanted = dict.fromkeys(record.id for records in present for record in records)
@@ -88,7 +88,7 @@ class AclControl:
 
 
 def find_acls(acls: Mapping[Uuid, AccessControlEntryRecord], asked: AclFilter) -> list[Uuid]:
-    """Return the ids of all ACLs that a filter matches. Raises ApiError for a code that this version does not know."""
+    """Return the ids of all ACLs that a filter matches. Raises ApiError for an unknown code in the filter."""
     unknown = _unknown_part(asked)
     if unknown:
         raise ApiError(ErrorCode.INVALID_REQUEST, unknown)

@@ -1,7 +1,7 @@
-"""What a controller writes when it takes over: the bootstrap records of an empty log, the end of a broken transaction.
+"""The first records of a new active controller: bootstrap records for an empty log, the abort of an open transaction.
 
-The bootstrap records come from bootstrap.checkpoint, which formatting left. They go in as one metadata transaction
-where metadata.version knows those, so that a leader that dies in between leaves nothing half done. Source: KIP-868.
+The bootstrap records come from bootstrap.checkpoint, which formatting wrote. They are written as one metadata
+transaction if metadata.version supports it, so that a leader that fails in between has no effect. Source: KIP-868.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ ABORT_REASON: Final = "Controller failover"
 
 
 def default_bootstrap_records() -> list[FeatureLevelRecord]:
-    """Return what a new directory is formatted with: metadata.version first, every feature at its highest level.
+    """Return the records that format a new directory: metadata.version first, every feature at its highest level.
 
-    kraft.version is not among them: it lies in the Raft log as a control record.
+    kraft.version is not among them: it is a control record of the Raft log.
     """
     others = sorted(name for name in MAX_FEATURE_LEVELS if name not in (METADATA_VERSION, KRAFT_VERSION))
     return [
@@ -35,7 +35,7 @@ def default_bootstrap_records() -> list[FeatureLevelRecord]:
 def decide_activation(
     bootstrap_records: Sequence[Any], *, is_log_empty: bool, is_in_transaction: bool, min_insync_replicas: int = 1
 ) -> Decision[Any, None]:
-    """Decide what a new leader writes first; `is_log_empty`: the image has no metadata.version."""
+    """Decide the first records of a new leader; `is_log_empty`: the image has no metadata.version."""
     aborts = [AbortTransactionRecord(reason=ABORT_REASON)] if is_in_transaction else []
     if not is_log_empty:
         return Decision(None, list(aborts), is_atomic=True)
@@ -52,7 +52,7 @@ def decide_activation(
 
 
 def _cluster_min_insync_replicas(value: int) -> ConfigRecord:
-    """Eligible leader replicas need a min.insync.replicas that all brokers agree on (KIP-966)."""
+    """Return the cluster default of min.insync.replicas: with ELR all brokers must use the same (KIP-966)."""
     return ConfigRecord(
         resource_type=CLUSTER_DEFAULT.resource_type,
         resource_name=CLUSTER_DEFAULT.name,

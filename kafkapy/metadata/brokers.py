@@ -1,7 +1,7 @@
 """The controller's table of brokers and controllers: registration, heartbeats, fencing, controlled shutdown.
 
-Registrations are replayed from the log. Heartbeat sessions are not in the log: they live in the active controller only
-and start anew with it (each unfenced broker is then given a whole session). Source: KIP-631, KIP-841, KIP-858, KIP-966.
+Registrations are replayed from the log. Heartbeat sessions are not in the log: only the active controller has them, and
+a new one starts with a full session for each unfenced broker. Source: KIP-631, KIP-841, KIP-858, KIP-966.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ UNFENCE: Final = -1
 
 
 class BrokerState(Enum):
-    """Where a broker stands with the controller."""
+    """A broker's state, as the controller sees it."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -54,18 +54,18 @@ class BrokerState(Enum):
 
 @dataclass(slots=True)
 class Session:
-    """What the active controller remembers of a broker's heartbeats."""
+    """The active controller's state of a broker's heartbeats."""
 
     contact_ms: int | None
-    """When it was last heard of (monotonic); None until its first heartbeat."""
+    """The time of its last heartbeat (monotonic); None before the first one."""
     metadata_offset: int = NO_OFFSET
-    """The last metadata offset that it said to have applied."""
+    """The last metadata offset that the broker has applied, as its heartbeat reports."""
     controlled_shutdown_offset: int = NO_OFFSET
-    """The last offset when its leaderships were moved away; NO_OFFSET while it is not shutting down."""
+    """The offset of the last record that moved its leaderships; NO_OFFSET if it is not shutting down."""
 
 
 class BrokerControl:
-    """Brokers and controllers as registered, those not yet committed included."""
+    """The registered brokers and controllers, including uncommitted registrations."""
 
     def __init__(self, features: FeatureControl, cluster_id: str, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
         self._features = features
@@ -77,7 +77,7 @@ class BrokerControl:
         self._registration_offsets: dict[int, int] = {}
 
     def load(self, image: MetadataImage, now_ms: int) -> None:
-        """Take over from a committed image; each unfenced broker gets a session that starts now."""
+        """Load a committed image; each unfenced broker gets a session that starts now."""
         self.brokers = dict(image.cluster.brokers)
         self.controllers = dict(image.cluster.controllers)
         self._registration_offsets = {broker.id: broker.epoch for broker in self.brokers.values()}
@@ -85,7 +85,7 @@ class BrokerControl:
             broker.id: Session(contact_ms=None if broker.fenced else now_ms) for broker in self.brokers.values()
         }
 
-    # -- what others ask ------------------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------------------------
 
     def is_active(self, broker_id: int) -> bool:
         """Whether a broker may lead and join an ISR."""
@@ -97,7 +97,10 @@ class BrokerControl:
         return broker is not None and broker.has_online_directory(directory)
 
     def default_directory(self, broker_id: int) -> Uuid:
-        """Return where a new replica on a broker lies: its only directory, else one that it is still to choose."""
+        """Return the directory of a new replica: the broker's only one, or DIRECTORY_UNASSIGNED for it to choose.
+
+        DIRECTORY_MIGRATING for a broker registered without directories.
+        """
         broker = self.brokers.get(broker_id)
         if broker is None:
             return DIRECTORY_UNASSIGNED
@@ -106,13 +109,13 @@ class BrokerControl:
         return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
     def usable_brokers(self) -> Iterator[UsableBroker]:
-        """Yield the brokers that new replicas may be placed on."""
+        """Yield the brokers that can get new replicas."""
         for broker in self.brokers.values():
             if broker.has_uncordoned_directory and not self._is_shutting_down(broker.id):
                 yield UsableBroker(broker.id, broker.rack, broker.fenced)
 
     def check_epoch(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-        """Return the broker that speaks. Raises ApiError STALE_BROKER_EPOCH where it is not the one registered."""
+        """Return a request's broker. Raises ApiError STALE_BROKER_EPOCH unless it is registered with this epoch."""
         broker = self.brokers.get(broker_id)
         if broker is None:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -128,10 +131,10 @@ class BrokerControl:
     def registration_record(
         self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int, is_local: bool = False
     ) -> RegisterBrokerRecord:
-        """Return the record that registers a broker, a new incarnation at epoch `next_offset`.
+        """Return the record that registers a broker; a new incarnation gets the epoch `next_offset`.
 
-        `is_local`: the broker runs in the controller's own process, so that an earlier incarnation is known to be dead.
-        The same incarnation registering again keeps its epoch, its fencing and its shutdown. Raises ApiError.
+        `is_local`: the broker runs in the controller's process, so an earlier incarnation is known to be dead. An
+        incarnation that registers again keeps its epoch, its fencing and its shutdown state. Raises ApiError.
         """
         if not is_local:
             self._check_session(request, now_ms)
@@ -199,10 +202,10 @@ class BrokerControl:
                     )
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
-        """Every finalized level must lie in what the broker supports; a feature it does not name, it has at 0 only.
+        """Raise ApiError UNSUPPORTED_VERSION unless the broker supports every finalized level; unnamed features mean 0.
 
-        Deviation: share.version and streams.version are not asked for. Our brokers do not serve them yet, and go on
-        with a directory in which Apache Kafka has finalized them.
+        Deviation: share.version and streams.version are not checked. kafkapy's brokers do not serve them yet, but must
+        be able to run on a directory in which Apache Kafka has finalized them.
         """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
@@ -221,7 +224,7 @@ class BrokerControl:
             raise _invalid_registration(f"Request features do not contain '{METADATA_VERSION}'")
 
     def controller_record(self, request: ControllerRegistrationRequest) -> RegisterControllerRecord:
-        """Return the record that registers a controller. Raises ApiError where metadata.version is too old for it."""
+        """Return the record that registers a controller. Raises ApiError if metadata.version does not support it."""
         if self._features.metadata_version < MV_3_7_IV0:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -244,7 +247,7 @@ class BrokerControl:
     # -- heartbeats -----------------------------------------------------------------------------------------------
 
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
-        """Whether the broker was heard of within the session timeout."""
+        """Whether the broker sent a heartbeat within the session timeout."""
         session = self._sessions.get(broker_id)
         if session is None or session.contact_ms is None:
             return False
@@ -253,7 +256,7 @@ class BrokerControl:
     def next_state(
         self, request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]
     ) -> tuple[BrokerState, BrokerState]:
-        """Return a broker's state and the one its heartbeat leads to."""
+        """Return a broker's state, and its next state after a heartbeat."""
         current = self.state(request.broker_id)
         if current is BrokerState.FENCED:
             return current, self._next_of_fenced(request)
@@ -267,14 +270,14 @@ class BrokerControl:
         return BrokerState.FENCED if self.brokers[broker_id].fenced else BrokerState.UNFENCED
 
     def renew_session(self, broker_id: int, now_ms: int) -> None:
-        """Note that a broker lives, whatever becomes of its heartbeat."""
+        """Restart a broker's session, even if its heartbeat fails later."""
         self._sessions[broker_id].contact_ms = now_ms
 
     def touch(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, last_offset: int) -> None:
-        """Note a heartbeat that was decided on; soft state, so not a matter of replay.
+        """Record a decided heartbeat in the session, which is soft state and not replayed.
 
-        `last_offset` is that of the decision's last record: a broker in controlled shutdown may go once every other has
-        applied as much.
+        `last_offset`: of the decision's last record. A broker in controlled shutdown may stop when every other broker
+        has applied metadata up to there.
         """
         session = self._sessions[request.broker_id]
         session.metadata_offset = request.current_metadata_offset
@@ -288,7 +291,7 @@ class BrokerControl:
         return request.current_metadata_offset >= self._registration_offsets[request.broker_id]
 
     def expired_brokers(self, now_ms: int) -> list[int]:
-        """Return the unfenced brokers whose session has run out."""
+        """Return the unfenced brokers whose session has expired."""
         return [
             broker.id
             for broker in self.brokers.values()
@@ -310,7 +313,7 @@ class BrokerControl:
         return BrokerState.CONTROLLED_SHUTDOWN
 
     def _lowest_active_offset(self) -> float:
-        """Return how far the slowest of the brokers that stay has read; infinity when none stays."""
+        """Return the lowest metadata offset that the other active brokers have applied, infinity without any."""
         offsets = (
             self._sessions[broker.id].metadata_offset
             for broker in self.brokers.values()
@@ -357,12 +360,12 @@ class BrokerControl:
 
 
 def registration_features() -> Mapping[str, tuple[int, int]]:
-    """Return the feature ranges that our brokers register with: the levels that they serve."""
+    """Return the feature ranges with which kafkapy's brokers register: the levels that they serve."""
     return {name: (levels.min_version, levels.max_version) for name, levels in WORKING_FEATURES.items()}
 
 
 def controller_features() -> Mapping[str, tuple[int, int]]:
-    """Return the feature ranges that our controllers register with: all levels that they can replay."""
+    """Return the feature ranges with which kafkapy's controllers register: all levels that they can replay."""
     return {name: (levels.min_version, levels.max_version) for name, levels in KNOWN_FEATURES.items()}
 
 

@@ -1,11 +1,11 @@
-"""Client quotas: the controller's table of them, and which of an image's a filter selects. KIP-546, KIP-612.
+"""Client quotas: the controller's table of them, and the filter that selects some of an image. KIP-546, KIP-612.
 
-An entity is a user, a client-id, both, or an ip; a name of None stands for the default of its type. Each entity has
-quotas by key. What cannot be is refused for its entity alone, in Apache Kafka's words.
+An entity is a user, a client-id, both, or an ip; a name of None is the default of its type. Each entity has quotas by
+key. An invalid alteration is refused for its entity only, with Apache Kafka's message.
 
-Of an entity named twice in a request the first alteration is carried out, and the response is the error of the second:
-so does Apache Kafka. An ip must be an address: host names, which Apache Kafka looks up, are refused (a deviation, as a
-look-up would hold the loop).
+If a request names an entity twice, the first alteration is carried out and the response has the error of the second, as
+in Apache Kafka. An ip must be an address: host names, which Apache Kafka resolves, are refused (a deviation, because
+name resolution would block the event loop).
 
 Deviation: connection_creation_rate is enforced on the listeners of brokers, not on those of controllers.
 """
@@ -70,7 +70,7 @@ class EntityResult(NamedTuple):
 
 class ClientQuotaControl:
     def __init__(self, loaded: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """`loaded`: the quotas of the committed image that the controller's term begins with."""
+        """`loaded`: the quotas of the committed image at the start of the controller's term."""
         self._by_entity = {entity: dict(quotas) for entity, quotas in loaded.items()}
 
     @property
@@ -78,7 +78,7 @@ class ClientQuotaControl:
         return self._by_entity
 
     def decide_alter(self, request: AlterClientQuotasRequest) -> Steps[ClientQuotaRecord, list[EntityResult]]:
-        """Set and remove quotas, an entity a step, all of it or nothing. Raises ApiError POLICY_VIOLATION."""
+        """Set and remove quotas, one entity per step, in one atomic batch. Raises ApiError POLICY_VIOLATION."""
         errors: dict[QuotaEntity, ApiError | None] = {}
         records: list[ClientQuotaRecord] = []
         for entry in request.entries:
@@ -96,7 +96,7 @@ class ClientQuotaControl:
         return Decision(results, [] if request.validate_only else records, is_atomic=True)
 
     def _changes(self, entry: EntryData, entity: QuotaEntity, *, is_repeated: bool) -> dict[str, float | None]:
-        """Return what an alteration makes of the entity's quotas, None for one that goes. Raises ApiError."""
+        """Return the changed quotas of an entity, None for removed ones. Raises ApiError."""
         if is_repeated or len({operation.key for operation in entry.ops}) < len(entry.ops):
             raise _invalid(f"Ignoring duplicate entity {_described(entity)}")
         _check_entity(entity)
@@ -127,14 +127,14 @@ class ClientQuotaControl:
 
 
 class QuotaFilter:
-    """The filter of DescribeClientQuotas, which must match all of an entity's named parts. Raises ApiError."""
+    """The filter of DescribeClientQuotas: an entity must match all components. Raises ApiError if invalid."""
 
     def __init__(self, request: DescribeClientQuotasRequest) -> None:
         self._is_strict = request.strict
         self._names: dict[str, str | None] = {}
         """By entity type: the exact name, None for the default."""
         self._types: set[str] = set()
-        """Entity types whose name may be any."""
+        """Entity types that match any name."""
         for component in request.components:
             self._add(component)
         used = self._names.keys() | self._types
@@ -181,7 +181,7 @@ def _check_match(component: ComponentData) -> None:
 
 
 def _entity(entry: EntryData) -> QuotaEntity:
-    """Return an alteration's entity. Of a type named twice the last name counts."""
+    """Return an alteration's entity. If a type is named twice, the last name counts."""
     names = {part.entity_type: part.entity_name for part in entry.entity}
     return tuple((entity_type, names[entity_type]) for entity_type in sorted(names))
 
@@ -197,7 +197,7 @@ def _check_entity(entity: QuotaEntity) -> None:
 
 
 def _keys_of(names: Mapping[str, str | None]) -> Mapping[str, _Bound | None]:
-    """Return the keys that an entity may have; the types are known ones."""
+    """Return the quota keys that an entity may have; its types were checked before."""
     if IP not in names:
         return _USER_AND_CLIENT_KEYS
     if len(names) > 1:
@@ -222,7 +222,7 @@ def _check_value(keys: Mapping[str, _Bound | None], operation: OpData) -> None:
     key, value = operation.key, operation.value
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
-    if not value > 0.0:  # deviation: Apache Kafka takes what is not a number for a quota
+    if not value > 0.0:  # deviation: Apache Kafka accepts NaN as a quota
         raise _invalid(f"Quota {key} must be greater than 0")
     bound = keys[key]
     if bound is None:

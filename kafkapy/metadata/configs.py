@@ -1,7 +1,7 @@
 """The controller's table of dynamic configs, and the decisions that change it.
 
-What a value must look like is told by `ConfigRules`, which kafkapy.config provides; this module knows what a change is,
-which resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KIP-966.
+Values are validated by `ConfigRules`, which kafkapy.config implements. This module defines what a change is, which
+resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KIP-966.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,11 +31,11 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 CLUSTER_DEFAULT: Final = ConfigResource(RESOURCE_BROKER, "")
 MAX_VALUE_LENGTH: Final = 32767
-"""A ConfigRecord's value is at most this long (Kafka's own bound)."""
+"""The maximum length of a ConfigRecord's value (Kafka's own limit)."""
 
 
 class ConfigOperationType(IntEnum):
-    """What an incremental change does to a key (KIP-339)."""
+    """The operations of an incremental change (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -52,36 +52,36 @@ class ConfigOperation(NamedTuple):
 
 
 class ConfigRules(Protocol):
-    """What the controller asks about keys and values; kafkapy.config.rules.DynamicConfigRules answers."""
+    """The rules of config keys and values; implemented by kafkapy.config.rules.DynamicConfigRules."""
 
     def validate(self, resource: ConfigResource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
-        """Raise ApiError (INVALID_CONFIG, INVALID_REQUEST) where the whole next configs of a resource cannot work."""
+        """Raise ApiError (INVALID_CONFIG, INVALID_REQUEST) if `configs`, all new configs of a resource, are invalid."""
         ...
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Whether the key's type is LIST: what APPEND and SUBTRACT work on."""
+        """Whether the key's type is LIST, which APPEND and SUBTRACT require."""
         ...
 
     def default_value(self, resource_type: int, key: str) -> str | None:
-        """Return Kafka's default of a key as text, None where there is none."""
+        """Return Kafka's default of a key as text, None without one."""
         ...
 
     def effective_topic_configs(
         self, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
     ) -> "Sequence[EffectiveConfig]":
-        """Return every topic key with the value that counts: topic, then this node's and the cluster's dynamic broker
-        configs, then the static ones, then Kafka's default."""
+        """Return every topic key with its effective value: the first of the topic's config, this node's and the
+        cluster's dynamic broker configs, the static ones, and Kafka's default."""
         ...
 
     def effective_topic_config(
         self, key: str, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
     ) -> str | None:
-        """Return the value of one topic key, found as in effective_topic_configs."""
+        """Return the effective value of one topic key, as in effective_topic_configs."""
         ...
 
 
 class ConfigControl:
-    """Dynamic configs of all resources; `decide_*` leave the table as it was, `replay` changes it."""
+    """Dynamic configs of all resources; only `replay` changes the table, `decide_*` methods do not."""
 
     def __init__(self, rules: ConfigRules, features: FeatureControl, node_id: int) -> None:
         self.rules = rules
@@ -89,13 +89,13 @@ class ConfigControl:
         self._node = ConfigResource(RESOURCE_BROKER, str(node_id))
         self._configs: dict[ConfigResource, dict[str, str]] = {}
         self.check_exists: Callable[[ConfigResource], None] = _exists
-        """Raises ApiError where a resource does not exist; set by the Controller, which knows topics and brokers."""
+        """Raises ApiError if a resource does not exist; set by the Controller, which knows topics and brokers."""
 
     def load(self, image: MetadataImage) -> None:
         self._configs = {resource: dict(configs) for resource, configs in image.configs.by_resource.items()}
 
     def of(self, resource: ConfigResource) -> Mapping[str, str]:
-        """Return the dynamic configs of one resource, those not yet committed included."""
+        """Return the dynamic configs of one resource, including uncommitted ones."""
         return self._configs.get(resource, {})
 
     def replay(self, record: ConfigRecord) -> None:
@@ -117,7 +117,7 @@ class ConfigControl:
     ) -> Steps[Any, dict[ConfigResource, ApiError | None]]:
         """Decide IncrementalAlterConfigs: each resource's operations succeed or fail together; None is success.
 
-        Raises ApiError POLICY_VIOLATION if that takes too many records.
+        Raises ApiError POLICY_VIOLATION for too many records.
         """
         records: list[ConfigRecord] = []
         results: dict[ConfigResource, ApiError | None] = {}
@@ -134,9 +134,9 @@ class ConfigControl:
     def decide_legacy_alter(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> Steps[Any, dict[ConfigResource, ApiError | None]]:
-        """Decide AlterConfigs: the given configs replace all that a resource has; None is success.
+        """Decide AlterConfigs: the given configs replace all configs of a resource; None is success.
 
-        Raises ApiError POLICY_VIOLATION if that takes too many records.
+        Raises ApiError POLICY_VIOLATION for too many records.
         """
         records: list[ConfigRecord] = []
         results: dict[ConfigResource, ApiError | None] = {}
@@ -151,13 +151,13 @@ class ConfigControl:
         return self._decision(records, results, validate_only)
 
     def records_for_new_topic(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
-        """Return the records that set a topic's first configs. Raises ApiError where they are not valid."""
+        """Return the records that set a new topic's configs. Raises ApiError if they are invalid."""
         operations = [ConfigOperation(key, ConfigOperationType.SET, value) for key, value in configs.items()]
         resource = ConfigResource(RESOURCE_TOPIC, name)
         return self._incremental_records(resource, operations, is_new=True)
 
     def elr_safety_records(self) -> list[ConfigRecord]:
-        """Return what has all brokers agree on min.insync.replicas, as eligible leader replicas need (KIP-966)."""
+        """Return the records that make min.insync.replicas equal on all brokers, as ELR requires (KIP-966)."""
         records = []
         if MIN_INSYNC_REPLICAS not in self.of(CLUSTER_DEFAULT):
             value = self.rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
@@ -169,13 +169,13 @@ class ConfigControl:
         return records
 
     def effective_topic_configs(self, topic_configs: Mapping[str, str]) -> "Sequence[EffectiveConfig]":
-        """Return all configs that a topic with these overrides would have, as CreateTopics 5+ answers them."""
+        """Return the effective configs of a topic with these overrides, as in the response of CreateTopics 5+."""
         return self.rules.effective_topic_configs(
             cluster=self.of(CLUSTER_DEFAULT), node=self.of(self._node), topic=topic_configs
         )
 
     def topic_config(self, topic: str, key: str) -> str | None:
-        """Return the value of a topic's config that counts."""
+        """Return the effective value of a topic's config."""
         return self.rules.effective_topic_config(
             key,
             cluster=self.of(CLUSTER_DEFAULT),
@@ -200,7 +200,7 @@ class ConfigControl:
         return Decision(results) if validate_only else Decision(results, records, is_atomic=True)
 
     def _clear_elr_records(self, records: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
-        """A new min.insync.replicas makes what is known of eligible leaders worthless."""
+        """Return records that clear ELRs: a changed min.insync.replicas makes them invalid."""
         if not self._features.is_elr_enabled:
             return []
         changed = [record for record in records if record.name == MIN_INSYNC_REPLICAS]
@@ -282,7 +282,7 @@ def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRec
 
 
 def _changed_list(current: str | None, operation: ConfigOperation) -> str:
-    """Append what is not there yet, or take away what is; elements are separated by commas."""
+    """Return a comma-separated list after an APPEND of missing elements or a SUBTRACT of existing ones."""
     elements = [element for element in (current or "").split(",") if element]
     for element in (operation.value or "").split(","):
         if operation.operation == ConfigOperationType.SUBTRACT:
@@ -294,8 +294,8 @@ def _changed_list(current: str | None, operation: ConfigOperation) -> str:
 
 
 def _exists(resource: ConfigResource) -> None:
-    """Take every resource to exist, until the Controller says otherwise."""
+    """The default of `check_exists`: every resource exists."""
 
 
 CONTROLLED_TYPES: Final = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
-"""The resource types whose configs lie in the metadata log (BROKER_LOGGER's do not)."""
+"""The resource types whose configs are in the metadata log (those of BROKER_LOGGER are not)."""

@@ -1,10 +1,10 @@
-"""The active controller's tables, and what a request makes of them: request -> Decision(records, response).
+"""The active controller's tables, and its decisions on requests: request -> Decision(records, response).
 
-A decision leaves the tables as they are; `replay(record, offset)` is what changes them, so they always equal what the
-log says up to `next_offset`. Only heartbeat sessions lie outside the log. The tables run ahead of the committed image;
-a node that takes over the controllership starts from its committed image (`Controller.load`).
+A decision does not change the tables; only `replay(record, offset)` does, so they always equal the log up to
+`next_offset`. Only heartbeat sessions are not in the log. The tables may be ahead of the committed image; a node that
+becomes the active controller starts from its committed image (`Controller.load`).
 
-Requests come as the generated dataclasses; answers to the whole of a request that fails are raised as ApiError.
+Requests are the generated dataclasses; a top-level error of a request is raised as ApiError.
 Source: KIP-500, KIP-631 and those named in the parts.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Controller:
-    """All tables of the controller. Made anew for each term, from the image committed when the term began."""
+    """All tables of the controller. Created for each term, from the image committed when the term began."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Controller:
         token_rules: "TokenRules | None" = None,
     ) -> None:
         self.next_offset = 0
-        """The offset that the next record appended will get."""
+        """The offset of the next record to be appended."""
         self.features = FeatureControl()
         self.configs = ConfigControl(rules, self.features, node_id)
         self.brokers = BrokerControl(self.features, cluster_id, session_timeout_ms)
@@ -91,13 +91,13 @@ class Controller:
         self.configs.check_exists = self._check_resource_exists
 
     def load(self, image: MetadataImage, *, next_offset: int, now_ms: int) -> None:
-        """Take the tables from a committed image. `next_offset` is the log's end, `now_ms` monotonic."""
+        """Fill the tables from a committed image. `next_offset` is the log end offset, `now_ms` monotonic."""
         for _ in self.load_topics(image):
             pass
         self.load_rest(image, next_offset=next_offset, now_ms=now_ms)
 
     def load_topics(self, image: MetadataImage) -> Iterator[None]:
-        """Do the part of `load` that may take long, in steps; `load_rest` comes after it."""
+        """Do the long part of `load`, in steps; call `load_rest` after it."""
         yield from self.topics.load(image)
 
     def load_rest(self, image: MetadataImage, *, next_offset: int, now_ms: int) -> None:
@@ -113,13 +113,13 @@ class Controller:
         self._tokens, self._loaded_tokens = None, image.delegation_tokens
 
     def skip_to(self, next_offset: int) -> None:
-        """Note where the log ends: the quorum's control records (a change of its voters) lie in it, too."""
+        """Advance next_offset past control records of the quorum (such as a voter change), which are not replayed."""
         assert next_offset >= self.next_offset, f"the log ends at {next_offset}, before {self.next_offset}"
         self.next_offset = next_offset
 
     @property
     def scram(self) -> "ScramControl":
-        """The table of SCRAM credentials, made when the first is asked for or replayed: most clusters have none."""
+        """The table of SCRAM credentials, created on first use: most clusters have none."""
         if self._scram is None:
             from kafkapy.metadata.scram import ScramControl
 
@@ -128,7 +128,7 @@ class Controller:
 
     @property
     def client_quotas(self) -> "ClientQuotaControl":
-        """The table of client quotas, made when the first is asked for or replayed: most clusters have none."""
+        """The table of client quotas, created on first use: most clusters have none."""
         if self._client_quotas is None:
             from kafkapy.metadata.client_quotas import ClientQuotaControl
 
@@ -137,7 +137,7 @@ class Controller:
 
     @property
     def tokens(self) -> "DelegationTokenControl":
-        """The table of delegation tokens, made when the first is asked for or replayed."""
+        """The table of delegation tokens, created on first use."""
         if self._tokens is None:
             from kafkapy.metadata.delegation_tokens import DelegationTokenControl
 
@@ -149,11 +149,11 @@ class Controller:
     def decide_register_broker(
         self, request: BrokerRegistrationRequest, now_ms: int, *, is_local: bool = False
     ) -> Steps[Any, BrokerRegistrationResponse]:
-        """Register a broker; a new incarnation first loses the leaderships and ISR places of the one before.
+        """Register a broker; a new incarnation first loses the leaderships and ISR memberships of the previous one.
 
-        A broker in our own process (`is_local`) need not wait for the session of its earlier incarnation to run out,
-        as after a kill -9 it does for nine seconds in Apache Kafka: this process has its directories, so that one is
-        dead (a named deviation).
+        A broker in the controller's process (`is_local`) does not wait for the session of its previous incarnation to
+        expire (a deviation): that incarnation is dead, as this process holds its directories. In Apache Kafka it waits
+        nine seconds after a kill -9.
         """
         record = self.brokers.registration_record(
             request, next_offset=self.next_offset, now_ms=now_ms, is_local=is_local
@@ -165,9 +165,9 @@ class Controller:
         return Decision(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [record])
 
     def decide_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decided[Any, BrokerHeartbeatResponse]:
-        """Decide what a broker is from now on; its session is renewed at once. Raises ApiError STALE_BROKER_EPOCH.
+        """Decide a broker's next state; its session is renewed at once. Raises ApiError STALE_BROKER_EPOCH.
 
-        A heartbeat that changes nothing, as most, is decided at once, without records.
+        Most heartbeats change nothing: they are decided at once, without records.
         """
         broker_id = request.broker_id
         self.brokers.check_epoch(broker_id, request.broker_epoch)
@@ -203,14 +203,14 @@ class Controller:
         )
 
     def decide_fence_expired(self, now_ms: int) -> Steps[Any, list[int]]:
-        """Fence one of the brokers that were not heard of for too long; answer all of them."""
+        """Fence one of the brokers whose session has expired; answer the ids of all of them."""
         expired = self.brokers.expired_brokers(now_ms)
         if expired:
             yield from self.partitions.fence(expired[0])
         return Decision(expired)
 
     def decide_unregister_broker(self, broker_id: int) -> Steps[Any, None]:
-        """Forget a broker. Raises ApiError BROKER_ID_NOT_REGISTERED."""
+        """Unregister a broker. Raises ApiError BROKER_ID_NOT_REGISTERED."""
         if broker_id not in self.brokers.brokers:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
         return (yield from self.partitions.unregister(broker_id))
@@ -229,7 +229,7 @@ class Controller:
         return Decision(response, decision.records)
 
     def decide_no_op(self) -> Decision[Any, None]:
-        """Write a record that says nothing: the high watermark moves, so everyone knows that the controller lives."""
+        """Write a NoOpRecord: the high watermark advances, which shows that the controller is alive."""
         return Decision(None, [] if self.features.is_empty else [NoOpRecord()])
 
     def _transition(self, broker_id: int, next_state: BrokerState) -> RecordSteps:
@@ -253,7 +253,7 @@ class Controller:
     # -- replay ---------------------------------------------------------------------------------------------------
 
     def replay(self, record: Any, offset: int) -> None:
-        """Make the tables what they are after `record` at `offset`. Raises AssertionError where it cannot follow."""
+        """Apply `record` at `offset` to the tables. Raises AssertionError if it is inconsistent with them."""
         replay = _REPLAY.get(type(record).__name__)
         assert replay is not None, f"{type(record).__name__} is no metadata record"
         replay(self, record, offset)
@@ -261,7 +261,7 @@ class Controller:
 
 
 def _nothing(controller: Controller, record: Any, offset: int) -> None:
-    """Records that the controller keeps no table of: the image carries them on."""
+    """Ignore records for which the controller has no table."""
 
 
 _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {

@@ -1,8 +1,8 @@
-"""The controller's table of delegation tokens: made, renewed, ended by hand or by time. KIP-48, KIP-373.
+"""The controller's table of delegation tokens: creation, renewal, expiry by request or by time. KIP-48, KIP-373.
 
-A record says whose a token is and until when. Its HMAC, which is what a client proves that it knows, follows from the
-id and delegation.token.secret.key: it is in no record. Times are by the wall clock, in ms. Answers carry Apache
-Kafka's codes; its timestamps in them are 0 where the controller refuses.
+A record has a token's owner and times. Its HMAC, by which a client authenticates, is computed from the id and
+delegation.token.secret.key and is in no record. Times are wall-clock ms. Error codes are Apache Kafka's; in the
+response to a refused request the timestamps are 0.
 """
 
 import base64
@@ -19,14 +19,14 @@ from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDeleg
 from kafkapy.seams import Random
 
 TOKENS_SINCE: Final = 14
-"""The metadata.version (3.6-IV2) from which on there are records of tokens."""
+"""The first metadata.version (3.6-IV2) with records of tokens."""
 MAX_RECORDS_PER_SWEEP: Final = 1000
 INT64_MAX: Final = (1 << 63) - 1
 USER_TYPE: Final = "User"
 
 
 class TokenRules(NamedTuple):
-    """The keys delegation.token.*: the secret as UTF-8, never empty."""
+    """The delegation.token.* configs; the secret is UTF-8 and never empty."""
 
     secret: bytes
     max_lifetime_ms: int
@@ -42,7 +42,7 @@ class CreatedToken(NamedTuple):
 
 
 def token_hmac(secret: bytes, token_id: str) -> bytes:
-    """Return HMAC-SHA512 of a token's id. Its base64 is the password that a client logs in with."""
+    """Return the HMAC-SHA512 of a token's id. Its base64 form is the client's password."""
     return hmac.digest(secret, token_id.encode(), "sha512")
 
 
@@ -63,7 +63,7 @@ class DelegationTokenControl:
         rules: TokenRules | None,
         tokens: Mapping[str, DelegationTokenRecord],
     ) -> None:
-        """`rules`: None where no secret key is set; `tokens`: those of the image the controller was loaded from."""
+        """`rules`: None without a secret key; `tokens`: those of the image from which the controller was loaded."""
         self._features = features
         self._random = random
         self._rules = rules
@@ -80,7 +80,7 @@ class DelegationTokenControl:
     def decide_create(
         self, *, requester: str, owner: str, renewers: Sequence[str], max_lifetime_ms: int, now_ms: int
     ) -> Decision[Any, CreatedToken]:
-        """Make a token. Principals are `type:name`. Raises ApiError."""
+        """Create a token. Principals are `type:name`. Raises ApiError."""
         rules = self._checked_rules()
         if not all(renewer.startswith(f"{USER_TYPE}:") for renewer in renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
@@ -99,7 +99,7 @@ class DelegationTokenControl:
         return Decision(created, [record], is_atomic=True)
 
     def decide_renew(self, *, asker: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
-        """Let a token be valid for longer; answer until when. `token` is its HMAC. Raises ApiError."""
+        """Extend a token's validity; answer its new expiry time. `token` is its HMAC. Raises ApiError."""
         rules = self._checked_rules()
         found = self._find(token)
         if is_expired(found, now_ms):
@@ -109,7 +109,7 @@ class DelegationTokenControl:
         return _valid_until(found, _sum(now_ms, period_ms))
 
     def decide_expire(self, *, asker: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
-        """Let a token end in `period_ms`, now if it is negative; answer when. Raises ApiError."""
+        """Make a token expire in `period_ms`, at once if negative; answer its expiry time. Raises ApiError."""
         self._checked_rules()
         found = self._find(token)
         _check_may_change(found, asker)
@@ -120,7 +120,7 @@ class DelegationTokenControl:
         return _valid_until(found, _sum(now_ms, period_ms))
 
     def decide_sweep(self, now_ms: int) -> Decision[Any, bool]:
-        """Remove tokens whose time is over, so many at a time; answer whether there may be more."""
+        """Remove up to MAX_RECORDS_PER_SWEEP expired tokens; answer whether there are more."""
         over = [token_id for token_id, token in self._by_id.items() if is_expired(token, now_ms)]
         records = [RemoveDelegationTokenRecord(token_id=token_id) for token_id in over[:MAX_RECORDS_PER_SWEEP]]
         return Decision(len(over) > MAX_RECORDS_PER_SWEEP, records)
@@ -146,7 +146,7 @@ class DelegationTokenControl:
             self._ids[token_hmac(self._rules.secret, record.token_id)] = record.token_id
 
     def replay_remove(self, record: RemoveDelegationTokenRecord) -> None:
-        """Forget a token. One that is not there is no error: two may have ended it at the same time."""
+        """Remove a token. A missing token is no error: two requests may have removed it at the same time."""
         self._by_id.pop(record.token_id, None)
         if self._rules is not None:
             self._ids.pop(token_hmac(self._rules.secret, record.token_id), None)
@@ -158,7 +158,7 @@ def _check_may_change(token: DelegationTokenRecord, asker: str) -> None:
 
 
 def _valid_until(token: DelegationTokenRecord, wanted_ms: int) -> Decision[Any, int]:
-    """Return what makes a token valid until then, or until its longest life ends."""
+    """Return the decision that makes a token valid until wanted_ms, at most until its maximum lifetime ends."""
     expires_ms = min(token.max_timestamp, wanted_ms)
     changed = DelegationTokenRecord(
         owner=token.owner,

@@ -1,8 +1,8 @@
-"""What a run of metadata records changes in an image: replay records, then `apply` for the next image.
+"""The changes that metadata records make to an image: replay the records, then `apply` to get the next image.
 
-Parts that no record touched are shared with the image before. `topics_changed` and `configs_changed`
-tell listeners what to look at; each is None or empty when nothing of it changed.
-A record that cannot follow from the image is a broken log: replay raises AssertionError.
+Parts that no record touched are shared with the previous image. `topics_changed` and `configs_changed` tell listeners
+what changed; without changes they are None and empty.
+A record that is inconsistent with the image means a broken log: replay raises AssertionError.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ from kafkapy.types import Uuid
 __all__ = ["LocalPartition", "MetadataDelta", "delta_to", "difference"]
 
 ENTRIES_PER_STEP: Final = 200
-"""Taking over a record takes some 5 us."""
+"""Replaying a record takes about 5 us."""
 DeltaSteps: TypeAlias = "Generator[None, None, MetadataDelta]"
 ImageSteps: TypeAlias = Generator[None, None, MetadataImage]
 T = TypeVar("T")
@@ -59,7 +59,7 @@ MIN_METADATA_VERSION: Final = 7
 
 
 class MetadataDelta:
-    """The changes to one image. Not to be used again after `apply`."""
+    """The changes to one image. Must not be used after `apply`."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -68,7 +68,7 @@ class MetadataDelta:
         self.broker_changes: dict[int, BrokerRegistration | None] = {}
         self.controller_changes: dict[int, ControllerRegistration | None] = {}
         self.config_changes: dict[ConfigResource, dict[str, str]] = {}
-        """The whole next configs of each changed resource."""
+        """All new configs of each changed resource (not only the changed keys)."""
         self.quota_changes: dict[QuotaEntity, dict[str, float]] = {}
         self.acl_changes: dict[Uuid, AccessControlEntryRecord | None] = {}
         self.scram_changes: dict[tuple[int, str], UserScramCredentialRecord | None] = {}
@@ -77,26 +77,26 @@ class MetadataDelta:
 
     @property
     def topics_changed(self) -> TopicsDelta | None:
-        """The created, changed and deleted topics, None when there are none."""
+        """The created, changed and deleted topics, None if there are none."""
         return self.topics if self.topics.changed or self.topics.deleted else None
 
     @property
     def configs_changed(self) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """Each changed resource with the whole of its next configs (empty when it has none any more)."""
+        """Each changed resource with all of its new configs (empty if none are left)."""
         return self.config_changes
 
     def replay(self, record: Any) -> None:
-        """Take one metadata record into account. Raises AssertionError for one that cannot follow from the image."""
+        """Apply one metadata record to the delta. Raises AssertionError if it is inconsistent with the image."""
         replay = _REPLAY.get(type(record).__name__)
         assert replay is not None, f"{type(record).__name__} is no metadata record"
         replay(self, record)
 
     def apply(self, provenance: Provenance) -> MetadataImage:
-        """Return the image after the records, sharing all that they did not change."""
+        """Return the image after the records; unchanged parts are shared."""
         return _end_of(self.apply_steps(provenance))
 
     def apply_steps(self, provenance: Provenance) -> ImageSteps:
-        """Do as `apply`, in steps."""
+        """Like `apply`, in steps."""
         image = self.image
         topics = yield from self.topics.apply()
         return MetadataImage(
@@ -115,7 +115,7 @@ class MetadataDelta:
         )
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
-        """Return a broker as the records so far leave it."""
+        """Return a broker's registration after the records replayed so far."""
         if broker_id in self.broker_changes:
             return self.broker_changes[broker_id]
         return self.image.cluster.brokers.get(broker_id)
@@ -142,7 +142,7 @@ class MetadataDelta:
         return ConfigsImage(self.image.configs.by_resource.updated(changes))
 
     def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
-        """Note a level. One of kraft.version, which old controllers wrote by mistake, is ignored (KAFKA-18979)."""
+        """Set a feature level. Ignores kraft.version, which old controllers wrote by mistake (KAFKA-18979)."""
         if record.name == KRAFT_VERSION:
             return
         if record.name == METADATA_VERSION:
@@ -190,7 +190,7 @@ class MetadataDelta:
         self.topics.clear_elr(record.topic_name)
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
-        """Remove a topic and, as Kafka's brokers do, its configs, which the log does not remove one by one."""
+        """Remove a topic and, like Kafka's brokers, its configs: the log has no records that remove them."""
         name = self.topics.remove(record.topic_id)
         resource = ConfigResource(RESOURCE_TOPIC, name)
         if resource in self.config_changes or resource in self.image.configs.by_resource:
@@ -239,7 +239,7 @@ class MetadataDelta:
         self.token_changes[record.token_id] = None
 
     def _replay_nothing(self, record: Any) -> None:
-        """NoOp, the marks of metadata transactions (the loader handles them) and ZooKeeper's state change nothing."""
+        """NoOp, transaction markers (handled by the loader) and ZooKeeper's state do not change the image."""
 
 
 _REPLAY: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
@@ -273,15 +273,15 @@ _REPLAY: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
 
 
 def delta_to(image: MetadataImage, records: Iterable[Any]) -> MetadataDelta:
-    """Return the delta from `image` to the image that a whole snapshot's records describe.
+    """Return the delta from an older `image` to the image that a complete snapshot's records describe.
 
-    What the snapshot does not mention is deleted: a snapshot is loaded over an older image.
+    Everything that the snapshot does not contain is deleted.
     """
     return _end_of(delta_steps(image, records))
 
 
 def delta_steps(image: MetadataImage, records: Iterable[Any]) -> DeltaSteps:
-    """Do as `delta_to`, in steps."""
+    """Like `delta_to`, in steps."""
     snapshot = MetadataDelta(EMPTY_IMAGE)
     for count, record in enumerate(records, 1):
         snapshot.replay(record)
@@ -294,12 +294,12 @@ def delta_steps(image: MetadataImage, records: Iterable[Any]) -> DeltaSteps:
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
-    """Return the delta that leads from one image to another, whatever lies between them."""
+    """Return the delta from one image to any other."""
     return _end_of(difference_steps(before, after))
 
 
 def difference_steps(before: MetadataImage, after: MetadataImage) -> DeltaSteps:
-    """Do as `difference`, in steps."""
+    """Like `difference`, in steps."""
     delta = MetadataDelta(before)
     yield from _difference_of_topics(delta.topics, after.topics)
     delta.feature_changes = {k: v or 0 for k, v in _changes(before.features.levels, after.features.levels).items()}
@@ -346,7 +346,7 @@ def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> Iterator[No
 
 
 def _merged(entries: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return the entries with each change made; None removes. Without changes, the very same mapping."""
+    """Return the entries with the changes applied; None removes an entry. Without changes, the same mapping."""
     if not changes:
         return entries
     merged = {**entries, **changes}
@@ -354,7 +354,7 @@ def _merged(entries: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[A
 
 
 def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return what makes `after` of `before`: the next value by key, None where there is none any more."""
+    """Return the changes from `before` to `after`: new values by key, None for removed keys."""
     changes: dict[Any, Any] = {key: None for key in before if key not in after}
     changes.update((key, value) for key, value in after.items() if before.get(key) != value)
     return changes

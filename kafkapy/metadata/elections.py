@@ -1,7 +1,7 @@
-"""What becomes of a partition when its ISR, its replicas or its brokers' health change: the election and its record.
+"""Leader election, and the record of a partition's change, after its ISR, its replicas or its brokers changed.
 
-`PartitionChange` is filled with what is wanted, then `build` gives the PartitionChangeRecord that leads there, None
-when there is nothing to change. Pure bookkeeping over one PartitionRegistration; who may lead is asked of the caller.
+The caller sets the targets of a `PartitionChange`; `build` then returns the PartitionChangeRecord that reaches them, or
+None if nothing changes. Pure; works on one PartitionRegistration. The caller decides which replicas may lead.
 Sources: KIP-631 (leader, ISR), KIP-704 (leader recovery), KIP-966 (eligible leader replicas), KIP-455 (reassignment).
 """
 
@@ -22,7 +22,7 @@ from kafkapy.types import Uuid
 
 
 class Election(Enum):
-    """How a leader is sought: the preferred replica first; any from ISR or ELR; in the last resort any that is up."""
+    """Whom to elect: PREFERRED tries the preferred replica first; ONLINE takes one in ISR or ELR; UNCLEAN any alive."""
 
     PREFERRED = auto()
     ONLINE = auto()
@@ -31,7 +31,7 @@ class Election(Enum):
 
 @dataclass(slots=True)
 class PartitionChange:
-    """A change to one partition in the making. Targets start as what the partition has."""
+    """A change to one partition, being built. The targets are initialized with the partition's current values."""
 
     partition: PartitionRegistration
     topic_id: Uuid
@@ -62,7 +62,7 @@ class PartitionChange:
         self.leader_recovery_state = partition.leader_recovery_state
 
     def build(self) -> PartitionChangeRecord | None:
-        """Return the record that makes the partition what is wanted of it, None where it is so already."""
+        """Return the record that changes the partition to the targets, None if it needs no change."""
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.partition_id)
         self._complete_reassignment()
         self._find_eligible_leaders()
@@ -79,7 +79,7 @@ class PartitionChange:
         return None if _is_no_op(record) else record
 
     def _complete_reassignment(self) -> None:
-        """Drop the replicas to be removed once all that are added, and enough of the others, are in the ISR."""
+        """Remove the replicas to be removed if all added ones, and enough of the others, are in the ISR."""
         if not self.adding_replicas and not self.removing_replicas:
             return
         replicas = [replica for replica in self.replicas if replica not in self.removing_replicas]
@@ -92,10 +92,10 @@ class PartitionChange:
         self.removing_replicas, self.adding_replicas = [], []
 
     def _find_eligible_leaders(self) -> None:
-        """Keep as eligible who leaves an ISR that falls below min.insync.replicas: it has all that was acknowledged.
+        """Compute the ELR: replicas that left an ISR below min.insync.replicas have all acknowledged records.
 
-        A deviation: who is no replica any more is not eligible either. Apache Kafka keeps it; once the ISR is empty,
-        the partition waits for that broker for ever, although the last leader of its replicas is back.
+        A deviation: a broker that is no longer a replica is removed from the ELR. Apache Kafka keeps it; if the ISR
+        then becomes empty, the partition waits for that broker forever, even after its last leader has returned.
         """
         if not self.is_elr_enabled:
             return
@@ -123,7 +123,7 @@ class PartitionChange:
                 record.leader_recovery_state = RECOVERING
 
     def _choose_leader(self) -> tuple[int, bool]:
-        """Return the leader to be and whether it is an unclean choice; NO_LEADER where nobody may lead."""
+        """Return (new leader, whether the election is unclean); NO_LEADER if no replica may lead."""
         preferred = self.replicas[:1] if self.election is Election.PREFERRED else []
         for candidate in (*preferred, self.partition.leader, *self.replicas):
             if self._is_clean_leader(candidate):
@@ -148,7 +148,7 @@ class PartitionChange:
         return last_known if self.is_acceptable_leader(last_known) else None
 
     def _bump_epoch_for_lost_replicas(self, record: PartitionChangeRecord) -> None:
-        """A replica that leaves must stop fetching: naming the leader again raises its epoch."""
+        """If a replica was removed, raise the leader epoch by naming the leader again, so that it stops fetching."""
         has_lost = any(replica not in self.replicas for replica in self.partition.replicas)
         if record.leader == NO_LEADER_CHANGE and has_lost:
             record.leader = self.partition.leader

@@ -1,7 +1,7 @@
-"""Changing feature levels: UpdateFeatures as the controller decides it, for all features of a request or for none.
+"""Changing feature levels: the controller's decision on UpdateFeatures, all features of a request or none.
 
-A level must be in the range of every registered broker and controller. metadata.version goes down only over levels that
-changed no record. kraft.version lies in the Raft log: the quorum raises it, a decision only checks.
+A level must be in the range of every registered broker and controller. metadata.version can only be lowered over levels
+that changed no records. kraft.version is in the Raft log: the quorum raises it, the decision only checks it.
 Source: KIP-584, KIP-778, KIP-853, KIP-1022.
 """
 
@@ -27,17 +27,17 @@ SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 UPGRADE_TYPES: Final = frozenset((UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE))
 DISABLED: Final = VersionRange(0, 0)
-"""The range of a feature that a node does not name."""
+"""The range of a feature that a node does not list."""
 LEVELS_WITH_NEW_RECORDS: Final = frozenset((7, 8, 11, 13, 14, 15, 17, 23, 30))
-"""The levels of metadata.version that brought records or fields: going below one could lose what they say."""
+"""The levels of metadata.version that introduced records or fields: a downgrade below one could lose metadata."""
 DEPENDENCIES: Final[Mapping[tuple[str, int], tuple[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): (METADATA_VERSION, MV_4_0_IV1),
 }
-"""(feature, level) -> the feature and level that it needs."""
+"""(feature, level) -> the feature and level that it requires."""
 
 
 class FeatureUpdate(NamedTuple):
-    """What one feature is to become."""
+    """The requested level of one feature."""
 
     name: str
     level: int
@@ -45,7 +45,7 @@ class FeatureUpdate(NamedTuple):
 
 
 class FeatureUpdateControl:
-    """Decides on feature levels, over the tables of features, nodes and configs."""
+    """Decides changes of feature levels, using the tables of features, nodes and configs."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FeatureUpdateControl:
         node_id: int,
         quorum_node_ids: Iterable[int],
     ) -> None:
-        """`quorum_node_ids`: the controllers of controller.quorum.voters, all of which have to be registered."""
+        """`quorum_node_ids`: the controllers of controller.quorum.voters, which must all be registered."""
         self._features = features
         self._brokers = brokers
         self._configs = configs
@@ -66,10 +66,10 @@ class FeatureUpdateControl:
     def decide_update(
         self, request: "UpdateFeaturesRequest", *, kraft_version: int, kraft_refusal: ApiError | None = None
     ) -> Decision[Any, ApiError | None]:
-        """Decide on all updates of a request, answer the error of the whole.
+        """Decide all updates of a request; answer the error of the whole request, or None.
 
-        kraft_version: the Raft log's level, which the caller has raised before where a request wants that.
-        kraft_refusal: why the quorum cannot raise it.
+        kraft_version: the Raft log's level, already raised by the caller if the request asks for it.
+        kraft_refusal: why the quorum cannot raise it, None if it can.
         """
         updates = {
             each.feature: FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
@@ -112,13 +112,13 @@ class FeatureUpdateControl:
         return [FeatureLevelRecord(name=update.name, feature_level=update.level)]
 
     def _check(self, update: FeatureUpdate, current: int) -> None:
-        """Raise ApiError INVALID_UPDATE_VERSION for a level that cannot be, whatever the feature."""
+        """Raise ApiError INVALID_UPDATE_VERSION if an update fails the checks common to all features."""
         reason = self._refusal(update, current)
         if reason is not None:
             raise _invalid(update, reason)
 
     def _refusal(self, update: FeatureUpdate, current: int) -> str | None:
-        """Say why a level cannot be, whatever the feature; None where it can."""
+        """Return why an update fails the checks common to all features, None if it passes."""
         if update.upgrade_type not in UPGRADE_TYPES:
             return "The controller does not support the given upgrade type."
         if update.level < 0:
@@ -136,7 +136,7 @@ class FeatureUpdateControl:
         return None
 
     def _unsupported(self, name: str, level: int) -> str | None:
-        """Say which node does not support a level; None where all do."""
+        """Return a message that names a node which does not support a level, None if all support it."""
         nodes = [(f"Local controller {self._node_id}", WORKING_FEATURES)]
         nodes += [(f"Broker {broker.id}", broker.features) for broker in self._brokers.brokers.values()]
         knows_controllers = self._features.metadata_version >= MV_3_7_IV0
@@ -165,7 +165,7 @@ def _range_text(node: str, low: int, high: int) -> str:
 
 
 def _check_metadata_downgrade(update: FeatureUpdate, current: int) -> None:
-    """Raise ApiError where metadata.version would go below a level that changed records."""
+    """Raise ApiError if metadata.version would be lowered below a level that changed records."""
     if not any(update.level < level <= current for level in LEVELS_WITH_NEW_RECORDS):
         return
     reason = (
@@ -180,7 +180,7 @@ def _check_metadata_downgrade(update: FeatureUpdate, current: int) -> None:
 
 
 def _missing_dependency(update: FeatureUpdate, proposed: Mapping[str, int]) -> str | None:
-    """Say what a level depends on and does not find."""
+    """Return a message that names a missing dependency of a level, None without one."""
     name, level = update.name, update.level
     if level >= 1 and proposed.get(METADATA_VERSION, 0) < MV_3_3_IV3:
         return f"{name} could not be set to {level} because it depends on metadata.version={MV_3_3_IV3} (3.3-IV3)"

@@ -1,7 +1,8 @@
-"""Feature levels: what Apache Kafka 4.3.1 knows, what of it works here, and what a level means for records.
+"""Feature levels: those of Apache Kafka 4.3.1, those supported here, and the record versions they imply.
 
-Every level that Kafka 4.3.1 knows is accepted in the log and kept in the image. What clients are told (ApiVersions) is
-capped to what works: a client that is told transaction.version 2 would skip AddPartitionsToTxn. Source: KIP-584.
+Every level that Kafka 4.3.1 knows is accepted in the log and kept in the image. The levels in ApiVersions are capped to
+those supported here, because clients act on them: with transaction.version 2 a client skips AddPartitionsToTxn.
+Source: KIP-584.
 """
 
 from collections.abc import Mapping
@@ -26,20 +27,20 @@ from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 
 MV_3_3_IV3: Final = 7
-"""The oldest level that Kafka 4 reads."""
+"""The oldest level that Kafka 4 supports."""
 MV_3_4_IV0: Final = 8
 MV_3_6_IV0: Final = 12
-"""From here an ISR that shrinks does not raise the leader epoch."""
+"""Since this level shrinking an ISR does not raise the leader epoch."""
 MV_3_6_IV1: Final = 13
-"""From here metadata transactions exist (KIP-868)."""
+"""Since this level metadata transactions exist (KIP-868)."""
 MV_3_7_IV0: Final = 15
-"""From here controllers register (KIP-919)."""
+"""Since this level controllers register (KIP-919)."""
 MV_3_7_IV2: Final = 17
-"""From here replicas are assigned to log directories (KIP-858)."""
+"""Since this level replicas are assigned to log directories (KIP-858)."""
 MV_4_0_IV1: Final = 23
-"""From here records carry eligible leader replicas (KIP-966)."""
+"""Since this level records have eligible leader replicas (KIP-966)."""
 MV_4_3_IV0: Final = 30
-"""From here log directories can be cordoned (KIP-1066); the level of new directories."""
+"""Since this level log directories can be cordoned (KIP-1066). New directories are formatted with it."""
 
 MAX_FEATURE_LEVELS: Final[Mapping[str, int]] = {
     METADATA_VERSION: MV_4_3_IV0,
@@ -50,13 +51,13 @@ MAX_FEATURE_LEVELS: Final[Mapping[str, int]] = {
     SHARE_VERSION: 1,
     STREAMS_VERSION: 1,
 }
-"""The highest production level of each feature of Kafka 4.3.1: what new directories are formatted with."""
+"""The highest production level of each feature of Kafka 4.3.1. New directories are formatted with these."""
 
 KNOWN_FEATURES: Final[Mapping[str, VersionRange]] = {
     name: VersionRange(MV_3_3_IV3 if name == METADATA_VERSION else 0, level)
     for name, level in MAX_FEATURE_LEVELS.items()
 }
-"""What may stand in the log, and what controllers register with: all that can be replayed."""
+"""All levels that can be replayed: those allowed in the log, and those with which controllers register."""
 
 WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(MV_3_3_IV3, MV_4_3_IV0),
@@ -65,12 +66,12 @@ WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
 }
-"""What ApiVersions may show and brokers register with. Share and streams groups join as they come to work."""
+"""The levels supported here: those in ApiVersions, and with which brokers register. No share or streams groups yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFeatures:
-    """What ApiVersions tells clients; `hidden` holds the finalized levels that are kept from them, for the log."""
+    """The features in ApiVersions; `hidden` has the finalized levels that are capped or left out there."""
 
     supported: Mapping[str, VersionRange]
     finalized: Mapping[str, int]
@@ -78,7 +79,7 @@ class ShownFeatures:
 
 
 def shown_features(image: MetadataImage, kraft_version: int = 0) -> ShownFeatures:
-    """Return the features to show for an image; kraft.version's level lies in the Raft log, not in the image."""
+    """Return the features to show for an image; the level of kraft.version is in the Raft log, not in the image."""
     levels = {**image.features.levels, KRAFT_VERSION: kraft_version}
     finalized = {
         name: min(level, WORKING_FEATURES[name].max_version)
@@ -93,13 +94,13 @@ def shown_features(image: MetadataImage, kraft_version: int = 0) -> ShownFeature
 
 
 def unserved_levels(levels: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the finalized features that a broker does not serve at their levels: (level, the highest it serves)."""
+    """Return the finalized features above the levels that a broker supports: (level, highest supported level)."""
     highest = {name: WORKING_FEATURES[name].max_version if name in WORKING_FEATURES else 0 for name in levels}
     return {name: (level, highest[name]) for name, level in levels.items() if level > highest[name]}
 
 
 class FeatureControl:
-    """The controller's table of finalized levels, those not yet committed included."""
+    """The controller's table of finalized levels, including uncommitted ones."""
 
     def __init__(self) -> None:
         self._levels: dict[str, int] = {}
@@ -108,7 +109,7 @@ class FeatureControl:
         self._levels = dict(image.features.levels)
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        """Take over a level. One of kraft.version, which old controllers wrote by mistake, is ignored (KAFKA-18979)."""
+        """Set a feature level. Ignores kraft.version, which old controllers wrote by mistake (KAFKA-18979)."""
         known = KNOWN_FEATURES.get(record.name, VersionRange(0, 0))
         assert known.min_version <= record.feature_level <= known.max_version, (
             f"feature {record.name} at level {record.feature_level}: this controller knows levels "
@@ -127,14 +128,14 @@ class FeatureControl:
 
     @property
     def metadata_version(self) -> int:
-        """The level of metadata.version. To be asked once the bootstrap records are in."""
+        """The level of metadata.version. Only defined after the bootstrap records were replayed."""
         level = self._levels.get(METADATA_VERSION)
         assert level is not None, "no metadata.version yet: the log is empty"
         return level
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no metadata.version yet: the bootstrap records are still to be written."""
+        """Whether there is no metadata.version yet: the bootstrap records have not been written."""
         return METADATA_VERSION not in self._levels
 
     @property
@@ -147,7 +148,7 @@ class FeatureControl:
 
 
 def record_version(record: Any, metadata_version: int) -> int:
-    """Return the version at which a record is written while metadata.version is at the given level."""
+    """Return the version at which a record is written at a level of metadata.version."""
     if isinstance(record, PartitionRecord | PartitionChangeRecord):
         if metadata_version >= MV_4_0_IV1:
             return 2

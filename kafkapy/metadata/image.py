@@ -1,8 +1,8 @@
-"""The cluster's metadata at one offset of the metadata log: immutable, sharing structure with the image before it.
+"""The cluster's metadata at one offset of the metadata log: immutable, sharing structure with the previous image.
 
 An image is made by `MetadataDelta.apply` and never changed, so any part of it may be held across awaits, encoded in
-slices (snapshot.py) or compared. Maps are PersistentMaps (thousands of entries) or plain dicts that nobody writes to.
-Records that only pass through here (ACLs, SCRAM credentials, delegation tokens) are kept as they were decoded.
+slices (snapshot.py) or compared. Maps are PersistentMaps (thousands of entries) or plain dicts that are never modified.
+ACLs, SCRAM credentials and delegation tokens are kept as decoded records.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class Provenance(NamedTuple):
-    """Where an image comes from: the last offset it contains, that record's leader epoch and append time."""
+    """The last offset that an image contains, with that record's leader epoch and append time."""
 
     last_offset: int
     leader_epoch: int
@@ -44,7 +44,7 @@ class Provenance(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """last_offset: what ApiVersions gives as the epoch of the finalized features."""
+        """Same as last_offset: the finalized features epoch of ApiVersions."""
         return self.last_offset
 
 
@@ -52,7 +52,7 @@ EMPTY_PROVENANCE: Final = Provenance(-1, -1, -1)
 
 
 class ConfigResource(NamedTuple):
-    """Whose configs: resource_type as in DescribeConfigs (RESOURCE_*), name "" for a type's defaults."""
+    """A resource that has configs: resource_type as in DescribeConfigs (RESOURCE_*), name "" for a type's defaults."""
 
     resource_type: int
     name: str
@@ -60,7 +60,7 @@ class ConfigResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeaturesImage:
-    """Finalized feature levels by name, metadata.version among them; level 0 is absence for all others."""
+    """Finalized feature levels by name, including metadata.version. Features at level 0 are absent."""
 
     levels: Mapping[str, int] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ class FeaturesImage:
 
     @property
     def is_elr_enabled(self) -> bool:
-        """Whether eligible leader replicas are kept (KIP-966)."""
+        """Whether eligible leader replicas are enabled (KIP-966)."""
         return self.levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
 
 
@@ -81,7 +81,7 @@ class ClusterImage:
     controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
 
     def alive_broker_ids(self, listener_name: str) -> list[int]:
-        """Return the unfenced brokers that listen on `listener_name`: those a client may be sent to."""
+        """Return the unfenced brokers with a listener named `listener_name`, which clients can connect to."""
         return [
             broker.id for broker in self.brokers.values() if not broker.fenced and listener_name in broker.endpoints
         ]
@@ -119,7 +119,7 @@ class ConfigsImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything the metadata log says up to `provenance.last_offset`."""
+    """All metadata up to `provenance.last_offset` of the metadata log."""
 
     provenance: Provenance = EMPTY_PROVENANCE
     features: FeaturesImage = field(default_factory=FeaturesImage)
@@ -135,11 +135,11 @@ class MetadataImage:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the image holds nothing: the log is new, or has control records only."""
+        """Whether the image has no content: the log is empty, or has control records only."""
         return self.has_same_content(EMPTY_IMAGE)
 
     def has_same_content(self, other: "MetadataImage") -> bool:
-        """Whether both hold the same metadata, wherever it came from (provenance apart)."""
+        """Whether both images have the same metadata, ignoring provenance."""
         return all(mine == theirs for mine, theirs in zip(self._parts(), other._parts(), strict=True))
 
     def _parts(self) -> Iterator[object]:

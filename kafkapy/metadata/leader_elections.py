@@ -1,7 +1,7 @@
-"""Elections that are asked for: of preferred leaders, by request or for balance, and unclean ones by request (KIP-460).
+"""Requested elections: of preferred leaders (by ElectLeaders or for balance), and unclean ones (KIP-460).
 
-A preferred election is never unclean, whatever the topic allows. Elections are independent of each other: callers take
-partitions in slices, so that nothing holds the loop.
+A preferred election is never unclean, even if the topic allows it. Elections are independent of each other: callers
+pass partitions in slices, so that the event loop is not blocked.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ UNCLEAN: Final = 1
 ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 """By ElectLeaders' election type."""
 ELECTIONS_PER_SLICE: Final = 200
-"""How many partitions a decision takes: up to 40 us each to decide, encode and replay."""
+"""The number of partitions per decision: each takes up to 40 us to decide, encode and replay."""
 
 
 class LeaderElectionControl:
@@ -35,7 +35,7 @@ class LeaderElectionControl:
         self._partitions = partitions
 
     def decide_candidates(self) -> Steps[Any, list[TopicPartitionKey]]:
-        """Answer the partitions that are not led by their preferred replica, leaderless ones included. No records."""
+        """Answer the partitions not led by their preferred replica, including leaderless ones. No records."""
         for _ in self._topics.index():
             yield []
         keys: list[TopicPartitionKey] = []
@@ -60,7 +60,7 @@ class LeaderElectionControl:
         return Decision(results, records)
 
     def decide_balance(self, partitions: Sequence[TopicPartitionKey]) -> Decision[Any, int]:
-        """Have preferred replicas lead again where they can; answer how many partitions changed."""
+        """Elect preferred replicas if possible; answer how many partitions changed."""
         records: list[Any] = []
         for name, partition_id in partitions:
             topic = self._topics.by_name.get(name)
@@ -73,7 +73,7 @@ class LeaderElectionControl:
         return Decision(len(records), records)
 
     def _may_improve(self, partition: PartitionRegistration) -> bool:
-        """Whether an election is worth trying: most partitions of a broker that is away stay as they are."""
+        """Whether an election could help: not if the preferred replica's broker is down, the most common case."""
         if partition.has_preferred_leader or not partition.replicas:
             return False
         preferred = partition.replicas[0]

@@ -1,4 +1,4 @@
-"""How many records one operation of a client may have in the metadata log; how many partitions a client may change."""
+"""Limits of one client operation: records in the metadata log, and partitions created or deleted."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,20 +7,20 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 
 MAX_RECORDS_PER_OPERATION: Final = 10_000
-"""Kafka's bound, and that of a batch of the metadata log: the records of an operation are one batch."""
+"""Kafka's limit for an operation, and for a batch of the metadata log: an operation's records are one batch."""
 
 
 def check_operation_size(count: int) -> None:
-    """Raise ApiError POLICY_VIOLATION if an operation has more records (or results) than it may."""
+    """Raise ApiError POLICY_VIOLATION if an operation has more records (or results) than MAX_RECORDS_PER_OPERATION."""
     if count > MAX_RECORDS_PER_OPERATION:
         raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 CountPartitions = Callable[[int], None]
-"""Counts partitions that a client creates or deletes for its controller_mutation_rate (KIP-599).
+"""Counts created or deleted partitions towards a client's controller_mutation_rate (KIP-599).
 
-Called once a topic has passed all other checks. Raises ApiError THROTTLING_QUOTA_EXCEEDED."""
+Called after a topic has passed all other checks. Raises ApiError THROTTLING_QUOTA_EXCEEDED."""
 
 
 def count_none(_partition_count: int) -> None:
-    """The CountPartitions of those that have no quota."""
+    """The CountPartitions of clients without a quota."""

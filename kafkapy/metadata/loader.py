@@ -1,8 +1,8 @@
-"""From committed records to images: snapshots, batches, metadata transactions.
+"""Building images from committed records: snapshots, batches, metadata transactions.
 
-A metadata transaction (KIP-868) spans batches; until its end nothing of it, and nothing after its beginning, is in an
-image. An aborted one leaves no trace. Images are published per call, not per batch: many small batches that come
-together (a log read at start) make one image.
+A metadata transaction (KIP-868) spans batches. Until it ends, images contain nothing from its beginning on; an aborted
+transaction has no effect. Images are published per call, not per batch, so many small batches (the log at start) make
+one image.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.end_transaction_record import EndTransactionRecor
 
 
 class ImageLoader:
-    """Keeps the last published image, and what was replayed since."""
+    """The last published image, and the delta of the records replayed since."""
 
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
@@ -30,27 +30,27 @@ class ImageLoader:
         return self._transaction is not None
 
     def load_snapshot(self, records: Iterable[Any], provenance: Provenance) -> Iterator[None]:
-        """Take a whole snapshot, in steps: it replaces the image, and whatever was replayed but not yet published."""
+        """Load a complete snapshot, in steps. It replaces the image and any unpublished changes."""
         self._delta = yield from delta_steps(self.image, records)
         self._transaction = None
         self._provenance = provenance
 
     def replay(self, records: Iterable[Any]) -> None:
-        """Take committed records of a batch, or some of them; `end_batch` comes after the last."""
+        """Replay committed records of a batch, or some of them; call `end_batch` after the last one."""
         for record in records:
             self._replay_record(record)
 
     def end_batch(self, provenance: Provenance) -> None:
-        """Take note that a committed batch (a control batch, too) was replayed; its last record is at `provenance`."""
+        """End a committed batch (control batches, too), after it was replayed; its last record is at `provenance`."""
         if self._delta is None:
             self._delta = MetadataDelta(self.image)
         if self._transaction is None:
             self._provenance = provenance
 
     def publish(self) -> Generator[None, None, tuple[MetadataDelta, MetadataImage] | None]:
-        """Return the changes since the last image and the image with them; None without any, or in a transaction.
+        """Return (delta since the last image, new image), None without changes or inside a transaction.
 
-        In steps; nothing may be replayed in between.
+        In steps; nothing may be replayed between them.
         """
         delta = self._delta
         if delta is None or self._transaction is not None:

@@ -1,7 +1,7 @@
-"""Partitions by state (being reassigned, not led by their preferred replica), and how many each broker leads.
+"""Indexes of partitions (being reassigned, not led by their preferred replica), and the leader count of each broker.
 
-Built at the first question, in steps where a decision has them, then kept up by each replayed change: a controller that
-has just been elected does not pay for it, and neither lists nor elections walk over all partitions.
+Built on first use (in steps, if the decision has steps), then updated by each replayed change. So a newly elected
+controller does not have to build them, and lists and elections do not scan all partitions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from kafkapy.metadata.topics import Topic
 
 PARTITIONS_PER_STEP: Final = 1_000
-"""Taking note of a partition takes 0.3 us."""
+"""Indexing a partition takes 0.3 us."""
 
 
 class PartitionIndexes:
-    """Partition ids by topic id, in the order in which they came to be so; topics without any are absent."""
+    """Partition ids by topic id, in the order in which they were added; topics without any are absent."""
 
     def __init__(self) -> None:
         self._reassigning: dict[Uuid, dict[int, None]] = {}
@@ -26,7 +26,7 @@ class PartitionIndexes:
         self._leader_counts: dict[int, int] = {}
 
     def build(self, topics: "Iterable[Topic]") -> Iterator[None]:
-        """Take note of all partitions, in steps."""
+        """Index all partitions, in steps."""
         count = 0
         for topic in topics:
             for partition_id, partition in topic.partitions.items():
@@ -43,17 +43,17 @@ class PartitionIndexes:
 
     @property
     def imbalanced(self) -> Mapping[Uuid, Iterable[int]]:
-        """Partitions that are not led by their preferred replica, those without a leader included."""
+        """Partitions that are not led by their preferred replica, including those without a leader."""
         return self._imbalanced
 
     def leader_count(self, broker_id: int) -> int:
-        """Return how many partitions a broker leads."""
+        """Return the number of partitions that a broker leads."""
         return self._leader_counts.get(broker_id, 0)
 
     def note(
         self, topic_id: Uuid, partition_id: int, before: PartitionRegistration | None, partition: PartitionRegistration
     ) -> None:
-        """Take note of a new or changed partition."""
+        """Index a new or changed partition."""
         _mark(self._reassigning, topic_id, partition_id, partition.is_being_reassigned)
         _mark(self._imbalanced, topic_id, partition_id, not partition.has_preferred_leader)
         counts = self._leader_counts
@@ -62,7 +62,7 @@ class PartitionIndexes:
         counts[partition.leader] = counts.get(partition.leader, 0) + 1
 
     def forget(self, topic: "Topic") -> None:
-        """Take note that a topic was deleted."""
+        """Remove a deleted topic's partitions."""
         self._reassigning.pop(topic.topic_id, None)
         self._imbalanced.pop(topic.topic_id, None)
         for partition in topic.partitions.values():

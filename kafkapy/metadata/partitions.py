@@ -1,8 +1,8 @@
-"""What happens to partitions when brokers come, go, shut down, lose a directory, or a leader changes its ISR.
+"""Partition changes when a broker is fenced, unfenced, shut down or loses a directory, or a leader changes its ISR.
 
-Nothing here changes the tables. A broker's coming or going looks at every partition of the cluster (0.1 us each), in
-steps, which spares an index of partitions by broker that every replay would have to keep; what it changes is appended
-and replayed step by step. Apache Kafka decides it at once, and cuts the records into batches.
+Decisions here do not change the tables. A state change of a broker scans all partitions of the cluster (0.1 us each),
+in steps. So replay does not have to maintain an index of partitions by broker. The records of each step are appended
+and replayed before the next one; Apache Kafka decides all at once and splits the records into batches.
 Sources: KIP-631, KIP-497 (AlterPartition), KIP-841, KIP-858 (directories), KIP-966 (ELR).
 """
 
@@ -34,17 +34,17 @@ from kafkapy.types import Uuid
 NOBODY: Final = -1
 
 PARTITIONS_PER_STEP: Final = 500
-"""How many partitions are looked at between two places to give way."""
+"""The number of partitions scanned per step, between which other work may run."""
 RECORDS_PER_STEP: Final = 50
-"""A record takes some 30 us to decide, encode and replay."""
+"""A record takes about 30 us to decide, encode and replay."""
 
 PartitionFilter = Callable[[PartitionRegistration], bool]
 RecordSteps: TypeAlias = Generator[list[Any], None, None]
-"""Yields the records of each step; the tables have them when the next one begins."""
+"""Yields the records of each step; they are replayed before the next step begins."""
 
 
 class _TopicRules(NamedTuple):
-    """What the leader of any partition of a topic is sought by."""
+    """The rules by which leaders of a topic's partitions are elected."""
 
     election: Election
     min_insync_replicas: int
@@ -61,7 +61,7 @@ class PartitionControl:
         self._configs = configs
         self._topics = topics
 
-    # -- brokers come and go --------------------------------------------------------------------------------------
+    # -- broker state changes -------------------------------------------------------------------------------------
 
     def fence(self, broker_id: int) -> RecordSteps:
         """Move leaderships away from a broker and fence it."""
@@ -69,21 +69,21 @@ class PartitionControl:
         yield [change_record(self._brokers.brokers[broker_id], fenced=FENCE)]
 
     def unfence(self, broker_id: int) -> RecordSteps:
-        """Unfence a broker and let it lead what has no leader."""
+        """Unfence a broker and elect it for partitions that have no leader."""
         yield [change_record(self._brokers.brokers[broker_id], fenced=UNFENCE)]
         yield from self._update(lambda partition: partition.leader == NO_LEADER, added=broker_id)
 
     def begin_controlled_shutdown(self, broker_id: int) -> RecordSteps:
-        """Note that a broker wants to go, and move leaderships away from it."""
+        """Mark a broker as shutting down, and move leaderships away from it."""
         broker = self._brokers.brokers[broker_id]
         if not broker.in_controlled_shutdown:
             yield [change_record(broker, in_controlled_shutdown=1)]
         yield from self._remove(broker_id)
-        for _ in self._topics.index():  # its next heartbeats ask whether it leads anything
+        for _ in self._topics.index():  # its next heartbeats need the number of its leaderships
             yield []
 
     def restart(self, broker_id: int, *, is_clean: bool) -> RecordSteps:
-        """Clear what an earlier incarnation of a broker left: its place in ISRs, after an unclean end in ELRs, too."""
+        """Remove a broker's previous incarnation from ISRs; after an unclean shutdown also from ELRs."""
         if not self._features.is_elr_enabled or is_clean:
             yield from self._remove(broker_id)
         else:
@@ -92,7 +92,7 @@ class PartitionControl:
             )
 
     def unregister(self, broker_id: int) -> Steps[Any, None]:
-        """Take a broker out of the ISRs and forget it. Raises ApiError POLICY_VIOLATION if it is in too many."""
+        """Remove a broker from the ISRs and unregister it. Raises ApiError POLICY_VIOLATION if it is in too many."""
         records: list[Any] = []
         for found in self._update(
             lambda partition: broker_id in partition.isr or broker_id in partition.elr, removed=broker_id
@@ -105,7 +105,7 @@ class PartitionControl:
         return Decision(None, records)
 
     def note_directories(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> RecordSteps:
-        """Take note of a broker's lost and cordoned log directories, as its heartbeat tells them."""
+        """Record a broker's offline and cordoned log directories, as reported by its heartbeat."""
         broker = self._brokers.brokers[broker_id]
         lost = [directory for directory in broker.directories if directory in offline]
         if lost:
@@ -118,7 +118,7 @@ class PartitionControl:
             yield [change_record(broker, cordoned_log_dirs=cordoned)]
 
     def has_new_directories(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> bool:
-        """Whether a heartbeat tells of log directories what is not known yet."""
+        """Whether a heartbeat reports log directories as offline or cordoned that are not recorded as such."""
         broker = self._brokers.brokers[broker_id]
         return any(directory in offline for directory in broker.directories) or self._has_new_cordons(broker, cordoned)
 
@@ -133,7 +133,7 @@ class PartitionControl:
         return any(partition.leader == broker_id for _, _, partition in self._partitions())
 
     def _remove(self, broker_id: int) -> RecordSteps:
-        """Take a broker out of all ISRs; first of those that it leads: they have to wait for another leader."""
+        """Remove a broker from all ISRs, first from those that it leads, since these need a new leader."""
         yield from self._update(
             lambda partition: partition.leader == broker_id and broker_id in partition.isr, removed=broker_id
         )
@@ -142,7 +142,7 @@ class PartitionControl:
     def _update(
         self, is_concerned: PartitionFilter, *, removed: int = NOBODY, added: int = NOBODY, unclean: int = NOBODY
     ) -> RecordSteps:
-        """Take brokers out of the ISRs of the partitions concerned and elect leaders where that is needed.
+        """Remove brokers from the ISRs of the partitions concerned and elect leaders if needed.
 
         `removed` leaves; `unclean` leaves and may have lost data; `added` counts as alive though it is still fenced.
         """
@@ -171,12 +171,12 @@ class PartitionControl:
                     records.append(record)
         yield records
 
-    # -- the leader's requests ------------------------------------------------------------------------------------
+    # -- requests of partition leaders ----------------------------------------------------------------------------
 
     def decide_alter_partition(
         self, request: alter_partition_request.AlterPartitionRequest, api_version: int
     ) -> Steps[Any, alter_partition_response.AlterPartitionResponse]:
-        """Decide which ISRs leaders may have. Raises ApiError STALE_BROKER_EPOCH."""
+        """Decide the ISR changes that a leader requests. Raises ApiError STALE_BROKER_EPOCH."""
         self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = alter_partition_response.AlterPartitionResponse()
         records: list[Any] = []
@@ -253,7 +253,7 @@ class PartitionControl:
     def decide_assign_replicas(
         self, request: assign_request.AssignReplicasToDirsRequest
     ) -> Steps[Any, assign_response.AssignReplicasToDirsResponse]:
-        """Decide in which log directories a broker's replicas lie (KIP-858). Raises ApiError STALE_BROKER_EPOCH."""
+        """Assign a broker's replicas to log directories (KIP-858). Raises ApiError STALE_BROKER_EPOCH."""
         broker = self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = assign_response.AssignReplicasToDirsResponse()
         records: list[Any] = []
@@ -295,7 +295,7 @@ class PartitionControl:
     # -- unclean elections ----------------------------------------------------------------------------------------
 
     def decide_unclean_elections(self, max_elections: int = 1000) -> Steps[Any, int]:
-        """Let someone lead the leaderless partitions of topics that allow unclean elections; answer how many."""
+        """Elect leaders for leaderless partitions of topics that allow unclean elections; answer how many."""
         for _ in self._topics.index():
             yield []
         elected = 0
@@ -323,7 +323,7 @@ class PartitionControl:
     # -- shared ---------------------------------------------------------------------------------------------------
 
     def begin_change(self, topic: Topic, partition_id: int, election: Election = Election.ONLINE) -> PartitionChange:
-        """Return a change to a partition in the making, whose leader is sought as `election` says."""
+        """Return a PartitionChange to fill in; `election` is the kind of leader election."""
         rules = self._rules_of(topic)._replace(election=election)
         return self._change(topic, partition_id, topic.partitions[partition_id], self._brokers.is_active, rules)
 
@@ -333,7 +333,7 @@ class PartitionControl:
                 yield topic, partition_id, partition
 
     def _rules_of(self, topic: Topic) -> _TopicRules:
-        """Return what leaders are sought by, unless asked otherwise: uncleanly only where the topic allows it."""
+        """Return a topic's default election rules: unclean elections only if the topic allows them."""
         is_unclean = self._configs.is_unclean_election_enabled(topic.name)
         min_insync_replicas = 1
         if self._features.is_elr_enabled:
@@ -351,7 +351,7 @@ class PartitionControl:
         is_alive: Callable[[int], bool],
         rules: _TopicRules | None = None,
     ) -> PartitionChange:
-        """Return a change in the making. `rules`: those of the topic, or others."""
+        """Return a PartitionChange to fill in. `rules`: by default those of the topic."""
         election, min_insync_replicas = rules or self._rules_of(topic)
         return PartitionChange(
             partition=partition,
@@ -366,7 +366,7 @@ class PartitionControl:
         )
 
     def _leader_test(self, partition: PartitionRegistration, is_alive: Callable[[int], bool]) -> Callable[[int], bool]:
-        """Return whether a replica may lead: its broker lives, and the directory that it lies in is online."""
+        """Return the test whether a replica may lead: its broker is alive and its log directory online."""
 
         def is_acceptable(replica: int) -> bool:
             if not is_alive(replica):
@@ -377,7 +377,7 @@ class PartitionControl:
 
 
 def _asked_isr(asked: alter_partition_request.PartitionData, api_version: int) -> dict[int, int]:
-    """Return the wanted ISR: broker id -> the epoch that the leader knows of it (3+), else -1."""
+    """Return the requested ISR: broker id -> broker epoch known to the leader (version 3+), else -1."""
     if api_version < 3:
         return dict.fromkeys(asked.new_isr, -1)
     return {replica.broker_id: replica.broker_epoch for replica in asked.new_isr_with_epochs}

@@ -1,9 +1,8 @@
-"""An immutable map that shares structure with the one it was made from.
+"""An immutable map that shares structure with the version it was made from.
 
-Two dicts: a large `base` that many versions share, and a small `overlay` of what differs. A new version copies the
-overlay only; once that has grown past the square root of the whole, both are folded into a new base. So creating n
-entries one version at a time costs O(n * sqrt(n)) copied slots, a lookup at most two dict look-ups, and a version is a
-plain consistent map for as long as someone holds it.
+It has two dicts: a large `base` that many versions share, and a small `overlay` with the differences. A new version
+copies only the overlay; when that exceeds the square root of the base's size, both are merged into a new base. So
+adding n entries one version at a time costs O(n * sqrt(n)) copied slots, and a lookup at most two dict lookups.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -13,11 +12,11 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 SMALL_OVERLAY: Final = 16
-"""Below this an overlay is never folded: copying it costs less than a microsecond."""
+"""Overlays up to this size are never merged: copying one costs less than a microsecond."""
 
 
 class _Removed:
-    """The mark in an overlay of a key that the base still has."""
+    """Marks a key in an overlay as removed, though the base still has it."""
 
     __slots__ = ()
 
@@ -27,7 +26,7 @@ _MISSING: Final = _Removed()
 
 
 class PersistentMap(Mapping[K, V], Generic[K, V]):
-    """A Mapping whose `updated` returns the next version and leaves this one as it is."""
+    """An immutable Mapping; `updated` returns the next version."""
 
     __slots__ = ("_base", "_length", "_overlay")
 
@@ -45,7 +44,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return cast(V, value)
 
     def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
-        """Return the value of `key`, or `default`; without the exception that Mapping.get would make on its way."""
+        """Return the value of `key`, or `default`; avoids the exception that Mapping.get uses internally."""
         value = self._overlay.get(key, _MISSING)
         if value is _MISSING:
             return self._base.get(key, default)
@@ -73,9 +72,9 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return f"PersistentMap({dict(self.items())!r})"
 
     def updated(self, changes: Mapping[K, V | None]) -> "PersistentMap[K, V]":
-        """Return the next version: each key of `changes` set to its value, or removed where the value is None.
+        """Return the next version: each key of `changes` is set to its value, or removed if the value is None.
 
-        A whole-map change costs one copy; an empty one returns this very map.
+        A change of the whole map costs one copy; without changes this map is returned.
         """
         if not changes:
             return self
@@ -97,7 +96,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return _version(self._base, overlay, length)
 
     def _rebuilt(self, changes: Mapping[K, V | None]) -> "PersistentMap[K, V]":
-        """Return the next version in one dict: faster than by an overlay that would be folded at once."""
+        """Return the next version as a single dict, for many changes: an overlay would be merged at once anyway."""
         base: dict[Any, Any] = _folded(self._base, self._overlay)
         base.update(changes)
         if None in changes.values():

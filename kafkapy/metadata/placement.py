@@ -1,8 +1,8 @@
-"""Which brokers a new partition's replicas go to: striped over racks, then over the brokers of each rack.
+"""Placing the replicas of new partitions: striped over racks, then over the brokers of each rack.
 
-The first replica is a broker that is up; leaders and followers each walk round the racks, so that every rack and
-broker gets its share and no broker holds two replicas of a partition. Starting points are drawn by chance. Source: what
-Kafka's StripedReplicaPlacer promises (KIP-631).
+The first replica is on an unfenced broker. Leaders and followers are assigned to the racks in turn, so that every rack
+and broker gets its share; no broker gets two replicas of a partition. Starting points are random. Source: the contract
+of Kafka's StripedReplicaPlacer (KIP-631).
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _EXHAUSTED: Final = -1
 
 
 class UsableBroker(NamedTuple):
-    """A registered broker that may take replicas; a fenced one only after all that are up."""
+    """A registered broker that may get replicas; a fenced one is used only after all unfenced ones."""
 
     id: int
     rack: str | None
@@ -28,7 +28,7 @@ def place_replicas(
 ) -> list[list[int]]:
     """Return the replicas of each new partition, the preferred leader first.
 
-    Raises ApiError INVALID_REPLICATION_FACTOR where the brokers do not suffice.
+    Raises ApiError INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     racks = _RackRing(list(brokers), random)
     racks.check(replication_factor)
@@ -36,7 +36,7 @@ def place_replicas(
 
 
 class _BrokerRing:
-    """Brokers of one rack in one state, handed out in turn; each partition starts one further than the last."""
+    """Brokers of one rack in one state, assigned in turn; each partition starts one broker after the previous one."""
 
     def __init__(self, brokers: list[int], random: Random) -> None:
         self._brokers = sorted(brokers)
@@ -45,7 +45,7 @@ class _BrokerRing:
         self._round = 0
 
     def next(self, round_number: int) -> int:
-        """Return the next broker of this partition's round, or _EXHAUSTED once each was handed out."""
+        """Return the next broker of this partition's round, or _EXHAUSTED if all have been assigned."""
         if not self._brokers:
             return _EXHAUSTED
         if self._round != round_number:
@@ -71,7 +71,7 @@ class _Rack:
 
 
 class _RackRing:
-    """All racks, walked in turn. A round is one partition."""
+    """All racks, used in turn. A round is one partition."""
 
     def __init__(self, brokers: list[UsableBroker], random: Random) -> None:
         by_rack: dict[str | None, list[UsableBroker]] = {}
@@ -126,7 +126,7 @@ class _RackRing:
         raise AssertionError("check() has seen a broker that is up")
 
     def _shuffle(self) -> None:
-        """Draw a new order once every broker has led, so that followers do not pair up with the same leaders."""
+        """Draw a new random order after every broker has led, so that leaders get different followers."""
         _shuffle(self._racks, self._random)
         for rack in self._racks:
             rack.unfenced.shuffle(self._random)

@@ -1,4 +1,4 @@
-"""The controller's counter of producer ids: given out to brokers in blocks of a thousand (KIP-730)."""
+"""The controller's counter of producer ids, allocated to brokers in blocks of a thousand (KIP-730)."""
 
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 class ProducerIdBlock(NamedTuple):
-    """Ids first_id ... first_id + size - 1, one broker's own for ever."""
+    """The ids first_id ... first_id + size - 1, allocated to one broker and never reused."""
 
     first_id: int
     size: int
@@ -29,7 +29,7 @@ class ProducerIdControl:
         self._next_id = max(image.next_producer_id, 0)
 
     def decide_allocate(self, broker_id: int, broker_epoch: int) -> Decision[Any, ProducerIdBlock]:
-        """Decide on the next block for a broker. Raises ApiError STALE_BROKER_EPOCH."""
+        """Allocate the next block to a broker. Raises ApiError STALE_BROKER_EPOCH."""
         self._brokers.check_epoch(broker_id, broker_epoch)
         if self._next_id > INT64_MAX - BLOCK_SIZE:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")

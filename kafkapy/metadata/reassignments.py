@@ -1,8 +1,8 @@
 """Partition reassignments: moving a partition to other brokers (KIP-455), changing its replication factor (KIP-860).
 
-A reassignment begins with a record that adds the new replicas to the old ones. It ends (elections.py) with the change
-of the ISR that brings in the last of them: the replicas to be removed leave then. A new target replaces a running one;
-a cancellation goes back to the replicas from before. The messages are imported when the first request comes.
+A reassignment begins with a record that adds the new replicas to the old ones. It ends (elections.py) with the ISR
+change that adds the last of them; the same change removes the replicas to be removed. A new target replaces a running
+one; a cancellation restores the previous replicas. The messages are imported with the first request.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -36,10 +36,10 @@ class ReassignmentControl:
     def decide_alter(
         self, request: "alter_request.AlterPartitionReassignmentsRequest"
     ) -> "Steps[Any, alter_response.AlterPartitionReassignmentsResponse]":
-        """Decide on new targets and cancellations; each partition succeeds or fails by itself.
+        """Decide new targets and cancellations; each partition succeeds or fails independently.
 
-        Deviation: partitions for which the operation has no room are refused with POLICY_VIOLATION, in Apache Kafka
-        with UNKNOWN_SERVER_ERROR.
+        Deviation: partitions beyond the limit of one operation get POLICY_VIOLATION, in Apache Kafka
+        UNKNOWN_SERVER_ERROR.
         """
         from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
 
@@ -66,7 +66,7 @@ class ReassignmentControl:
     def decide_list(
         self, request: "list_request.ListPartitionReassignmentsRequest"
     ) -> "Decision[Any, list_response.ListPartitionReassignmentsResponse]":
-        """Return the running reassignments, of all topics or of those asked for. No records."""
+        """Return the running reassignments of all or of the requested topics. No records."""
         from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
 
         response = list_response.ListPartitionReassignmentsResponse(error_message=None)
@@ -83,7 +83,7 @@ class ReassignmentControl:
     def _alter(
         self, name: str, asked: "alter_request.ReassignablePartition", allow_factor_change: bool
     ) -> list[PartitionChangeRecord]:
-        """Return the record of one partition's change, none where it is so already. Raises ApiError."""
+        """Return the record of one partition's change, none if nothing changes. Raises ApiError."""
         topic = self._topics.by_name.get(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
@@ -104,10 +104,11 @@ class ReassignmentControl:
     def _reassign(
         self, topic: Topic, partition_id: int, partition: PartitionRegistration, target: list[int]
     ) -> PartitionChangeRecord | None:
-        """Return the record that begins a reassignment, in place of one that may be running.
+        """Return the record that begins a reassignment, replacing one that may be running.
 
-        A replica is never adding and removing at once, nor removed where it is asked for. A deviation: Apache Kafka
-        keeps what was adding before; if that is to be removed now, the reassignment never ends.
+        A replica is never adding and removing at the same time, and no replica of the target is removed. A deviation:
+        Apache Kafka keeps the previous adding replicas; if one of them is to be removed now, the reassignment never
+        ends.
         """
         removing = sorted(set(partition.replicas).difference(target))
         adding = sorted(set(target).difference(partition.replicas))
@@ -148,9 +149,9 @@ def _without(replicas: list[int], others: list[int]) -> list[int]:
 
 
 def _check_factor_unchanged(partition: PartitionRegistration, target: list[int]) -> None:
-    """Raise ApiError where a reassignment would change the replication factor (KIP-860).
+    """Raise ApiError if a reassignment would change the replication factor (KIP-860).
 
-    The factor of a partition that is being reassigned is that of its target.
+    During a reassignment the replication factor is that of its target.
     """
     factor = len({*partition.replicas, *partition.adding_replicas}.difference(partition.removing_replicas))
     if factor != len(target):

@@ -1,4 +1,4 @@
-"""A metadata record as the bytes of a Raft log record's value, and back.
+"""Encoding a metadata record as the value of a Raft log record, and decoding it.
 
     value:  frame version (unsigned varint, always 1), api key (unsigned varint), version (unsigned varint), body
 
@@ -48,7 +48,7 @@ _types: dict[int, Any] = {}
 
 
 def record_type(api_key: int) -> Any:
-    """Return the generated class of a metadata record. Raises ProtocolError for a key that names none."""
+    """Return the generated class of a metadata record. Raises ProtocolError for an unknown api key."""
     found = _types.get(api_key)
     if found is None:
         name = RECORD_NAMES.get(api_key)
@@ -59,7 +59,7 @@ def record_type(api_key: int) -> Any:
 
 
 def encode_record(record: Any, version: int) -> bytes:
-    """Return the framed bytes of a metadata record at one of its versions."""
+    """Return the framed bytes of a metadata record at a version."""
     out = Writer()
     out += bytes((FRAME_VERSION, type(record).API_KEY, version))
     record.write(out, version)
@@ -67,7 +67,7 @@ def encode_record(record: Any, version: int) -> bytes:
 
 
 def decode_record(value: bytes | memoryview) -> Any:
-    """Return the metadata record in a log record's value. Raises ProtocolError for what is none."""
+    """Return the metadata record in a log record's value. Raises ProtocolError if it cannot be decoded."""
     try:
         frame_version, position = read_uvarint(value, 0)
         api_key, position = read_uvarint(value, position)

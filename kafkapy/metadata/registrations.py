@@ -1,4 +1,4 @@
-"""What the metadata log says of one partition, one broker, one controller; made from records and turned back to them.
+"""The registration of a partition, a broker and a controller in the metadata log, converted from and to records.
 
 All are immutable and shared between images, deltas and the controller's tables.
 Source: protocol_specs/metadata: PartitionRecord, PartitionChangeRecord, RegisterBrokerRecord,
@@ -27,17 +27,17 @@ NO_LEADER_CHANGE: Final = -2
 RECOVERED: Final = 0
 """Leader recovery state: the leader was elected from the ISR or ELR."""
 RECOVERING: Final = 1
-"""Leader recovery state: the leader was elected uncleanly and has not yet said that it recovered (KIP-704)."""
+"""Leader recovery state: the leader was elected uncleanly and has not yet reported its recovery (KIP-704)."""
 
 DIRECTORY_MIGRATING: Final[Uuid] = ZERO_UUID
-"""A replica placed before directories were assigned at all (DirectoryId.MIGRATING)."""
+"""A replica created before replicas were assigned to directories (DirectoryId.MIGRATING)."""
 DIRECTORY_UNASSIGNED: Final[Uuid] = bytes(15) + b"\x01"
-"""A replica whose log directory the broker is still to choose (DirectoryId.UNASSIGNED)."""
+"""A replica whose log directory the broker has not chosen yet (DirectoryId.UNASSIGNED)."""
 DIRECTORY_LOST: Final[Uuid] = bytes(15) + b"\x02"
 """A replica in a directory that went offline (DirectoryId.LOST)."""
 
 RESERVED_DIRECTORIES: Final = frozenset(bytes(15) + bytes([last]) for last in range(100))
-"""The first hundred UUIDs name no real directory (KIP-858)."""
+"""The first hundred UUIDs, which are never ids of real directories (KIP-858)."""
 
 
 class PartitionRegistration(NamedTuple):
@@ -74,9 +74,9 @@ class PartitionRegistration(NamedTuple):
         )
 
     def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
-        """Return the partition after `change`: each absent field stays, the partition epoch rises by one.
+        """Return the partition after `change`: absent fields stay the same, the partition epoch increases by one.
 
-        Any leader named in the record raises the leader epoch, the same leader too.
+        A leader in the record increases the leader epoch, even if it is the same leader.
         """
         replicas = self.replicas if change.replicas is None else tuple(change.replicas)
         directories = self.directories if change.directories is None else change.directories
@@ -97,7 +97,7 @@ class PartitionRegistration(NamedTuple):
         )
 
     def to_record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
-        """Return the record that creates the partition as it is; no directories where none was ever assigned."""
+        """Return the record that creates the partition in this state, without directories if none are assigned."""
         has_directories = any(directory != DIRECTORY_MIGRATING for directory in self.directories)
         return PartitionRecord(
             partition_id=partition_id,
@@ -122,11 +122,11 @@ class PartitionRegistration(NamedTuple):
 
     @property
     def has_preferred_leader(self) -> bool:
-        """Whether the first of the replicas leads."""
+        """Whether the first replica is the leader."""
         return self.replicas[:1] == (self.leader,)
 
     def directory_of(self, broker_id: int) -> Uuid:
-        """Return the directory that the replica on `broker_id` lies in; ValueError where it has none."""
+        """Return the directory of the replica on `broker_id`. Raises ValueError if the broker has no replica."""
         return self.directories[self.replicas.index(broker_id)]
 
 
@@ -135,7 +135,7 @@ def _changed(current: tuple[int, ...], change: Sequence[int] | None) -> tuple[in
 
 
 def _directories(directories: Sequence[Uuid], replica_count: int) -> tuple[Uuid, ...]:
-    """Return one directory per replica; MIGRATING for all where none is known (records before 3.7)."""
+    """Return one directory per replica; MIGRATING for all if none is known (records before 3.7)."""
     if all(directory == DIRECTORY_MIGRATING for directory in directories):
         return (DIRECTORY_MIGRATING,) * replica_count
     assert len(directories) == replica_count, f"{len(directories)} directories for {replica_count} replicas"
@@ -143,7 +143,7 @@ def _directories(directories: Sequence[Uuid], replica_count: int) -> tuple[Uuid,
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached; security_protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """The address of a listener; security_protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     host: str
     port: int
@@ -151,7 +151,7 @@ class Endpoint(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """The feature levels that a node can work with, both ends inclusive."""
+    """The feature levels that a node supports, both ends inclusive."""
 
     min_version: int
     max_version: int
@@ -195,7 +195,7 @@ class BrokerRegistration:
         )
 
     def merge(self, change: BrokerRegistrationChangeRecord) -> "BrokerRegistration":
-        """Return the broker after `change` (fenced: 1 fence, -1 unfence; an empty list of directories changes none)."""
+        """Return the broker after `change` (fenced: 1 fence, -1 unfence; empty log_dirs: no change)."""
         assert change.fenced in (-1, 0, 1), f"unknown value {change.fenced} for fenced"
         assert change.in_controlled_shutdown in (0, 1), (
             f"unknown in_controlled_shutdown {change.in_controlled_shutdown}"
@@ -232,13 +232,13 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may lead and join an ISR: neither fenced nor shutting down."""
+        """Whether the broker may lead and join an ISR: it is neither fenced nor shutting down."""
         return not (self.fenced or self.in_controlled_shutdown)
 
     def has_online_directory(self, directory: Uuid) -> bool:
-        """Whether a replica in `directory` can be served: a directory not yet assigned or migrated counts as online.
+        """Whether a replica in `directory` can be served; DIRECTORY_UNASSIGNED and _MIGRATING count as online.
 
-        A broker that registered before 3.7 listed no directories: all of its are taken to be online.
+        A broker before 3.7 registered without directories: all of its directories count as online.
         """
         if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
             return True
@@ -246,7 +246,7 @@ class BrokerRegistration:
 
     @property
     def has_uncordoned_directory(self) -> bool:
-        """Whether new replicas may be placed on the broker (KIP-1066)."""
+        """Whether the broker can get new replicas (KIP-1066)."""
         if not self.directories or self.cordoned_directories is None:
             return True
         return any(directory not in self.cordoned_directories for directory in self.directories)
@@ -254,7 +254,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """A registered controller: where it listens and what feature levels it knows."""
+    """A registered controller: its endpoints and the feature levels it supports."""
 
     id: int
     incarnation_id: Uuid

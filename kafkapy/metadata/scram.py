@@ -1,7 +1,7 @@
-"""The controller's table of SCRAM credentials: which are created, changed and deleted. KIP-554, KIP-900.
+"""The controller's table of SCRAM credentials: creating, changing and deleting them. KIP-554, KIP-900.
 
-A record holds no password: stored key and server key follow from the salted one. Texts are Apache Kafka's. A user may
-be named once in a request, even for two mechanisms (DUPLICATE_RESOURCE); others of the request are carried out.
+A record has no password, but the stored key and server key derived from the salted one. Messages are Apache Kafka's. A
+request may name a user only once, even for two mechanisms (DUPLICATE_RESOURCE); its other changes are carried out.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ from kafkapy.protocol.messages.remove_user_scram_credential_record import Remove
 from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
 SCRAM_SINCE: Final = 11
-"""The metadata.version (3.5-IV2) from which on there are records of credentials."""
+"""The first metadata.version (3.5-IV2) with records of credentials."""
 
 Record = UserScramCredentialRecord | RemoveUserScramCredentialRecord
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 class UserResult(NamedTuple):
-    """`error` is None where the change is carried out."""
+    """The result of one user's change; `error` is None if it is carried out."""
 
     user: str
     error: ApiError | None
@@ -38,7 +38,7 @@ class ScramControl:
     def __init__(
         self, features: FeatureControl, credentials: Mapping[tuple[int, str], UserScramCredentialRecord]
     ) -> None:
-        """`credentials`: those of the image that the controller was loaded from."""
+        """`credentials`: those of the image from which the controller was loaded."""
         self._features = features
         self._by_key = dict(credentials)
 
@@ -48,7 +48,7 @@ class ScramControl:
         return self._by_key
 
     def decide_alter(self, request: AlterUserScramCredentialsRequest) -> Decision[Record, list[UserResult]]:
-        """Delete and upsert; answer for each user: those carried out first, as Apache Kafka does."""
+        """Delete and upsert credentials; answer a result for each user, successes first, as Apache Kafka does."""
         errors: dict[str, ApiError] = {}
         changes: dict[str, Change] = {}
         self._gather(request.deletions, self._refuse_deletion, changes, errors)

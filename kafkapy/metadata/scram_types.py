@@ -1,4 +1,4 @@
-"""SCRAM's mechanisms, and what is kept of a password: salt, iterations, stored key and server key. RFC 5802, KIP-84."""
+"""SCRAM mechanisms, and what is stored for a password: salt, iterations, stored key, server key. RFC 5802, KIP-84."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ MAX_ITERATIONS: Final = 16384
 
 
 class ScramMechanism(NamedTuple):
-    """`code` stands for it in requests and metadata records."""
+    """A mechanism; `code` identifies it in requests and metadata records."""
 
     code: int
     name: str
@@ -31,12 +31,12 @@ class ScramKeys(NamedTuple):
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return PBKDF2 of a password: 1 to 14 ms. Without SASLprep, as in Apache Kafka."""
+    """Return the PBKDF2 of a password, without SASLprep, as in Apache Kafka. Takes 1 to 14 ms."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def keys_of(mechanism: ScramMechanism, salted: bytes) -> ScramKeys:
-    """Return what a server keeps of a salted password."""
+    """Return the keys that a server stores for a salted password."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
     stored_key = hashlib.new(mechanism.hash_name, client_key).digest()
     return ScramKeys(stored_key, hmac.digest(salted, b"Server Key", mechanism.hash_name))
@@ -45,7 +45,7 @@ def keys_of(mechanism: ScramMechanism, salted: bytes) -> ScramKeys:
 def credential_record(
     user: str, mechanism: ScramMechanism, *, salt: bytes, salted: bytes, iterations: int
 ) -> UserScramCredentialRecord:
-    """Return what the metadata keeps of a user's salted password."""
+    """Return the metadata record for a user's salted password."""
     stored_key, server_key = keys_of(mechanism, salted)
     return UserScramCredentialRecord(
         name=user,

@@ -1,7 +1,7 @@
-"""An image as the records that a metadata snapshot holds, made a slice at a time.
+"""Encoding an image as the records of a metadata snapshot, in slices.
 
-The image is immutable, so the caller may stop between slices for as long as it likes while newer images are made.
-Order and record versions are Apache Kafka's ImageWriter's: features (metadata.version first), cluster, topics, configs,
+The image is immutable, so the caller may pause between slices for any time while newer images are made. Order and
+record versions are those of Apache Kafka's ImageWriter: features (metadata.version first), cluster, topics, configs,
 quotas, producer ids, ACLs, SCRAM, delegation tokens.
 """
 
@@ -18,11 +18,11 @@ from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 
 RECORDS_PER_SLICE: Final = 128
-"""Encoding a slice takes about a millisecond: what the event loop may be held for."""
+"""Encoding a slice takes about a millisecond, the time that the event loop may be blocked."""
 
 
 def image_records(image: MetadataImage) -> Iterator[Any]:
-    """Yield the records that describe the image; replayed over an empty image they give an equal one."""
+    """Yield the records that describe the image; replaying them over an empty image gives an equal one."""
     yield from _feature_records(image)
     yield from (controller.to_record() for controller in image.cluster.controllers.values())
     yield from (broker.to_record() for broker in image.cluster.brokers.values())

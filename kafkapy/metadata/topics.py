@@ -1,6 +1,6 @@
 """The controller's table of topics and their partitions: creating, growing and deleting them.
 
-What happens to partitions when brokers come and go is in partitions.py. Names: at most 249 of [a-zA-Z0-9._-]; two that
+Changes of partitions when brokers change state are in partitions.py. Names: at most 249 of [a-zA-Z0-9._-]; two that
 differ only in "." and "_" collide, since metrics names would. Source: KIP-4, KIP-195, KIP-516, KIP-525.
 """
 
@@ -42,19 +42,19 @@ TOPICS_PER_STEP: Final = 300
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 DescribedConfigs: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
-"""What CreateTopics answers of configs, by those that a request sets; lists are shared and not changed any more."""
+"""The configs in a CreateTopics response, by the configs that the request sets; lists are shared and not modified."""
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 @dataclass(slots=True)
 class Topic:
-    """A topic of the controller's table; `partitions` is dense from 0, changed by `set_partition` in replay only."""
+    """A topic of the controller's table. `partitions` is dense from 0; only replay changes it, by `set_partition`."""
 
     name: str
     topic_id: Uuid
     partitions: Mapping[int, PartitionRegistration] = field(default_factory=dict)
     is_shared: bool = field(default=False, compare=False)
-    """Whether `partitions` is an image's: a table is loaded fast, and what changes in it is copied then."""
+    """Whether `partitions` belongs to an image (which makes loading fast) and must be copied before a change."""
 
     def set_partition(self, partition_id: int, partition: PartitionRegistration) -> None:
         if self.is_shared:
@@ -64,7 +64,7 @@ class Topic:
 
 
 class TopicControl:
-    """Topics and partitions, those not yet committed included; `decide_*` leave them as they are."""
+    """Topics and partitions, including uncommitted ones; `decide_*` methods do not change them."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class TopicControl:
         self.by_name: dict[str, Topic] = {}
         self._indexes: PartitionIndexes | None = None
         self._colliding: dict[str, set[str]] = {}
-        """Names with "." or "_", by what they are once each "." is a "_"."""
+        """Names with "." or "_", by the name with each "." replaced by "_"."""
 
     def load(self, image: MetadataImage) -> Iterator[None]:
-        """Take over the image's topics, in steps."""
+        """Load the image's topics, in steps."""
         self.by_id, self.by_name, self._colliding = {}, {}, {}
         self._indexes = None
         for count, topic in enumerate(image.topics.by_name.values(), 1):
@@ -99,7 +99,7 @@ class TopicControl:
 
     @property
     def indexes(self) -> PartitionIndexes:
-        """Which partitions are being reassigned, and which are not led by their preferred replica."""
+        """The partitions that are being reassigned, and those not led by their preferred replica."""
         for _ in self.index():
             pass
         assert self._indexes is not None
@@ -110,7 +110,7 @@ class TopicControl:
         return self._indexes is not None
 
     def index(self) -> Iterator[None]:
-        """Build the indexes, in steps; nothing where they are there. Nothing may be replayed in between."""
+        """Build the indexes if they do not exist, in steps. Nothing may be replayed between the steps."""
         if self._indexes is None:
             indexes = PartitionIndexes()
             yield from indexes.build(self.by_id.values())
@@ -124,9 +124,9 @@ class TopicControl:
         describable: Callable[[str], bool] = lambda name: True,
         count_partitions: CountPartitions = count_none,
     ) -> Steps[Any, CreateTopicsResponse]:
-        """Decide CreateTopics for topics whose names are distinct; each topic succeeds or fails by itself.
+        """Decide CreateTopics for topics with distinct names; each topic succeeds or fails independently.
 
-        `describable` says whose configs the client may be told.
+        `describable(topic)`: whether the client may see the topic's configs.
         """
         _check_partition_total(request, self._default_partition_count)
         records: list[Any] = []
@@ -150,9 +150,9 @@ class TopicControl:
     def decide_delete(
         self, topic_ids: Collection[Uuid], count_partitions: CountPartitions = count_none
     ) -> Decision[Any, dict[Uuid, ApiError | None]]:
-        """Decide which topics go; None is success. Unknown ids get UNKNOWN_TOPIC_ID.
+        """Decide DeleteTopics; a result of None is success. Unknown ids get UNKNOWN_TOPIC_ID.
 
-        Deviation: topics beyond what one operation may have get POLICY_VIOLATION, in Apache Kafka UNKNOWN_SERVER_ERROR.
+        Deviation: topics beyond the limit of one operation get POLICY_VIOLATION, in Apache Kafka UNKNOWN_SERVER_ERROR.
         """
         results: dict[Uuid, ApiError | None] = {}
         records: list[RemoveTopicRecord] = []
@@ -167,10 +167,10 @@ class TopicControl:
     def decide_create_partitions(
         self, request: CreatePartitionsRequest, count_partitions: CountPartitions = count_none
     ) -> Steps[Any, CreatePartitionsResponse]:
-        """Decide CreatePartitions for topics whose names are distinct; each grows or fails by itself.
+        """Decide CreatePartitions for topics with distinct names; each topic succeeds or fails independently.
 
-        Deviation: topics for which the operation has no room are refused with POLICY_VIOLATION and do not grow. Apache
-        Kafka answers UNKNOWN_SERVER_ERROR for them and all that follow, and creates the partitions that had room.
+        Deviation: topics beyond the limit of one operation get POLICY_VIOLATION and no partitions. Apache Kafka answers
+        UNKNOWN_SERVER_ERROR for them and all later topics, but creates the partitions within the limit.
         """
         check_operation_size(len(request.topics))
         records: list[Any] = []
@@ -227,7 +227,7 @@ class TopicControl:
     def _create(
         self, topic: CreatableTopic, described: DescribedConfigs | None, count_partitions: CountPartitions
     ) -> tuple[list[Any], CreatableTopicResult]:
-        """Return the topic's records and result. `described`: None if the client may not be told its configs."""
+        """Return the topic's records and result. `described`: None if the client may not see its configs."""
         self._check_new_name(topic.name)
         configs = _creation_configs(topic)
         config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
@@ -340,7 +340,7 @@ class TopicControl:
         return self._registration(replicas, isr)
 
     def check_assignment(self, replicas: Sequence[int], factor: int | None = None) -> None:
-        """Raise ApiError INVALID_REPLICA_ASSIGNMENT unless these are distinct registered brokers, `factor` of them."""
+        """Raise ApiError INVALID_REPLICA_ASSIGNMENT unless `replicas` are `factor` distinct registered brokers."""
         if not replicas:
             raise _bad_assignment("The manual partition assignment includes an empty replica list.")
         previous = None
@@ -377,7 +377,7 @@ class TopicControl:
     def _effective_configs(
         self, configs: Mapping[str, str], described: DescribedConfigs
     ) -> list[CreatableTopicConfigs]:
-        """Return all that counts for a topic with these configs: one list for all topics of a request alike."""
+        """Return the effective configs of a topic; topics of a request with equal configs share one list."""
         alike = tuple(sorted(configs.items()))
         if alike not in described:
             described[alike] = self._describe_configs(configs)
@@ -408,7 +408,7 @@ class TopicControl:
     def _grow(
         self, request: CreatePartitionsTopic, record_count: int, count_partitions: CountPartitions
     ) -> list[PartitionRecord]:
-        """Return the records of the new partitions. The operation has `record_count` already. Raises ApiError."""
+        """Return the records of the new partitions. `record_count`: the operation's records so far. Raises ApiError."""
         topic = self.by_name.get(request.name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -459,7 +459,7 @@ class TopicControl:
 
 
 def invalid_topic_name_reason(name: str) -> str | None:
-    """Return why a topic may not have this name, None where it may."""
+    """Return why a topic name is invalid, None if it is valid."""
     if name == "":
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -472,7 +472,7 @@ def invalid_topic_name_reason(name: str) -> str | None:
 
 
 def prohibited_name_error(name: str) -> ApiError | None:
-    """Return the refusal of the metadata log's own name: a topic of that name would share its directory."""
+    """Return an error for the metadata log's name, else None: a topic of that name would share its directory."""
     if name != METADATA_PARTITION.topic:
         return None
     return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")

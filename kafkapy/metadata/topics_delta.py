@@ -1,4 +1,4 @@
-"""What a run of metadata records changes in the topics, and what that means to one broker."""
+"""The changes that metadata records make to topics, and the partitions of one broker that they affect."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import field
@@ -11,13 +11,13 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.types import TopicPartition, Uuid
 
 TOPICS_PER_STEP: Final = 300
-"""Putting a changed topic together takes 3 us."""
+"""Building a changed topic takes 3 us."""
 PARTITIONS_PER_STEP: Final = 500
 
 
 @dataclass(slots=True)
 class TopicDelta:
-    """One topic's changed partitions; `image` is the topic before (without partitions when it is new)."""
+    """One topic's changed partitions; `image` is the topic before the change (without partitions if it is new)."""
 
     image: TopicImage
     is_created: bool
@@ -32,7 +32,7 @@ class TopicDelta:
         return self.image.topic_id
 
     def partition(self, partition_id: int) -> PartitionRegistration | None:
-        """Return a partition as the records so far leave it."""
+        """Return a partition after the records replayed so far."""
         return self.partition_changes.get(partition_id) or self.image.partitions.get(partition_id)
 
     def apply(self) -> TopicImage:
@@ -41,32 +41,32 @@ class TopicDelta:
 
 @dataclass(slots=True)
 class LocalPartition:
-    """A changed partition that a broker has a replica of."""
+    """A changed partition with a replica on the broker."""
 
     topic_id: Uuid
     registration: PartitionRegistration
     is_new_leader_epoch: bool
-    """Whether the leader epoch changed, or the partition is new here."""
+    """Whether the leader epoch changed or the partition is new."""
 
 
 @dataclass(slots=True)
 class LocalChanges:
-    """What a delta means to one broker; a partition is in exactly one of the three."""
+    """The changed partitions of one broker; each is in exactly one of the three."""
 
     deleted: dict[TopicPartition, Uuid] = field(default_factory=dict)
-    """Partitions without a replica here any more, with the topic id they had."""
+    """Partitions that no longer have a replica on the broker, with their topic id."""
     leaders: dict[TopicPartition, LocalPartition] = field(default_factory=dict)
     followers: dict[TopicPartition, LocalPartition] = field(default_factory=dict)
 
 
 class TopicsDelta:
-    """Created, changed and deleted topics. A topic deleted and created again under its name is in both, by its ids."""
+    """Created, changed and deleted topics. A topic deleted and created again is in both dicts, with different ids."""
 
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
         self.changed: dict[Uuid, TopicDelta] = {}
         self.deleted: dict[Uuid, TopicImage] = {}
-        """Deleted topics as they were in the image before."""
+        """Deleted topics, as in the previous image."""
         self._created: dict[str, Uuid] = {}
         self._local: dict[int, LocalChanges] = {}
 
@@ -87,7 +87,7 @@ class TopicsDelta:
         topic.partition_changes[record.partition_id] = partition.merge(record)
 
     def clear_elr(self, name: str) -> None:
-        """Forget the eligible leader replicas of a topic, of all topics when `name` is empty."""
+        """Clear the eligible leader replicas of a topic, or of all topics if `name` is empty."""
         for topic_id in list(self._all_topic_ids() if name == "" else [self._id_of(name)]):
             topic = self.changed.get(topic_id) or TopicDelta(self.image.by_id[topic_id], is_created=False)
             for partition_id, partition in topic.apply().partitions.items():
@@ -96,7 +96,7 @@ class TopicsDelta:
                     self.set_partition(topic_id, partition_id, partition.merge(change))
 
     def remove(self, topic_id: Uuid) -> str:
-        """Delete a topic, return its name."""
+        """Delete a topic and return its name."""
         delta = self.changed.pop(topic_id, None)
         if delta is not None and delta.is_created:
             del self._created[delta.name]
@@ -108,7 +108,7 @@ class TopicsDelta:
         return image.name
 
     def apply(self) -> Generator[None, None, TopicsImage]:
-        """Return the topics after the delta, in steps. Nothing may be replayed any more."""
+        """Return the topics after the delta, in steps. Nothing may be replayed afterwards."""
         if not self.changed and not self.deleted:
             return self.image
         by_id: dict[Uuid, TopicImage | None] = dict.fromkeys(self.deleted)
@@ -124,13 +124,13 @@ class TopicsDelta:
         return TopicsImage(names, self.image.by_id.updated(by_id))
 
     def local_changes(self, broker_id: int) -> LocalChanges:
-        """Return what the delta means to one broker: partitions to delete, to lead, to follow."""
+        """Return the partitions that one broker has to delete, lead and follow because of the delta."""
         for _ in self.find_local_changes(broker_id):
             pass
         return self._local[broker_id]
 
     def find_local_changes(self, broker_id: int) -> Iterator[None]:
-        """Have `local_changes` ready, in steps: several parts of the broker ask for them."""
+        """Compute `local_changes`, in steps, once for all parts of the broker that use them."""
         if broker_id in self._local:
             return
         changes = LocalChanges()
