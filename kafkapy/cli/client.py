@@ -77,8 +77,7 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 
 
 def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
-    """Return an admin client, after checking that a broker accepts connections. Raises UnreachableError,
-    KafkaException."""
+    """Return an admin client, once a broker accepts connections. Raises UnreachableError, KafkaException."""
     properties = client_properties(server, settings)
     check_reachable(properties)
     return confluent().admin.AdminClient(properties)  # type: ignore[no-any-return]
@@ -129,8 +128,7 @@ def failures(server: str) -> Iterator[None]:
 
 
 def outcomes(futures: Mapping[T, Any]) -> Iterator[tuple[T, Any, str | None]]:
-    """Yield (subject, result, error as one line) for each future of an admin request; one error does not hide
-    others."""
+    """Yield (subject, result, error as one line) for each future of an admin request, also after an error."""
     kafka = confluent()
     for subject, future in futures.items():
         try:

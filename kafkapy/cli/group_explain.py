@@ -1,5 +1,4 @@
-"""`kafkapy groups explain`: prints a group's last rebalances, as its coordinator recorded them
-(kafkapy.group.explain)."""
+"""`kafkapy groups explain`: prints a group's last rebalances from its coordinator's record (kafkapy.group.explain)."""
 
 import json
 from datetime import datetime

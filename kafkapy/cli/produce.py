@@ -182,7 +182,7 @@ def _json_record(line: bytes) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """Return the bytes to send for a JSON value: text and null unchanged, everything else as JSON."""
+    """Return what to send for a JSON value: text and null unchanged, everything else as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 

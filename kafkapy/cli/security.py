@@ -1,5 +1,6 @@
-"""`kafkapy security init`: a secured node in two commands. `user` and `acl` are in security_admin.py, `quota` in
-security_quotas.py, `token` in security_tokens.py.
+"""`kafkapy security init`: a secured node in two commands.
+
+`user` and `acl` are in security_admin.py, `quota` in security_quotas.py, `token` in security_tokens.py.
 """
 
 from pathlib import Path

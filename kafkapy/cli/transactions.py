@@ -13,7 +13,7 @@ from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.types import TopicPartition
 
-if TYPE_CHECKING:  # its messages are imported by the command that asks
+if TYPE_CHECKING:  # its messages are imported when a command runs
     from kafkapy.cli.transaction_admin import OpenTransaction, TransactionAdmin
 
 app = typer.Typer(

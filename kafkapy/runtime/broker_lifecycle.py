@@ -71,8 +71,7 @@ class BrokerLifecycle:
         cordoned_directories: Callable[[], Sequence[Uuid]] = tuple,
         on_fatal: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`endpoints`: the advertised ones, by listener name. `previous_broker_epoch`: of the last clean shutdown, else
-        -1.
+        """`endpoints`: advertised, by listener name. `previous_broker_epoch`: of the last clean shutdown, else -1.
 
         `applied_offset`: returns the metadata offset that the broker has applied; by default that of the last image.
 
@@ -129,8 +128,7 @@ class BrokerLifecycle:
         )
 
     def _is_registration_outdated(self) -> bool:
-        """Whether metadata.version has risen to a level that registers log directories, and our registration has
-        none."""
+        """Whether metadata.version now registers log directories, and our registration has none."""
         image = self._controller.image
         broker = image.cluster.brokers.get(self._config.node_id)
         level = image.features.levels.get(METADATA_VERSION, 0)
@@ -263,8 +261,7 @@ class BrokerLifecycle:
         return response
 
     def _cordoned(self) -> list[Uuid] | None:
-        """Return the cordoned directories for a heartbeat; None before the configuration is known or at older
-        levels."""
+        """Return the cordoned directories for a heartbeat; None if not known yet, or at older levels."""
         level = self._controller.image.features.levels.get(METADATA_VERSION, 0)
         is_known = self.state is not LifecycleState.REGISTERED
         return list(self._cordoned_directories()) if is_known and level >= MV_4_3_IV0 else None

@@ -44,8 +44,7 @@ class IoThrottle:
         return int(max(min(STEP_BYTES, self._rate * THROTTLE_WINDOW_S), 1))
 
     def end_ms(self, io_bytes: int, started_ms: int) -> float:
-        """Return the monotonic time in ms until which the pass must pause, after `io_bytes` moved since
-        `started_ms`."""
+        """Return until when to pause (monotonic ms) after moving `io_bytes` since `started_ms`."""
         duration_ms = 1000 * io_bytes / self._rate if self._rate else math.inf
         self._free_at_ms = max(self._free_at_ms, started_ms) + duration_ms
         return self._free_at_ms

@@ -109,7 +109,7 @@ class ControllerRuntime:
         quorum.add_listener(self)
         quorum.set_snapshot_source(self._snapshot)
 
-    # -- what others use ------------------------------------------------------------------------------------------
+    # -- public methods -------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> MetadataImage:
@@ -141,8 +141,7 @@ class ControllerRuntime:
         timeout_ms: int | None = None,
         may_interrupt: bool = False,
     ) -> R:
-        """Call `decide(controller, now_ms)`, append and replay its records; return the response once they are
-        committed.
+        """Call `decide(controller, now_ms)`, append and replay its records; return its response once committed.
 
         The image contains the change when this returns. A decision without records is answered once everything that it
         could have read is committed. Raises what `decide` raises, and ApiError NOT_CONTROLLER if this node is not, or
@@ -200,8 +199,7 @@ class ControllerRuntime:
         task.add_done_callback(self._background.discard)
 
     def start(self) -> None:
-        """Start the periodic tasks: no-op records, fencing of expired brokers, elections, expiry of delegation
-        tokens."""
+        """Start the periodic tasks: no-op records, fencing, leader elections, expiry of delegation tokens."""
         loop = asyncio.get_running_loop()
         quorum, replication = self._config.quorum, self._config.replication
         sweep_ms = 0 if self._token_rules is None else self._config.security.delegation_token_expiry_check_interval_ms
@@ -360,8 +358,7 @@ class ControllerRuntime:
         return ApiError(ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {leader_id}.")
 
     async def _decide(self, decide: Callable[[Controller, int], Decided[Any, R]]) -> tuple[R, int, int]:
-        """Decide, append and replay; return the response and the log end offset before and after. Needs the decision
-        lock.
+        """Decide, append, replay; return the response and the log end offset before and after. Needs the decision lock.
 
         If this takes more than a turn, the rest runs in a task: the caller may be cancelled, but the decision is
         completed.
@@ -489,14 +486,14 @@ class ControllerRuntime:
             timer.cancel()
 
     def _wait_for(self, offset: int, future: "asyncio.Future[None]") -> None:
-        """Have a future done once `offset` is committed. Whoever decided next may have come before us."""
+        """Complete `future` once `offset` is committed. Keeps _pending sorted: later decisions may already wait."""
         later = []
         while self._pending and self._pending[-1][0] > offset:
             later.append(self._pending.pop())
         self._pending.append((offset, future))
         self._pending.extend(reversed(later))
 
-    # -- by itself ------------------------------------------------------------------------------------------------
+    # -- periodic work --------------------------------------------------------------------------------------------
 
     async def _every(self, interval_ms: int, step: Callable[[], Any]) -> None:
         """Run `step` every interval_ms while this node is the active controller; never if interval_ms is 0."""
@@ -512,8 +509,9 @@ class ControllerRuntime:
                 log.exception("Periodic work of the controller goes on after an unexpected error")
 
     async def _write_no_op(self) -> None:
-        """Write a NoOpRecord, unless the log has grown since the last interval: the records show that the leader is
-        alive.
+        """Write a NoOpRecord, unless the log has grown since the last interval.
+
+        A growing log shows that the leader is alive.
 
         Apache Kafka writes one in every interval.
         """
@@ -522,8 +520,7 @@ class ControllerRuntime:
         self._has_appended = False
 
     async def _fence_expired(self) -> None:
-        """Fence brokers whose session expired. Skip this if the event loop itself stalled: heartbeats may be unread
-        then.
+        """Fence brokers whose session expired, unless this event loop has stalled: heartbeats may be unread then.
 
         A few passes of the loop (AfterReads) are not enough here: a heartbeat may wait for its commit, and the next
         heartbeat, of our own broker too, is sent one interval after the response.

@@ -28,7 +28,7 @@ from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
 
-if TYPE_CHECKING:  # hosts and shards, sixty modules, are imported with the first one: many a node never has any
+if TYPE_CHECKING:  # hosts and shards (sixty modules) are imported with the first one: many nodes have none
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage, TopicImage
     from kafkapy.replication.hosted import HostedPartition
@@ -66,7 +66,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         self._load_times: deque[tuple[int, int]] = deque(maxlen=LOAD_TIMES_KEPT)
         """(end time of a load in monotonic ms, duration in ms)."""
 
-    # -- what a kind adds -----------------------------------------------------------------------------------------
+    # -- for subclasses -------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _new_host(self, partition: "HostedPartition") -> HostT:

@@ -122,7 +122,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             except ApiError as error:
                 logger.warning("The offsets of deleted topic %s stay until they expire: %s", topic.name, error)
 
-    # -- by itself ------------------------------------------------------------------------------------------------
+    # -- periodic work --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start to remove expired offsets every offsets.retention.check.interval.ms."""

@@ -48,7 +48,7 @@ STOPPED_RATE_CHECK_S: Final = 1.0
 """How often a rate of 0 is checked for a change."""
 MAX_PAUSE_S: Final = 1.0
 MAX_ROUNDS: Final = 3
-"""After this many flushes without catching up, the last few bytes are fsynced on the event loop."""
+"""After this many rounds in which new appends made the copy non-durable again, it is fsynced on the event loop."""
 
 logger = logging.getLogger("kafkapy.runtime")
 
@@ -104,7 +104,7 @@ class LogDirMover:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._assignments.stop()
 
-    # What is asked for
+    # Requests
 
     def alter(self, topic_partition: "TopicPartition", path: str) -> int:
         """Start to move a replica to the log directory at `path`; return an error code without waiting for the move.
@@ -162,7 +162,7 @@ class LogDirMover:
             _, task = self._tasks.pop(topic_partition)
             task.cancel()
 
-    # What the metadata says
+    # Metadata changes
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
         """Report replicas whose directory differs from the metadata; resume moves of new partitions.
@@ -182,8 +182,7 @@ class LogDirMover:
             self._resume()
 
     def _correct(self, topic_partition: "TopicPartition", topic_id: "Uuid") -> None:
-        """Report a replica's directory, unless the metadata has it, or the new directory of a move is being
-        reported."""
+        """Report a replica's directory, unless the metadata has it or a move is being reported."""
         log = self._log_manager.get_log(topic_partition)
         assigned_id = self._assigned_id(topic_id, topic_partition.partition)
         if log is None or log.topic_id != topic_id or assigned_id is None:
@@ -213,7 +212,7 @@ class LogDirMover:
             if partition is not None and partition.log is not None and partition.role is not Role.OFFLINE:
                 self._begin(partition)
 
-    # The moves
+    # Running moves
 
     def _begin(self, partition: "HostedPartition") -> None:
         if self._is_stopping:  # metadata changes may arrive during a stop: the next start resumes the move
@@ -340,8 +339,7 @@ class LogDirMover:
         return False
 
     async def _write_checkpoints(self) -> None:
-        """Write the checkpoints with the log under its new directory, as early as Apache Kafka does under its old
-        one."""
+        """Write the checkpoints with the log under its new directory, as early as Apache Kafka does for its old one."""
         checkpoints = self._log_manager.checkpoints
         for write in (*checkpoints.recovery_points(), *checkpoints.log_start_offsets(), *checkpoints.cleaner_offsets()):
             try:

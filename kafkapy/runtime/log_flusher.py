@@ -2,8 +2,8 @@
 
 One flush of a log runs at a time; the next one covers everything appended meanwhile and all its waiters.
 
-A deviation from Apache Kafka, which blocks the log and its readers during this flush: here consumers may read a record
-before its producer has been answered.
+A deviation from Apache Kafka, which blocks the log and its readers during a flush for flush.messages: here consumers
+may read a record before its producer has been answered.
 """
 
 import asyncio

@@ -146,8 +146,7 @@ class LogMaintenance:
         await asyncio.shield(task)
 
     async def _every(self, delay_ms: int, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
-        """Run `step` periodically, the first time after delay_ms. Errors are logged; a failed directory is offline
-        already."""
+        """Run `step` periodically, first after delay_ms. Log errors; a failed directory is already offline."""
         while True:
             await asyncio.sleep(min(delay_ms, MAX_PERIOD_MS) / 1000)
             delay_ms = period_ms

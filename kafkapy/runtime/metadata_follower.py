@@ -114,8 +114,7 @@ class MetadataFollower:
                 timer.cancel()
 
     def close(self, failure: Exception | None = None) -> None:
-        """Drop the remaining changes (the next start applies them); waiting callers get the failure, or are
-        cancelled."""
+        """Drop the remaining changes: the next start applies them. Waiters get the failure, or are cancelled."""
         self._is_closed = True
         self._changes.clear()
         self._steps = None

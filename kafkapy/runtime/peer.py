@@ -192,7 +192,7 @@ class Peer:
         for request in waiting:
             self._loop.call_soon(request.on_failure, False)
 
-    # ---- a connection at work
+    # ---- an established connection
 
     def _submit(self, connection: ClientConnection, request: ClientRequest) -> None:
         if connection is not self._connection:

@@ -94,8 +94,7 @@ class NotLeaderError(ApiError):
 
 
 class Quorum:
-    """Steps the Raft core and carries out its effects, one at a time. Add listeners between construction and
-    start()."""
+    """Steps the Raft core and carries out its effects, one at a time. Listeners must be added before start()."""
 
     def __init__(
         self,
@@ -170,7 +169,7 @@ class Quorum:
         self._core: RaftCore
         self._schedule: SnapshotSchedule
 
-    # ---- what others see
+    # ---- properties
 
     @property
     def leader_id(self) -> int:
@@ -249,7 +248,7 @@ class Quorum:
         self._delivery.listeners.append(listener)
 
     def set_snapshot_source(self, source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]) -> None:
-        """Set the source of snapshots; the quorum decides when to take one (metadata.log.max.*) and writes it in
+        """Set the source of snapshots. The quorum decides when to take one (metadata.log.max.*) and writes it in
         slices.
 
         source() returns (snapshot id: end offset and epoch of the committed image, timestamp of its last record in ms,
@@ -258,10 +257,10 @@ class Quorum:
         """
         self._source = source
 
-    # ---- life
+    # ---- start and stop
 
     async def start(self) -> None:
-        """Recover and join. A quorum of one has, on return, elected itself, committed LeaderChange and notified
+        """Recover and join. On return a quorum of one has elected itself, committed LeaderChange and notified
         listeners.
 
         Raises StorageError if the directory cannot be used. Blocks the loop during recovery (nothing else runs yet).
@@ -357,7 +356,7 @@ class Quorum:
             for voter_id in voter_ids
         )
 
-    # ---- what the state machine asks
+    # ---- calls of the state machine and of peers
 
     def append(self, records: list[bytes], leader_epoch: int) -> int:
         """Append the records as ONE atomic batch (framed as in metadata.record_serde); return the last offset.
@@ -511,8 +510,7 @@ class Quorum:
     # ---- listeners
 
     def _notify(self) -> None:
-        """Notify listeners in order, in turns. Not re-entrant: notifications that listeners cause are delivered
-        afterwards."""
+        """Notify listeners in order, in turns. Not re-entrant: notifications that listeners cause come afterwards."""
         if self._is_notifying or self._next_turn is not None:
             return
         turn = Turn(self._clock, CHUNKS_PER_TURN)

@@ -81,7 +81,7 @@ class Delivery:
         """Whether a change of leader is yet to be notified."""
         return self._notice is not None
 
-    # ---- what happened
+    # ---- events
 
     def begin_with(self, snapshot_id: OffsetAndEpoch | None) -> None:
         """Load this snapshot before anything else: at the start, or after the log was reset to it."""
@@ -115,7 +115,7 @@ class Delivery:
         while self._own and self._own[-1].last_offset >= end_offset:
             self._own.pop()
 
-    # ---- telling
+    # ---- notifications
 
     def tell_next(self, log: MetadataLog, high_watermark: int) -> bool:
         """Deliver one notification or take one step; return False if there was nothing to do."""

@@ -34,8 +34,7 @@ class SnapshotSchedule:
 
 
 class SnapshotJob:
-    """A snapshot being written. on_done(snapshot id, error) is called when it is durable under its name, or has
-    failed."""
+    """A snapshot being written. Calls on_done(snapshot id, error) when it is durable under its name, or has failed."""
 
     def __init__(
         self,

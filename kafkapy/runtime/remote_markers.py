@@ -56,8 +56,7 @@ class RoutedMarkers:
         self._brokers: dict[int, BrokerMarkers] = {}
 
     def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
-        """Write markers as specified by MarkerSink. NOT_LEADER_OR_FOLLOWER: no leader; NETWORK_EXCEPTION: no
-        response."""
+        """Write markers as MarkerSink specifies. NOT_LEADER_OR_FOLLOWER: no leader; NETWORK_EXCEPTION: no response."""
         by_leader: dict[int, dict[TopicPartition, Sequence[Marker]]] = {}
         for partition, of_partition in markers.items():
             by_leader.setdefault(self._leader_of(partition), {})[partition] = of_partition

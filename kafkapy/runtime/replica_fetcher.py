@@ -145,7 +145,7 @@ class ReplicaFetcher:
         if peer is not None:
             peer.close()
 
-    # ---- asking
+    # ---- requests
 
     def _ask(self, key: PartitionKey, partition: "HostedPartition") -> None:
         """Let the next Fetch continue at the log's end offset."""
@@ -201,7 +201,7 @@ class ReplicaFetcher:
         except NoResponseError as error:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
 
-    # ---- taking what came
+    # ---- responses
 
     async def _take(self, response: FetchResponse, request: SessionRequest) -> None:
         """Process a response. Flush logs that have reached flush.messages before the next Fetch."""

@@ -122,8 +122,7 @@ class TransactionalWrite:
 
 
 class ShardHost(TimerEntry, Generic[ShardT]):
-    """Runs a shard on its partition. Created when this node becomes the leader; call `activate` when its log is
-    replayed."""
+    """Runs a shard on its partition. Created when this node becomes leader; `activate` it after the log is replayed."""
 
     def __init__(
         self,
@@ -176,7 +175,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def has_failed(self) -> bool:
         return self.state is HostState.FAILED
 
-    # -- what a kind adds -----------------------------------------------------------------------------------------
+    # -- for subclasses -------------------------------------------------------------------------------------------
 
     def on_active(self) -> None:
         """Called when the log has been replayed and requests may begin."""
@@ -273,8 +272,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
     def _carry_out(self, decision: Decision, write: TransactionalWrite | None = None) -> None:
-        """Append and replay a decision's records, then handle its replies. Raises ApiError if they cannot be
-        appended."""
+        """Append and replay a decision's records, then handle its replies. Raises ApiError if the append fails."""
         if decision.records:
             try:
                 self._write(decision, write)
@@ -404,8 +402,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._watch(EffectWait(self, effects, self.replayed_offset))
 
     def watch_effects(self, effects: Sequence[Any], required_offset: int) -> None:
-        """Keep waiting for the commit of these effects' records after a time-out: they must be carried out
-        eventually."""
+        """After a time-out, keep waiting for the commit of these effects' records: the decision stands."""
         if self.is_active:
             self._watch(EffectWait(self, effects, required_offset))
 

@@ -165,7 +165,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         image: MetadataImage = self._replica_manager.partitions.newest_image
         return image.topics.partition(*topic_partition) is None
 
-    # -- by itself ------------------------------------------------------------------------------------------------
+    # -- periodic work --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the periodic checks for timed-out transactions and expired transactional ids."""
@@ -183,8 +183,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         return self._tasks
 
     async def close(self) -> None:
-        """Fail pending requests with COORDINATOR_NOT_AVAILABLE; drop unwritten markers (a new coordinator writes
-        them)."""
+        """Fail pending requests with COORDINATOR_NOT_AVAILABLE; leave unwritten markers to the next coordinator."""
         await super().close()
         if self._markers is not None:
             self._markers.close()

@@ -89,7 +89,7 @@ class Logins:
         return self._settings[listener]
 
     def gate(self, router: "Router", clock: "Clock") -> "GateSettings":
-        from kafkapy.handlers.login_gate import GateSettings  # most brokers never have one
+        from kafkapy.handlers.login_gate import GateSettings  # not needed by most brokers
 
         return GateSettings(
             settings=self.settings,
@@ -152,7 +152,7 @@ class _Mechanisms:
         return partial(self._scram, MECHANISMS[mechanism])
 
     def _bearer(self, config: BrokerConfig, listener: str, options: Mapping[str, str]) -> Callable[[], SaslServer]:
-        from kafkapy.security.oauthbearer import OAuthBearerServer  # most brokers never have one
+        from kafkapy.security.oauthbearer import OAuthBearerServer  # not needed by most brokers
         from kafkapy.server.bearer_tokens import BearerTokens
 
         if self._bearer_tokens is None:

@@ -128,8 +128,9 @@ class BrokerServer:
         return f"{host}:{port}"
 
     async def start(self) -> None:
-        """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError after undoing all
-        steps."""
+        """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError; all steps are
+        undone.
+        """
         await self._node.run(self._start)
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
@@ -201,8 +202,7 @@ class BrokerServer:
         self._node.conditions["registration"] = lambda: self._lifecycle.missing
 
     async def _registered(self) -> int:
-        """Register; return the broker epoch. Raises ApiError; if a feature level is not supported, it says how to lower
-        it."""
+        """Register; return the broker epoch. Raises ApiError; for an unsupported level it says how to lower it."""
         try:
             return await self._lifecycle.register()
         except ApiError as error:
@@ -295,8 +295,7 @@ class BrokerServer:
         )
 
     def _registration_of(self, log: Log) -> PartitionRegistration | None:
-        """Return the metadata's registration of a log's partition, or None if the metadata assigns no such replica
-        here."""
+        """Return the registration of a log's partition; None if the metadata assigns no such replica to this broker."""
         topic = self._controller.image.topics.by_name.get(log.topic_partition.topic)
         if topic is None or (log.topic_id is not None and log.topic_id != topic.topic_id):
             return None
@@ -384,8 +383,7 @@ class BrokerServer:
             yield from apply_ip_rates(self._reactor, image, changed)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
-        """Apply configuration keys that changed at run time. Partitions look up the defaults of topic configs
-        themselves.
+        """Apply configuration keys that changed at run time. Partitions look up topic defaults themselves.
 
         num.network.threads is accepted but has no effect: processors share one thread, so their number does not matter.
         """
@@ -473,7 +471,7 @@ class BrokerServer:
         )
 
     def _gauges(self) -> "Iterator[Gauge | None]":
-        from kafkapy.server.admin.gauges import broker_gauges  # most brokers are never asked
+        from kafkapy.server.admin.gauges import broker_gauges  # used by /metrics only
 
         assert self._services is not None, "asked of once it serves"
         return broker_gauges(self._services, self._node, self._coordinators, self._cleaner.manager)
@@ -504,7 +502,7 @@ class BrokerServer:
 
 
 def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":
-    from kafkapy.reactor.helper import SubprocessHelper  # most brokers never have one
+    from kafkapy.reactor.helper import SubprocessHelper  # not needed by most brokers
 
     return SubprocessHelper(loop)
 

@@ -99,7 +99,7 @@ class ControllerServer:
         node.conditions["listeners"] = lambda: None
 
     def _gauges(self) -> "Iterator[Gauge | None]":
-        from kafkapy.server.admin.gauges import node_gauges  # most controllers are never asked
+        from kafkapy.server.admin.gauges import node_gauges  # used by /metrics only
 
         return node_gauges(self._node)
 

@@ -117,7 +117,7 @@ class Coordinators:
         )
 
     def _new_marker_sink(self) -> "MarkerSink":
-        from kafkapy.runtime.markers import LocalMarkers  # most brokers never have transactions
+        from kafkapy.runtime.markers import LocalMarkers  # most brokers have no transactions
 
         return self._links.marker_sink(LocalMarkers(self._replica_manager, self.groups, self._clock))
 

@@ -41,11 +41,11 @@ logger = logging.getLogger("kafkapy.server")
 
 
 class Broker:
-    """One embedded node; a context manager, plain and async.
+    """One embedded node; a sync and async context manager.
 
-    `properties` are Kafka's keys: {"num.partitions": 3}. A UserWarning names each that is unknown. `tls`: clients
-    connect by TLS. `users`: passwords by name; clients log in by SASL/PLAIN or SCRAM. `acls`: who may do what, as in
-    "allow alice read topic:orders", "deny * all group:test-*"; what none of them allows is denied.
+    `properties`: Kafka's keys, as in {"num.partitions": 3}; unknown keys cause a UserWarning. `tls`: clients connect by
+    TLS. `users`: passwords by name; clients log in by SASL/PLAIN or SCRAM. `acls`: as in "allow alice read
+    topic:orders", "deny * all group:test-*"; everything that they do not allow is denied.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Broker:
 def _security(tls: bool, users: Mapping[str, str] | None, acls: Sequence[str] | None) -> "EmbeddedSecurity | None":
     if not tls and users is None and acls is None:
         return None
-    from kafkapy.server.embedded_security import EmbeddedSecurity  # its certificates take cryptography
+    from kafkapy.server.embedded_security import EmbeddedSecurity  # imports cryptography
 
     return EmbeddedSecurity(tls=tls, users=users, acls=acls)
 

@@ -1,5 +1,4 @@
-"""Checks the files that `storage format` wrote: cluster and node ids, and the first records of an empty metadata
-log."""
+"""Checks what `storage format` wrote: cluster and node ids, and the first records of an empty metadata log."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +41,7 @@ def check_identity(disk: "Disk", directories: LogDirectories, config: BrokerConf
 def check_metadata_log(disk: "Disk", directories: LogDirectories, config: BrokerConfig) -> None:
     """Raise StorageError if the metadata log is missing but topic logs exist, and no other node has the metadata.
 
-    A deviation: Apache Kafka starts in this case, takes every log for a stray one and renames it.
+    A deviation: without a metadata log, Apache Kafka starts, takes every topic log for a stray one and renames it.
     """
     metadata_dir = config.metadata_log_dir
     if not config.is_only_controller or holds_metadata_log(disk, metadata_dir):

@@ -171,7 +171,7 @@ def _blocks(text: str, key: str, shown: str) -> list[pem.Block]:
         raise ConfigError(key, shown, f"no valid PEM: {error}") from error
 
 
-# ---- files of Java
+# ---- JKS and PKCS12
 
 
 def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMaterial, ...]:
@@ -238,8 +238,7 @@ def _pkcs12_keys(store: "PKCS12KeyAndCertificates") -> tuple[KeyMaterial, ...]:
 
 
 def _pkcs12_trusted(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
-    """Return the trusted certificates. If there is a key, only its leaf and certificates with a name of their own
-    count.
+    """Return the trusted certificates: with a key, only its leaf and certificates that have a name of their own.
 
     keytool names the certificates of a chain by their subjects.
     """

@@ -39,8 +39,7 @@ logger = logging.getLogger("kafkapy.server")
 
 
 class Node:
-    """The parts of a node that its roles share. All access to disk, clock, network and randomness goes through the
-    seams."""
+    """The parts of a node that its roles share. Disk, clock, network and randomness are accessed through the seams."""
 
     def __init__(
         self,
@@ -100,8 +99,7 @@ class Node:
             raise
 
     async def wait_at_start(self, awaited: Awaitable[R], for_what: str) -> R:
-        """Await a part of the start, but not beyond server.max.startup.time.ms after the start began; return its
-        result.
+        """Await a part of the start, until at most server.max.startup.time.ms after the start began; return its result.
 
         Raises ApiError REQUEST_TIMED_OUT with a message that names the key and `for_what`.
         """
@@ -117,7 +115,7 @@ class Node:
     def _start_admin_listener(self) -> None:
         if not self.config.node.kafkapy_admin_listener:
             return
-        from kafkapy.server.admin.listener import AdminListener  # most nodes never have one
+        from kafkapy.server.admin.listener import AdminListener  # not needed by most nodes
 
         self.stops.add(StopOrder.ADMIN, AdminListener(self).close)
 
@@ -198,8 +196,7 @@ class Node:
             self.failed.set_result(error)
 
     def _directory_failed(self, path: str) -> None:
-        """Take a failed log directory's partitions offline. Fail the node if the directory holds the metadata log, or
-        was the last one."""
+        """Take a failed log directory's partitions offline. Fail the node if it was the metadata's, or the last one."""
         for act in self._on_directory_failed:
             act(path)
         directories = self.log_manager.directories
@@ -211,16 +208,14 @@ class Node:
             self.fail(StorageError(path, f"all log dirs in {', '.join(self.config.log_dirs)} have failed: {reason}"))
 
     def _quorum_failed(self, error: BaseException) -> None:
-        """Fail the node, as it cannot run without metadata. Its metadata directory is not closed cleanly, so the next
-        start recovers it."""
+        """Fail the node: it cannot run without metadata. Its metadata directory counts as unclean and is recovered."""
         self.fail(error)
         for directory in self.log_manager.directories:
             if directory.path == self.config.metadata_log_dir:
                 directory.state.go_offline(str(error))
 
     async def _close_quorum(self) -> None:
-        """Close the metadata log. If that fails, remove the clean-shutdown mark, so that the next start recovers the
-        log."""
+        """Close the metadata log. If that fails, do not mark the directory clean: the next start recovers the log."""
         try:
             await self.quorum_node.close_quorum()
         except BaseException:
@@ -248,7 +243,7 @@ class Node:
         """Return the node's only authorizer. The listeners of clients and of controllers share it."""
         if not self.config.security.authorizer_class_name:
             return AllowAll()
-        from kafkapy.server.authorization import LoadedAcls, new_authorizer  # most brokers never have one
+        from kafkapy.server.authorization import LoadedAcls, new_authorizer  # not needed by most brokers
 
         acls = LoadedAcls(lambda: self.controller.image if self._has_metadata else None)
         return new_authorizer(self.config.security, acls)
@@ -301,6 +296,6 @@ def _try_reserve(change: Callable[[], None]) -> None:
 
 
 def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "seams.IoPool") -> "seams.Connector":
-    from kafkapy.reactor.connector import SocketConnector  # a node alone never has one
+    from kafkapy.reactor.connector import SocketConnector  # a single node needs none
 
     return SocketConnector(loop, io_pool)

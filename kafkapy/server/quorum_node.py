@@ -288,8 +288,7 @@ class QuorumNode:
         return {FIRST_BOOTSTRAP_ID - index: address for index, address in enumerate(servers)}
 
     def _other_leader(self) -> tuple[int, tuple[Endpoint, ...]]:
-        """Return the leader's id and endpoints; (-1, ()) while the leader is this node: its controller is not active
-        yet."""
+        """Return the leader's id and endpoints; (-1, ()) if this node leads but its controller is not active yet."""
         leader_id = self.quorum.leader_id
         return (-1, ()) if leader_id == self._config.node_id else (leader_id, self.quorum.leader_endpoints)
 

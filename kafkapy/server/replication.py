@@ -65,8 +65,7 @@ class Replication:
             await self._fetchers.stop()
 
     def _set_throttles(self, fetchers: "ReplicaFetchers") -> None:
-        """Apply the rates of the replication throttles. Only dynamic configs count, not those of the properties
-        file."""
+        """Apply the rates of the replication throttles. Only dynamic configs count, not the properties file."""
         from kafkapy.replication.throttle import ReplicationThrottle, ThrottledSide, changed_throttle
 
         config = self._dynamic_config

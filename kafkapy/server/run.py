@@ -59,7 +59,7 @@ def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = Non
         from kafkapy.server.controller import ControllerServer
 
         return ControllerServer(config, disk=disk, clock=clock, random=random, new_connector=new_connector)
-    from kafkapy.server.broker import BrokerServer  # with all of a broker, which a controller does not need
+    from kafkapy.server.broker import BrokerServer  # imports everything of a broker
 
     return BrokerServer(config, disk=disk, clock=clock, random=random, new_connector=new_connector)
 

@@ -33,7 +33,7 @@ class TransactionLinks:
 
     def marker_sink(self, local: "MarkerSink") -> "MarkerSink":
         """Return a sink that writes markers to the leaders of partitions; `local` is used for those led here."""
-        from kafkapy.runtime.remote_markers import RoutedMarkers  # most brokers never have transactions
+        from kafkapy.runtime.remote_markers import RoutedMarkers  # most brokers have no transactions
 
         return RoutedMarkers(local, self._new_channels(), node_id=self._node_id, image=self._image)
 

@@ -51,8 +51,7 @@ def ask(
 
 
 def _cut(connection: HTTPSConnection) -> None:
-    """Shut a connection down while another thread reads from it, so that a slow peer cannot block that thread
-    forever."""
+    """Shut a connection down under the thread that reads from it, so that a slow peer cannot block it forever."""
     connected = connection.sock
     if connected is not None:
         try:

@@ -72,8 +72,7 @@ def brokers(address: Address) -> dict[int, bool]:
 
 
 def controllers(address: Address) -> tuple[int, list[int]]:
-    """Return the active controller, -1 if unknown, and all registered controllers, as a controller listener reports
-    them."""
+    """Return the active controller (-1 if unknown) and all registered ones, as a controller listener reports them."""
     response = ask(address, DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS))
     return response.controller_id, [node.broker_id for node in response.brokers]
 

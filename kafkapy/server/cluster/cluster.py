@@ -40,8 +40,7 @@ class Cluster:
         properties: Mapping[str, object] | None = None,
         in_process: bool = False,
     ) -> None:
-        """Without separate controllers, the first three brokers are also controllers (one if there are fewer than
-        three).
+        """Without separate controllers, the first three brokers are also controllers (if fewer than three, the first).
 
         in_process: all nodes on one event loop in a thread; they cannot be killed or paused, but isolated from each
         other.

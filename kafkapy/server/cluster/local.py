@@ -263,7 +263,7 @@ class LocalCluster:
         with contextlib.suppress(ProtocolError):  # a controller without UnregisterBroker keeps it as a fenced one
             asking.unregister(self._answering_broker(), node_id)
 
-    # -- looking at it --------------------------------------------------------------------------------------------
+    # -- status ---------------------------------------------------------------------------------------------------
 
     def wait_until_ready(self, node_ids: Iterable[int] | None = None, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Return once the nodes (all, if none are named) answer, and the brokers among them are unfenced.

@@ -38,8 +38,7 @@ class ClusterError(KafkapyError):
 
 @dataclass(slots=True)
 class NodePlan:
-    """One node. `port`: for clients, 0 for a separate controller; `controller_port`: 0 for a node that is only a
-    broker."""
+    """One node. `port`: for clients, 0 for a separate controller; `controller_port`: 0 if it is only a broker."""
 
     node_id: int
     roles: str
@@ -185,8 +184,7 @@ def new_plan(
 
 
 def combined_count(broker_count: int) -> int:
-    """Return how many brokers are also controllers. One of two: with two voters, the loss of either stops the
-    quorum."""
+    """Return how many brokers are also controllers: of two only one, as with two voters the loss of either is fatal."""
     return MAX_COMBINED if broker_count >= MAX_COMBINED else 1
 
 

@@ -51,8 +51,9 @@ class Voter:
 
 @dataclass(slots=True)
 class Survey:
-    """`fenced`: brokers that are registered but fenced. `reassigned`: partitions being moved. `subscriptions`: of
-    client metrics (KIP-714).
+    """`fenced`: registered but fenced brokers. `reassigned`: partitions being moved.
+
+    `subscriptions`: of client metrics (KIP-714).
     """
 
     cluster_id: str
