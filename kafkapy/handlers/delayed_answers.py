@@ -1,6 +1,6 @@
-"""Answers to small produces that wait for replicas.
+"""Responses to small Produce requests that wait for replicas.
 
-Apart from small_produces, which is compiled: a compiled class cannot inherit slots from an interpreted one.
+Not in small_produces, which is compiled: a compiled class cannot inherit slots from an interpreted one.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from kafkapy.timer.purgatory import DelayedOperation
 
 
 class Replicated(Protocol):
-    """Requests whose records are appended and not yet on all in-sync replicas."""
+    """Requests whose records are appended, but not yet on all in-sync replicas."""
 
     def is_settled(self) -> bool: ...
 
@@ -18,7 +18,7 @@ class Replicated(Protocol):
 
 
 class DelayedAnswers(DelayedOperation):
-    """Answers that leave once the replicas have what was appended, or the requests' time-out is over."""
+    """Sends the responses once the in-sync replicas have the records, or after the requests' time-out."""
 
     __slots__ = ("_on_answers", "_together")
 

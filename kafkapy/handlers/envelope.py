@@ -1,9 +1,9 @@
-"""Envelope 0, for the controllers' listener: a client's request that a broker passes on (KIP-590).
+"""Envelope 0, for the controller listener: a client's request forwarded by a broker (KIP-590).
 
-The broker needs CLUSTER_ACTION; what is inside is then asked for, and authorized, as the client's own. Requests that
-are not to be forwarded are refused with INVALID_REQUEST; a principal that cannot be read is
-PRINCIPAL_DESERIALIZATION_FAILURE. NOT_CONTROLLER in the answer to what is inside becomes the envelope's own error, so
-that the broker looks for the active controller anew.
+The broker needs CLUSTER_ACTION; the embedded request is then handled and authorized as the client's. APIs that may not
+be forwarded get INVALID_REQUEST, an unreadable principal gets PRINCIPAL_DESERIALIZATION_FAILURE. If the embedded
+request fails with NOT_CONTROLLER, that becomes the envelope's own error, so that the broker looks for the new active
+controller.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ async def handle(services: ControllerServices, context: RequestContext, request:
 
 
 class _Changes:
-    """MetadataChanges that notes whether this controller is not, or is no longer, the active one."""
+    """MetadataChanges that notes whether a change failed because this controller is not the active one."""
 
     def __init__(self, changes: MetadataChanges) -> None:
         self._changes = changes
@@ -78,7 +78,7 @@ class _Changes:
 
 
 def _client(context: RequestContext, request: EnvelopeRequest) -> ConnectionInfo:
-    """Return the client's side of the request. Raises ApiError."""
+    """Return the connection info of the original client. Raises ApiError."""
     try:
         principal = principal_data(request.request_principal or b"")
     except ProtocolError as error:

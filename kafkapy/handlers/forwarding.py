@@ -1,10 +1,10 @@
-"""Passing an admin request on to the active controller, in an Envelope (KIP-590).
+"""Forwards admin requests to the active controller, in an Envelope (KIP-590).
 
-Where this node is not the active controller, a request that changes the cluster's metadata is not looked into here: it
-goes as it came, with the client's principal and address, to the controller, which asks its authorizer and answers. The
-answer comes back as it is, correlation id and version included. While there is no active controller the request is
-tried again for as long as the client waits (request.timeout.ms at most); then its connection is closed, as it is if the
-controller does not know the client's version. So do Apache Kafka's brokers.
+If this node is not the active controller, a request that changes the cluster's metadata is not decoded here. Its frame
+is sent unchanged, with the client's principal and address, to the controller, which authorizes and answers it. The
+response is returned unchanged, including correlation id and version. While there is no active controller, the request
+is retried, for request.timeout.ms at most. After that, or if the controller does not know the request's version, the
+connection is closed. Apache Kafka's brokers do the same.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from kafkapy.protocol.primitives import Message, Writer
 
 RETRY_S: Final = 0.1
 ENVELOPE_BYTES: Final = 128
-"""More than an Envelope has beside the frame and the principal that are in it: headers, address, lengths."""
+"""An upper bound of an Envelope's size without frame and principal: headers, address, lengths."""
 PRINCIPAL_VERSION: Final = 0
 
 
 async def forward(services: Services, context: RequestContext, frame: memoryview) -> Writer | None:
-    """Return the controller's answer to a request frame, None if this node is the active controller by now.
+    """Return the controller's response to a request frame, or None if this node has become the active controller.
 
-    A frame that would not be taken in an Envelope is not sent: with it the connection would end that all clients'
-    requests go by, again and again. Raises CloseConnection.
+    A frame too large for an Envelope is not sent: the controller would close the connection that is shared by all
+    clients' requests. Raises CloseConnection.
     """
     most_bytes = services.config.network.socket_request_max_bytes - ENVELOPE_BYTES - len(context.principal.encode())
     if len(frame) > most_bytes:
@@ -47,15 +47,15 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
 
 
 async def forward_message(services: Services, context: RequestContext, request: Message) -> Message | None:
-    """Return the controller's answer to what is left of a client's request, None as from `forward`."""
+    """Return the controller's response to the rest of a client's request; None as in `forward`."""
     forwarded = await forward(services, context, _frame(context, request))
     return _decoded(context, bytes(forwarded)) if forwarded is not None else None
 
 
 async def forward_once(services: Services, context: RequestContext, request: Message) -> Any:
-    """Return the controller's answer to a request on behalf of a client, whose own request is answered meanwhile.
+    """Return the controller's response to a request made on behalf of a client, without retries.
 
-    `context`: of the request that is forwarded. Raises ApiError: NOT_CONTROLLER, or the envelope's own error.
+    `context` is that of the forwarded request. Raises ApiError: NOT_CONTROLLER, or the envelope's own error.
     """
     response: Any = await services.active_controller.call(_envelope(context, _frame(context, request)))
     if response.error_code:
@@ -91,19 +91,19 @@ def _decoded(context: RequestContext, answer: bytes) -> Message:
 
 
 def encode_principal(kind: str, name: str, *, is_by_token: bool = False) -> bytes:
-    """Return a principal as Envelope carries it: int16 version, DefaultPrincipalData."""
+    """Encode a principal for Envelope: int16 version, then DefaultPrincipalData."""
     data = DefaultPrincipalData(type=kind, name=name, token_authenticated=is_by_token)
     return PRINCIPAL_VERSION.to_bytes(2, "big") + data.encode(PRINCIPAL_VERSION)
 
 
 def decode_principal(data: bytes) -> str:
-    """Return `type:name`. Raises ProtocolError, ApiError."""
+    """Return an Envelope's principal as `type:name`. Raises ProtocolError, ApiError."""
     principal = principal_data(data)
     return f"{principal.type}:{principal.name}"
 
 
 def principal_data(data: bytes) -> DefaultPrincipalData:
-    """Return what an Envelope says of a client. Raises ProtocolError, ApiError."""
+    """Decode the principal of an Envelope. Raises ProtocolError, ApiError."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if version != PRINCIPAL_VERSION:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
@@ -111,9 +111,9 @@ def principal_data(data: bytes) -> DefaultPrincipalData:
 
 
 async def _ask(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse | None:
-    """Ask until a controller answers, or this node has become the active one.
+    """Send the envelope until an active controller answers; return None if this node has become the active one.
 
-    Raises CloseConnection once request.timeout.ms is over.
+    Raises CloseConnection after request.timeout.ms.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + services.config.node.request_timeout_ms / 1000

@@ -1,11 +1,11 @@
-"""Requests that are large, served so that others do not wait for them.
+"""Serves large requests without blocking the event loop for others.
 
-A frame of LARGE_FRAME_BYTES or more is decoded by a worker, and so is an answer encoded that took more than a turn to
-make. Between them the request is handled in parts of PART_ELEMENTS, for the APIs whose handler says by PARTS how its
-request is cut: each part is a request of its own, and the answers are put together again. The loop serves others after
-each turn; the connection starts nothing further meanwhile, so that the order of its requests holds.
+A frame of LARGE_FRAME_BYTES or more is decoded by a worker. A response that took more than one turn of the loop is
+encoded by a worker. In between, if the API's handler has PARTS, the request is split into parts of PART_ELEMENTS: each
+part is handled as a request of its own, and the responses are joined. The loop serves other connections after each
+turn. The connection is held meanwhile, so that its requests stay in order.
 
-A deviation: a large request is not answered from one moment's state. Each of its parts is.
+A deviation: a large request is not answered from one consistent state, only each of its parts is.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -23,26 +23,26 @@ from kafkapy.runtime.pool import QueuedWork
 R = TypeVar("R")
 
 LARGE_FRAME_BYTES: Final = 8 * 1024
-"""Below it, decoding takes 15 ms at most, however many elements there are. Few requests but Produce reach it."""
+"""Below it, decoding takes at most 15 ms for any number of elements. Few requests other than Produce reach it."""
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""What a request without record batches may have. What it holds is copied as it is decoded, and again into answers.
+"""The maximum size of a request without record batches: decoding copies its contents, and the response may again.
 
-A deviation: Apache Kafka takes socket.request.max.bytes, 100 MiB, for all. The next largest are the assignments of a
-group, which must fit into a record of `__consumer_offsets`.
+A deviation: Apache Kafka accepts socket.request.max.bytes, 100 MiB, for all requests. The largest legitimate ones are
+the assignments of a group, which must fit into a record of `__consumer_offsets`.
 """
 PART_ELEMENTS: Final = 250
-"""About a millisecond's work."""
+"""About one millisecond of work."""
 
 Handler = Callable[[Any, RequestContext, Any], Awaitable[Any]]
 Levels = tuple[tuple[str, str], ...]
-"""Of nested arrays, the outermost first: the request's attribute, and the answer's that has an entry for each."""
+"""Nested arrays, the outermost first: (attribute of the request, attribute of the response with an entry for each)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How an API's requests are cut. `either`: of these, the first whose outermost array is not empty.
+    """How an API's requests are split. `either`: alternatives; the first whose outermost array is not empty is used.
 
-    prepare: called with a large request before it is cut, for what concerns the whole (entries named twice).
+    prepare: called with a large request before it is split, for checks of the whole request (such as duplicates).
     """
 
     either: tuple[Levels, ...]
@@ -50,7 +50,7 @@ class Parts:
 
 
 class LargeRequests:
-    """Serves large requests, whose decoding and encoding are done one at a time by the IO pool."""
+    """Serves large requests. The IO pool decodes and encodes them, one at a time."""
 
     def __init__(self, services: Services | ControllerServices) -> None:
         self._services = services
@@ -59,7 +59,7 @@ class LargeRequests:
     async def read(
         self, context: RequestContext, request_class: Any, frame: memoryview, position: int, most: int
     ) -> Any:
-        """Decode a request of at most `most` elements. Raises ProtocolError."""
+        """Decode a request of at most `most` elements on a worker. Raises ProtocolError."""
         if len(frame) > MAX_BYTES:
             raise ProtocolError(f"{request_class.NAME} of {len(frame)} bytes, more than {MAX_BYTES}")
         context.is_long = True
@@ -68,11 +68,11 @@ class LargeRequests:
         return (await self._work.run(_timed(context, read)))[0]
 
     async def write(self, context: RequestContext, header: RequestHeader, response: Any) -> Writer:
-        """Encode an answer."""
+        """Encode a response on a worker."""
         return await self._work.run(_timed(context, partial(encode, header, response)))
 
     async def handle(self, handler: Handler, parts: Parts | None, context: RequestContext, request: Any) -> Any:
-        """Have the handler answer the request, in parts where it can be cut."""
+        """Return the handler's response, from several parts if the request can be split."""
         levels = None if parts is None else _levels_of(parts, request)
         if parts is None or levels is None:
             return await handler(self._services, context, request)
@@ -112,10 +112,10 @@ def _levels_of(parts: Parts, request: Any) -> Levels | None:
 
 
 def cut(entries: Sequence[Any], levels: Levels) -> Iterator[tuple[list[Any], int]]:
-    """Yield lists of entries of about PART_ELEMENTS in all.
+    """Yield (entries, continued): lists of entries with about PART_ELEMENTS elements each.
 
-    An entry that has more is cut itself. The second number is then above 0 for its second and further pieces: it says
-    on how many levels the list's first entry continues the last entry of the list before.
+    A larger entry is split itself, over several lists. `continued` is the number of levels on which the list's first
+    entry continues the last entry of the previous list: 0 unless it is a further piece of a split entry.
     """
     attribute = levels[1][0] if len(levels) > 1 else None
     part: list[Any] = []
@@ -141,14 +141,14 @@ def _weight(entry: Any, levels: Levels) -> int:
 
 
 def _with(struct: Any, attribute: str, value: Any) -> Any:
-    """Return a copy of a struct with one attribute changed."""
+    """Return a shallow copy of a struct with one attribute replaced."""
     copied = copy(struct)
     setattr(copied, attribute, value)
     return copied
 
 
 def join(whole: Any, answer: Any, levels: Levels, continued: int) -> None:
-    """Add a part's answer to the answers before it; an error of the whole is kept."""
+    """Append a part's response to the joined response; the first error_code other than 0 is kept."""
     if getattr(answer, "error_code", 0) and not whole.error_code:
         whole.error_code = answer.error_code
     mine, further = getattr(whole, levels[0][1]), getattr(answer, levels[0][1])

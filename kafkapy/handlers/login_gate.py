@@ -1,8 +1,9 @@
-"""What stands before the router on SASL listeners: nothing passes until the connection has logged in.
+"""The driver of SASL logins, before the router: no request passes until the connection is authenticated.
 
-The machine (security/authentication.py) decides; this answers, waits and closes as it says. A failed login is answered
-after connection.failed.authentication.delay.ms, and the connection closes; nothing is read meanwhile. Sessions that end
-are looked at with each request: after their end only a SaslHandshake is taken (KIP-368). No log line shows a token.
+The machine (security/authentication.py) decides; this module sends its responses, waits, and closes the connection. A
+failed login is answered after connection.failed.authentication.delay.ms, without reading further requests, and the
+connection is closed. If sessions have a lifetime, it is checked at each request: after its end only a SaslHandshake is
+accepted (KIP-368). No log line contains a token.
 """
 
 import asyncio
@@ -20,18 +21,18 @@ from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings
 logger = logging.getLogger(__name__)
 
 _ERROR_CODE: Final = slice(4, 6)
-"""Where the error code is in an answer to ApiVersions, whose header is always version 0."""
+"""The position of the error code in an ApiVersions response, whose header is always version 0."""
 _NO_ERROR: Final = b"\0\0"
 MOST_LOGGED: Final = 400
-"""Characters of what a client has sent: Apache Kafka's own texts are shorter."""
+"""The maximum number of characters of client data in a log line: Apache Kafka's own texts are shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSettings:
-    """What a listener asks of logins, and the router behind them."""
+    """The login settings of the listeners, and the router that gets authenticated requests."""
 
     settings: Callable[[str], LoginSettings]
-    """By listener name, as they are now."""
+    """The current settings of a listener, by its name."""
     route: Route
     gather: Gather
     clock: Clock
@@ -41,12 +42,12 @@ class GateSettings:
     """kafkapy.authentication.timeout.ms."""
 
     def new_login(self, info: ConnectionInfo) -> "LoginGate":
-        """A protocol.connection.NewLogin."""
+        """Implements protocol.connection.NewLogin."""
         return LoginGate(self, info)
 
 
 class LoginGate:
-    """A protocol.connection.Login."""
+    """The login of one connection. Implements protocol.connection.Login."""
 
     __slots__ = ("_clock", "_gate", "_login", "max_frame_bytes", "timeout_ms")
 
@@ -63,7 +64,7 @@ class LoginGate:
         return self._login.session_ends_ms is not None
 
     async def route(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
-        """Answer a frame. Raises ProtocolError."""
+        """Return the response to a frame: the login's, or after it the router's. Raises ProtocolError."""
         login = self._login
         now_ms = self._clock.monotonic_ms()
         if login.is_complete:
@@ -87,7 +88,7 @@ class LoginGate:
         return reply.answer
 
     def gather(self, info: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
-        """Let Produce requests of a session that ends pass together, until it has ended or is renewed."""
+        """Pass Produce requests to the router's `gather` while the session is authenticated and not expired."""
         if not self._login.is_complete or self._login.is_expired(self._clock.monotonic_ms()):
             return None
         return self._gate.gather(info, data, position, most)
@@ -99,7 +100,7 @@ class LoginGate:
         return answer
 
     async def _refuse(self, info: ConnectionInfo, reply: Reply) -> Writer | None:
-        """Answer late, then close. The client is not to learn by the time that it takes what was wrong."""
+        """Answer after the delay, then close, so that the time taken does not reveal what was wrong."""
         assert reply.failure is not None
         action = "re-authentication" if info.is_authenticated else "authentication"
         logger.info("Failed %s with %s (%s)", action, info.connection_id, _line(reply.failure))
@@ -112,7 +113,7 @@ class LoginGate:
 
 
 def _line(text: str) -> str:
-    """Return a text that cannot forge a line of a log, nor fill it."""
+    """Return the text shortened and escaped, so that it can neither forge nor flood log lines."""
     if len(text) > MOST_LOGGED:
         text = f"{text[:MOST_LOGGED]}..."
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -1,24 +1,24 @@
-"""Client quotas: a client beyond one is told so by throttle_time_ms, then its connection is muted as long (KIP-219).
+"""Client quotas: a client above its quota gets throttle_time_ms, and its connection is muted for that time (KIP-219).
 
-A request of a client that has a quota gets a Meter, which goes with its context. It counts, once there is an answer:
+A request of a client with quotas gets a Meter, kept in its context. It counts, once the response is there:
 
 * producer_byte_rate: the size of a Produce request (KIP-13);
-* consumer_byte_rate: the size of a Fetch response (handlers/fetch.py asks, as a throttled one is empty);
-* request_percentage: the request's time (KIP-124), but of a Produce with acks=0 and of what nodes ask of each other;
-* controller_mutation_rate: partitions created and deleted (KIP-599), which the controller counts as it decides.
+* consumer_byte_rate: the size of a Fetch response (called by handlers/fetch.py: a throttled response is empty);
+* request_percentage: the request's time (KIP-124), except for Produce with acks=0 and requests between nodes;
+* controller_mutation_rate: partitions created and deleted (KIP-599), counted by the controller as it decides.
 
-The largest throttle counts. A request that a broker passed on is told its throttle and mutes nothing here: the broker
-in front of this controller does, by the larger of the controller's throttle and its own.
+The largest throttle applies. A request forwarded to this controller gets its throttle in the response, and this node
+mutes no connection: the forwarding broker does, for the larger of the controller's throttle and its own.
 
-A request's time is what it takes of the event loop, by the clock: reading it, each step of its handler, encoding the
-answer (counted after the throttle was told, as Apache Kafka's network threads' time); and what a worker takes to decode
-or encode a large one. 100 percent are one loop, as they are one thread in Apache Kafka.
+A request's time is its wall time on the event loop: reading it, each step of its handler, encoding the response
+(counted after the throttle was computed, like the network threads' time in Apache Kafka); and the time a worker takes
+to decode or encode it if it is large. 100 percent is one event loop, as it is one thread in Apache Kafka.
 
-Deviation: moving bytes between sockets and memory, and what workers do besides, are no part of a request's time.
-Deviation: the size of a Fetch response is counted as its records and some bytes for each partition that has any, or an
+Deviation: moving bytes between sockets and memory, and other work of workers, is not part of a request's time.
+Deviation: the size of a Fetch response is counted as its records and some bytes for each partition with records or an
 error; Apache Kafka counts the encoded response.
-Deviation: BrokerHeartbeat, BrokerRegistration and what else nodes alone may send is exempt from request_percentage; of
-these Apache Kafka throttles some.
+Deviation: BrokerHeartbeat, BrokerRegistration and other requests that only nodes may send are exempt from
+request_percentage; Apache Kafka throttles some of these.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 PERCENT_OF_NS: Final = 100 / 1e9
-"""A nanosecond in percent of a second."""
+"""One nanosecond as a percentage of a second."""
 PRODUCE: Final = 0
 FETCH: Final = 1
 BETWEEN_NODES: Final = frozenset((27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
-"""WriteTxnMarkers, AlterPartition, what the nodes of the quorum ask of each other, and brokers of the controller."""
+"""WriteTxnMarkers, AlterPartition, and the requests between quorum nodes and from brokers to the controller."""
 WITHOUT_THROTTLE: Final = frozenset((55,))
-"""DescribeQuorum: of the APIs that are passed on as they came, the one whose response has no throttle_time_ms."""
+"""DescribeQuorum: the only API forwarded unchanged whose response has no throttle_time_ms."""
 METADATA_THROTTLE_SINCE: Final = 3
 HEADER_BYTES: Final = 8
-"""More than the header of a response without tagged fields has."""
+"""An upper bound of the size of a response header without tagged fields."""
 
 
 class Meter:
-    """What one request of a client with quotas counts for, and for how long the client is throttled."""
+    """Counts one request of a client with quotas, and throttles the client."""
 
     def __init__(
         self, services: Services | ControllerServices, header: RequestHeader, connection: Connection, frame_bytes: int
@@ -72,7 +72,7 @@ class Meter:
         )
         self._is_settled = False
         self._time_ns = 0
-        """What is not counted yet of the steps before this one."""
+        """The time of earlier steps that is not recorded yet."""
         self._step_began_ns = 0
         self._mutations: Mutations | None = None
 
@@ -80,9 +80,10 @@ class Meter:
         return MeteredContext(self._header, self._connection, self)
 
     async def drive(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run the request, taking its time; count what is not counted yet at the end.
+        """Run the request and measure its time; at the end, record the rest of it.
 
-        A request that has no response to tell a throttle, as one of an unknown version, mutes all the same.
+        A request without a response that could carry a throttle, such as one of an unknown version, mutes its
+        connection, too.
         """
         try:
             return await _Steps(coroutine, self._begin_step, self._end_step)
@@ -92,7 +93,7 @@ class Meter:
                 self._mute(throttle_ms)
 
     def timed(self, work: Callable[[], R]) -> Callable[[], R]:
-        """Return the same work, for a worker, whose time is part of the request's."""
+        """Return `work` wrapped so that its time on a worker is added to the request's."""
 
         def run() -> R:
             started = self._clock.monotonic_ns()
@@ -104,20 +105,20 @@ class Meter:
         return run
 
     def exempt(self) -> None:
-        """Take the request, of a follower, for none of a client."""
+        """Exempt the request, which is a follower's, from quotas."""
         self._is_exempt = self._is_settled = True
 
     def refuse_node(self) -> None:
-        """Take a request that only nodes may send for a client's: it came from somebody else."""
+        """Count a request that only nodes may send as a client's: its sender is not authorized as a node."""
         self._is_exempt = False
 
     def mutations(self, *, is_strict: bool) -> "Mutations":
-        """Return what counts the partitions that the request creates or deletes."""
+        """Return the counter of the partitions that the request creates or deletes."""
         self._mutations = mutations = self.mutations_apart(is_strict=is_strict)
         return mutations
 
     def mutations_apart(self, *, is_strict: bool) -> "Mutations":
-        """Do as `mutations`, for partitions whose throttle this request is not told."""
+        """Like `mutations`, but the resulting throttle is not part of this request's response."""
 
         def take(count: int, now_ms: int) -> int | None:
             quota = self._quotas.mutation
@@ -127,14 +128,14 @@ class Meter:
         return Mutations(take, self._clock.monotonic_ms, is_strict=is_strict)
 
     def most_fetched(self, max_bytes: int) -> int:
-        """Return how much a Fetch may read: no more than consumer_byte_rate allows in all windows together."""
+        """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
         most = self._quotas.fetch.most_in_windows(self._user, self._client_id)
         return max_bytes if most is None or most >= max_bytes else int(most)
 
     def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionData]]") -> int:
-        """Count a Fetch response; return for how long its client, and its connection, is throttled.
+        """Count a Fetch response; return the throttle in ms, for which the connection is muted.
 
-        A response for which the client is throttled does not count: it is not sent.
+        A throttled response does not count, because it is not sent.
         """
         self._is_settled = True
         size_bytes = sum(sent_bytes(answer) for _, answer in answers)
@@ -148,10 +149,10 @@ class Meter:
         return throttle_ms
 
     def settle(self, response: Any) -> Any:
-        """Count a request that has its response, None with acks=0; return the response with its throttle time."""
+        """Count a request after its response (None with acks=0); return the response with throttle_time_ms set."""
         if self._is_settled:
             return response
-        told_ms = getattr(response, "throttle_time_ms", 0)  # by the controller, where a part was passed on
+        told_ms = getattr(response, "throttle_time_ms", 0)  # set by the controller if a part was forwarded
         throttle_ms = max(told_ms, self._throttle_ms(response))
         if throttle_ms == 0:
             return response
@@ -163,7 +164,7 @@ class Meter:
         return response
 
     def settle_forwarded(self, answer: Writer) -> None:
-        """Count a request that the active controller has answered; its answer tells the larger throttle."""
+        """Count a forwarded request; set the larger of the controller's and this throttle in its response."""
         api_key = self._header.api_key
         throttle_ms = self._throttle_ms(None)
         if api_key not in WITHOUT_THROTTLE:
@@ -188,7 +189,7 @@ class Meter:
         return max(throttle_ms, self._count_time())
 
     def _with_throttle(self, response: EncodedAnswer, throttle_ms: int) -> EncodedAnswer:
-        """Return a copy: the answer is of Metadata, and kept for others."""
+        """Return a copy with the throttle time: the response is Metadata's, cached for other clients."""
         if self._header.api_version < METADATA_THROTTLE_SINCE:
             return response
         return EncodedAnswer(throttle_ms.to_bytes(4, "big") + response.body[4:])
@@ -202,7 +203,7 @@ class Meter:
         self._step_began_ns = now_ns
 
     def _count_time(self) -> int:
-        """Count the time that was taken since this was last called; return for how long it throttles."""
+        """Record the request's time since the last call; return the throttle in ms."""
         self._end_step()
         time_ns, self._time_ns = self._time_ns, 0
         if self._is_exempt:
@@ -217,7 +218,7 @@ class Meter:
 
 
 class Mutations:
-    """Counts the partitions that a request creates or deletes, as the controller decides on them."""
+    """Counts the partitions that a request creates or deletes, called by the controller as it decides."""
 
     def __init__(
         self, take: Callable[[int, int], int | None], monotonic_ms: Callable[[], int], *, is_strict: bool
@@ -237,12 +238,12 @@ class Mutations:
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
     def throttle_ms(self) -> int:
-        """Return for how long the client is throttled from now on: it may have waited for its answer."""
+        """Return the remaining throttle in ms: part of it may have passed while the request was processed."""
         return max(self._until_ms - self._monotonic_ms(), 0)
 
 
 class _Steps(Generic[R]):
-    """A coroutine whose steps are timed: what passes while it waits is not."""
+    """A coroutine whose steps are timed, without the time for which it waits."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, R], begin: Callable[[], None], end: Callable[[], None]) -> None:
         """`begin` and `end` are called around each step."""
@@ -265,5 +266,5 @@ class _Steps(Generic[R]):
             step = go_on
             try:
                 yield awaited
-            except BaseException as error:  # cancelled, or closed: the coroutine is told
+            except BaseException as error:  # cancelled or closed: raised in the coroutine
                 step = partial(self._coroutine.throw, error)

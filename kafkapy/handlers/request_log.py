@@ -2,9 +2,9 @@
 
     Completed request:{"isForwarded": false, "requestHeader": {...}, "request": {...}, "response": {...}, ...}
 
-Imported when the first one is to be written. Deviations: one time is taken, from the request's beginning to its answer,
-so totalTimeMs and localTimeMs are the same and the other times 0; request and response are "" where the API carries
-secrets (configs, SCRAM, delegation tokens), and where they are too large to be shown in a turn of the loop.
+Imported when the first line is written. Deviations: only one time is measured, from request to response, so totalTimeMs
+and localTimeMs are equal and the other times 0; request and response are "" if the API carries secrets (configs, SCRAM,
+delegation tokens) or if they are too large to be formatted in one turn of the loop.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ SECRET_APIS: Final = frozenset({17, 33, 36, 38, 39, 40, 41, 44, 51, 58})
 """SaslHandshake, AlterConfigs, SaslAuthenticate, the four of delegation tokens, IncrementalAlterConfigs,
 AlterUserScramCredentials, Envelope."""
 RECORDS_AT: Final = {"ProduceRequest": ("topic_data", "partition_data"), "FetchResponse": ("responses", "partitions")}
-"""Where records are, of which the size is told alone."""
+"""The messages with records, and the arrays that contain them. Of records only the size is logged."""
 RECORDS_SIZE: Final = "recordsSizeInBytes"
 
 
 async def logged(
     route: Callable[[Connection, memoryview], Awaitable[Writer | None]], connection: Connection, frame: memoryview
 ) -> Writer | None:
-    """Answer a request by `route`, and write the line."""
+    """Return the response of `route` to a request, and log the line."""
     header, position = read_request_header(frame)
     is_shown = header.api_key not in SECRET_APIS and len(frame) <= MAX_BYTES
     request = _shown(request_type(header.api_key), bytes(frame), position, header.api_version) if is_shown else ""
@@ -89,7 +89,7 @@ def _response(header: RequestHeader, answer: Writer | None) -> Any:
 
 
 def _with_blank_payloads(answer: Writer) -> bytes:
-    """Return the frame with zeros for records: of these only the size is told, and to read them may block."""
+    """Return the frame with zeros for records: only their size is logged, and reading them may block."""
     blank = Writer()
     blank += answer
     blank.splices = [(position, bytes(len(payload))) for position, payload in answer.splices]
@@ -97,7 +97,7 @@ def _with_blank_payloads(answer: Writer) -> bytes:
 
 
 def _shown(kind: type[Message], data: bytes, position: int, version: int) -> Any:
-    """Return a message as JSON; "" where it has too many elements, or cannot be read at this version."""
+    """Return a message as JSON; "" if it has too many elements or cannot be read at this version."""
     try:
         message, _ = kind.read(data, position, version, MAX_ELEMENTS)
         sizes = [_take_records(partition) for partition in _partitions(message)]

@@ -1,4 +1,4 @@
-"""The logger kafka.request.logger, which every request asks whether it is on: by an attribute, as that costs least."""
+"""The logger kafka.request.logger. Every request checks whether it is on, by an attribute, which is cheapest."""
 
 import logging
 from typing import Final
@@ -7,7 +7,7 @@ NAME: Final = "kafka.request.logger"
 
 
 class RequestLogger(logging.Logger):
-    """Its own level counts alone: what it would inherit does not turn it on."""
+    """A logger whose own level alone turns it on; an inherited level does not."""
 
     is_on = False
 
@@ -17,7 +17,7 @@ class RequestLogger(logging.Logger):
 
 
 def _made() -> RequestLogger:
-    """Make it of the plain logger that whoever configured logging before may have got already."""
+    """Return the logger, converted in place: the logging configuration may have created it already."""
     logger = logging.getLogger(NAME)
     logger.__class__ = RequestLogger
     assert isinstance(logger, RequestLogger)

@@ -1,15 +1,15 @@
-"""Small Produce requests served together: those that follow each other on a connection, for one partition.
+"""Fast path for small Produce requests: consecutive ones of a connection, for one partition, are served together.
 
-A client that sends many small requests sends the same bytes again and again, but for correlation id and batch. What
-stands between these two (client id, acks, time-out, topic, partition) is looked up as it is: a plan says what it means
-and what the answer looks like. So a request costs one comparison, one check of its batch, and its part of one write.
+Such requests of a client are equal byte for byte, except for correlation id and batch. The bytes between these two
+(client id, acks, time-out, topic, partition) are the prefix, and the key of a plan: its decoded meaning and a template
+of the response. So a request costs one comparison, one check of its batch, and its part of one write.
 
 `serve` takes requests from the front while each can be appended at once: versions 9 to 13, acks 1 or -1, no
-transactional id, one topic with one partition that is led here, a plain batch (storage/log/gathered_append.py), and the
-client has no quota for it. With acks=-1 answers wait together for the other replicas. The first one that is anything
-else, good or bad, is left with all behind it to handlers/produce.py, which has the words for it. Whichever way a
-request goes, its effects and its answer are the same; but what a disk has no room for is refused as it was gathered,
-all or nothing.
+transactional id, one topic with one partition whose leader is this broker, a plain batch
+(storage/log/gathered_append.py), and no quota of the client for it. With acks=-1 their responses wait together for the
+other replicas. The first request that does not qualify, valid or not, goes with all after it to handlers/produce.py.
+Effects and responses are the same on both paths, with one exception: if the disk is full, requests that were coalesced
+are refused together.
 """
 
 from collections.abc import Callable
@@ -39,31 +39,31 @@ PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
 LAST_VERSION: Final = ProduceRequest.MAX_VERSION
 MAX_PLANS: Final = 16_384
-"""Client ids times acks, time-outs, versions and partitions (0.7 to 2 KiB each); with one more, all are made again."""
+"""Client ids times acks, time-outs, versions and partitions (0.7 to 2 KiB each). The cache is cleared when full."""
 MIN_SWEEP: Final = 16
-"""With so many more plans, and twice as many, those of partitions that are gone are looked for: they hold logs."""
+"""The next sweep for plans of deleted partitions, which keep logs alive: at twice the plans plus this many."""
 MAX_CLIENT_ID_BYTES: Final = 255
-"""Plans hold it three times."""
+"""The maximum client id of a plan, which holds it three times."""
 _unpack_frame = Struct(">iIi").unpack_from
-"""Size; api key and version in one, which is the version where the key is 0; correlation id."""
+"""Size; API key and version as one number, which equals the version because the key is 0; correlation id."""
 _unpack_request = Struct(">iIih").unpack_from
 """The same, and the length of the client id."""
 
 _PREFIX_START: Final = 12
-"""Behind a frame's size, api key, version and correlation id. The prefix ends before the length of the batch."""
+"""After a frame's size, API key, version and correlation id. The prefix ends before the length of the batch."""
 _LEAST_BYTES: Final = 64
-"""No request with a batch is smaller; so much can be looked at without asking for the end."""
+"""No request with a batch is smaller, so this many bytes can be read without a bounds check."""
 _TAIL: Final = b"\0\0\0"
-"""Behind the batch: no tagged fields of partition, topic and request."""
+"""After the batch: no tagged fields of partition, topic and request."""
 
 _OFFSETS: Final = Struct(">qqq")
-"""Of an answer: base offset, log append time, log start offset."""
+"""Fields of a response: base offset, log append time, log start offset."""
 _NO_OFFSETS: Final = (0x5A5A5A5A5A5A5A5A, -1, 0x5B5B5B5B5B5B5B5B)
-"""Stand where a plan's answers have their offsets, to find the place."""
+"""Placeholders, to find the position of the offsets in an encoded response."""
 
 
 class SmallProduces:
-    """Recognises small requests by their bytes and serves those of a connection that follow each other at once."""
+    """Recognises small requests by their bytes and serves consecutive ones of a connection together."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -73,7 +73,7 @@ class SmallProduces:
         self._sweep_at = MIN_SWEEP
 
     def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
-        """A protocol.connection.Gather, for frames that are Produce requests."""
+        """Serve requests from `position` on. Implements protocol.connection.Gather, for Produce frames."""
         plan = self._find(data, position)
         if plan is None:
             return None
@@ -107,12 +107,12 @@ class SmallProduces:
         return Served(len(correlation_ids), end, answers)
 
     def _wait(self, together: "_Replicated", on_answers: Callable[[bytes], None]) -> None:
-        """Wait for the replicas as long as the requests allow."""
+        """Wait for the replicas, for the requests' time-out at most."""
         partition, timeout_ms = together.plan.partition, max(together.plan.timeout_ms, 0)
         self._manager.wait_for_commit(DelayedAnswers(together, on_answers), partition, timeout_ms=timeout_ms)
 
     def _find(self, data: bytes, position: int) -> "_Plan | None":
-        """Return the plan of the request at `position`, None where it goes the ordinary way."""
+        """Return the plan of the request at `position`, or None if handlers/produce.py must serve it."""
         bytes_left = len(data) - position
         if bytes_left < _LEAST_BYTES:
             return None
@@ -146,7 +146,7 @@ class SmallProduces:
             self._sweep_at = 2 * len(self._plans) + MIN_SWEEP
 
     def _plan(self, frame: bytes, prefix: bytes) -> "_Plan | None":
-        """Return what the prefix of a request means, None where that is nothing for here."""
+        """Return a new plan for the prefix of a request, or None if the request does not qualify."""
         try:
             header, position = read_request_header(frame)
             request, _ = ProduceRequest.read(frame, position, header.api_version)
@@ -166,7 +166,7 @@ class SmallProduces:
         return _Plan(header, prefix, request, partition, topic.name)
 
     def _is_allowed(self, connection: Connection, plan: "_Plan") -> bool:
-        """Ask without a line in the audit log: requests that go the ordinary way are asked about there."""
+        """Check WRITE without an audit log line: requests left to handlers/produce.py are authorized there."""
         if self._authorizer.allows_everything:
             return True
         context = RequestContext(plan.header, connection)
@@ -174,7 +174,7 @@ class SmallProduces:
         return self._authorizer.is_allowed(context, AclOperation.WRITE, ResourceType.TOPIC, topic)
 
     def _log_questions(self, connection: Connection, plan: "_Plan", request_count: int) -> None:
-        """Write the audit log's line for each request that was served here, one question each."""
+        """Write an audit log line for each request that was served here."""
         if not self._authorizer.logs_what_it_allows:
             return
         context = RequestContext(plan.header, connection)
@@ -183,7 +183,7 @@ class SmallProduces:
             self._authorizer.authorize(context, AclOperation.WRITE, ResourceType.TOPIC, topic)
 
     def _refusals(self, plan: "_Plan", correlation_ids: list[int], error: Exception) -> bytes:
-        """Return the answers to requests whose batches could not be written."""
+        """Return the encoded responses to requests whose batches could not be written."""
         append = PartitionAppend(plan.partition, b"", plan.new_response(-1, -1, -1))
         self._manager.refuse_append(append, error)
         response = plan.response_of(append.response)
@@ -191,14 +191,14 @@ class SmallProduces:
 
 
 class _Plan:
-    """What requests with one prefix mean, and the parts of their answers."""
+    """The decoded prefix of requests, and the constant parts of their responses."""
 
     __slots__ = ("_head", "_pack", "_tail", "_topic_name", "acks", "header", "partition", "prefix", "timeout_ms")
 
     def __init__(
         self, header: RequestHeader, prefix: bytes, request: ProduceRequest, partition: HostedPartition, topic_name: str
     ) -> None:
-        """`topic_name`: as the request says it, which is not at all where it has the id."""
+        """`topic_name` is that of the request, empty if the request has a topic id."""
         self.header = header
         self.prefix = prefix
         self.acks = request.acks
@@ -221,14 +221,14 @@ class _Plan:
         return ProduceResponse([TopicProduceResponse(self._topic_name, self.partition.topic_id, [part])])
 
     def encode(self, correlation_id: int, response: ProduceResponse) -> bytes:
-        """Return an answer as it is sent."""
+        """Return an encoded response, with size prefix and header."""
         out = Writer()
         write_response_header(out, PRODUCE, self.header.api_version, correlation_id)
         response.write(out, self.header.api_version)
         return len(out).to_bytes(4, "big") + bytes(out)
 
     def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start_offset: int) -> bytes:
-        """Return the answers to requests that were appended (with CreateTime, so there is no append time)."""
+        """Return the encoded responses to appended requests; log append time is -1 (CreateTime)."""
         pack, head, tail = self._pack, self._head, self._tail
         size = 4 + len(head) + _OFFSETS.size + len(tail)
         return b"".join(
@@ -240,7 +240,7 @@ class _Plan:
 
 
 class _Replicated:
-    """Requests with acks=-1 that were appended, until all in-sync replicas have them."""
+    """Appended requests with acks=-1 that wait for all in-sync replicas."""
 
     __slots__ = (
         "_base_offsets",
@@ -273,11 +273,11 @@ class _Replicated:
         self._log_start_offset = log.log_start_offset
 
     def is_settled(self) -> bool:
-        """Whether the replicas have all, or never will."""
+        """Whether the in-sync replicas have all records, or cannot get them any more."""
         return self.plan.partition.acknowledgement(self._end_offset, self._follow_count)[0]
 
     def answers(self) -> bytes:
-        """Return the answers as things stand: what the replicas do not have by now has timed out."""
+        """Return the encoded responses in the current state; requests that are not replicated yet have timed out."""
         partition, plan = self.plan.partition, self.plan
         if partition.acknowledgement(self._end_offset, self._follow_count) == (True, 0):
             return plan.answers(self._correlation_ids, self._base_offsets, self._log_start_offset)
@@ -295,7 +295,7 @@ class _Replicated:
 
 
 def _prefix_end(data: bytes, position: int, api_version: int) -> int:
-    """Return where the prefix ends that goes on at `position`, behind the client id; 0 where it has another shape.
+    """Return the end of the prefix whose rest starts at `position`, after the client id; 0 for another layout.
 
     With acks -1, 30 s, partition 7 of topic "ticks" (02: one of them, 06: five bytes, 00: no tagged fields; no
     transactional id):
@@ -306,7 +306,7 @@ def _prefix_end(data: bytes, position: int, api_version: int) -> int:
     if position + 30 > len(data) or data[position] or data[position + 1] or data[position + 8] != 2:
         return 0
     if not data[position + 3]:
-        return 0  # acks=0, which is not for here
+        return 0  # acks=0 is served by handlers/produce.py
     if api_version >= TOPIC_IDS_SINCE:
         end = position + 30
     else:
@@ -318,13 +318,13 @@ def _prefix_end(data: bytes, position: int, api_version: int) -> int:
 
 
 def _is_plain(data: bytes, position: int) -> bool:
-    """Whether the batch whose length is at `position` may be plain: a compressed one is not."""
+    """Whether the batch whose length is at `position` may be plain: its attributes are 0, so not compressed."""
     start = position + (1 if data[position] < 0x80 else 2)
     return data[start + ATTRIBUTES_POSITION : start + ATTRIBUTES_POSITION + 2] == b"\0\0"
 
 
 def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, most: int) -> tuple[list[int], int]:
-    """Gather the requests of one plan from `position` on; return their correlation ids, and where the last one ends."""
+    """Add the requests of one plan from `position` on; return their correlation ids, and the end of the last one."""
     api, prefix = plan.header.api_version, plan.prefix
     length_at = _PREFIX_START + len(prefix)
     limit = len(data)
