@@ -1,6 +1,6 @@
-"""One producer in a partition: its epoch, its last five batches, its open transaction, and what may follow them.
+"""One producer's state in a partition: its epoch, its last five batches, its open transaction.
 
-Pure. `StagedProducer` is what an append in progress makes of a producer: the rules of producer ids are there.
+No IO here. `StagedProducer` holds the changes of an append in progress, and the rules for epochs and sequences.
 """
 
 from dataclasses import field
@@ -24,7 +24,7 @@ NO_TRANSACTION: Final = -1
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a transaction, as its control record says it."""
+    """The content of a transaction marker (a control record)."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -32,7 +32,7 @@ class TransactionMarker(NamedTuple):
 
 
 class ProducerBatch(NamedTuple):
-    """A batch of a producer with an id. marker: of a control batch; one whose record was cleaned away is not given."""
+    """A batch with a producer id. marker: only in a control batch. Markers removed by the cleaner are not passed."""
 
     producer_id: int
     producer_epoch: int
@@ -46,7 +46,7 @@ class ProducerBatch(NamedTuple):
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that a producer wrote, as far as a duplicate of it needs."""
+    """A batch in the log, as needed to detect and answer a duplicate."""
 
     last_sequence: int
     last_offset: int
@@ -64,7 +64,7 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """The state of one producer. transaction_first_offset is NO_TRANSACTION where none is open."""
+    """The state of one producer. transaction_first_offset is NO_TRANSACTION if no transaction is open."""
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -82,9 +82,9 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else -1
 
     def is_followed_by(self, producer_epoch: int, base_sequence: int, is_transactional: bool) -> bool:
-        """Whether a client's batch of records goes on where this producer stands: what nearly all of its batches do.
+        """Return whether a client's batch is simply next in sequence, as nearly all batches are.
 
-        True only where `ProducerState.prepare` would find nothing to say; then `add` is all that there is to do.
+        True only if `ProducerState.prepare` would accept the batch; then `add_batch` is the only necessary update.
         """
         return (
             producer_epoch == self.producer_epoch
@@ -94,7 +94,7 @@ class ProducerEntry:
         )
 
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
-        """Note a batch of this epoch that is in the log."""
+        """Add a batch of the current epoch that was written to the log."""
         batches = self.batches
         batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
         if len(batches) > MAX_BATCHES_KEPT:
@@ -102,13 +102,13 @@ class ProducerEntry:
         self.last_timestamp_ms = timestamp_ms
 
     def move_to_epoch(self, producer_epoch: int) -> None:
-        """Forget the batches of another epoch."""
+        """Set the epoch; if it changes, drop the batches of the old one."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch
 
     def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """Return the kept batch with exactly these sequence numbers."""
+        """Return the kept batch with the same epoch and sequence numbers, or None."""
         if batch.producer_epoch != self.producer_epoch:
             return None
         for kept in self.batches:
@@ -127,14 +127,14 @@ class CompletedTransaction(NamedTuple):
 
 
 class VerificationGuard:
-    """Proof that the coordinator was asked about a transaction before its first batch here; compared by identity."""
+    """Identifies a verification of a transaction with its coordinator, before its first batch. Compared by identity."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class VerificationState:
-    """A transaction that was asked about and has not begun here yet."""
+    """A verification of a transaction that has not begun in this partition."""
 
     guard: VerificationGuard
     lowest_sequence: int
@@ -144,7 +144,7 @@ class VerificationState:
 
 
 class StagedProducer:
-    """What an append in progress makes of one producer."""
+    """One producer's state after an append in progress; `entry` stays unchanged until ProducerState.commit."""
 
     __slots__ = ("batches", "coordinator_epoch", "entry", "has_marker", "has_transactional_data", "last_timestamp_ms",
                  "origin", "producer_epoch", "started", "transaction_first_offset", "verification")  # fmt: skip
@@ -163,7 +163,7 @@ class StagedProducer:
         self.has_transactional_data = False
 
     def add_batch(self, batch: ProducerBatch) -> None:
-        """Take a batch with records. Raises ApiError where it may not follow."""
+        """Add a batch of records. Raises ApiError if its epoch, sequence or transaction state is invalid."""
         self._check_epoch(batch.producer_epoch, batch.base_offset, transaction_version=0)
         if self.origin is AppendOrigin.CLIENT:
             self._check_sequence(batch)
@@ -186,7 +186,7 @@ class StagedProducer:
     def add_marker(
         self, batch: ProducerBatch, marker: TransactionMarker, transaction_version: int
     ) -> CompletedTransaction | None:
-        """Take the end of a transaction; None where none was open. Raises ApiError where its writer is fenced."""
+        """Add a marker; return the ended transaction, or None. Raises ApiError if the marker's writer is fenced."""
         self._check_epoch(batch.producer_epoch, batch.base_offset, transaction_version=transaction_version)
         if self.coordinator_epoch > marker.coordinator_epoch and self.origin is not AppendOrigin.REPLICATION:
             raise ApiError(
@@ -206,9 +206,9 @@ class StagedProducer:
         return CompletedTransaction(batch.producer_id, first_offset, batch.base_offset, marker.is_abort)
 
     def _check_epoch(self, producer_epoch: int, offset: int, *, transaction_version: int) -> None:
-        """Fence an older epoch; from transaction version 2 on a marker must come with a newer one (KIP-890).
+        """Fence an older epoch; from transaction version 2 on, a marker must have a newer epoch (KIP-890).
 
-        A marker of the epoch that has just ended is let through: it is a retry, and does no harm.
+        A marker with the current epoch is a harmless retry if no transaction is open, or if the epoch cannot increase.
         """
         current = self.producer_epoch
         if producer_epoch > current or (transaction_version < 2 and producer_epoch == current):
@@ -224,7 +224,7 @@ class StagedProducer:
         )
 
     def _check_sequence(self, batch: ProducerBatch) -> None:
-        """Raise OUT_OF_ORDER_SEQUENCE_NUMBER where a batch is missing before this one."""
+        """Raise OUT_OF_ORDER_SEQUENCE_NUMBER if a batch before this one is missing."""
         first = batch.base_sequence
         verification = self.verification
         if verification is not None and (
@@ -237,7 +237,7 @@ class StagedProducer:
                 raise self._out_of_order(batch, NO_SEQUENCE)
             return
         if self.entry.producer_epoch == NO_PRODUCER_EPOCH:
-            return  # its records are gone by retention or DeleteRecords: any number begins anew
+            return  # unknown producer (its records were deleted): any sequence may start
         last = self._last_sequence(batch.producer_epoch)
         if first != last + 1 and not (first == 0 and last == MAX_INT32):
             raise self._out_of_order(batch, last)

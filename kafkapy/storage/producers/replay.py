@@ -1,4 +1,4 @@
-"""Producer state from what is in a log: markers read, batches replayed, snapshots used so that little is read."""
+"""Rebuild producer state from a log: load the newest snapshot, then replay the batches and markers after it."""
 
 import logging
 from collections import deque
@@ -25,15 +25,15 @@ from kafkapy.storage.segment.segments import Segments
 from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 TAIL_BYTES: Final = 8 << 20
-"""So much of a log's end is looked at for the last batches of its producers: five of the largest, and some between."""
+"""How much of a log's end is searched for its producers' last batches: space for five of the largest, and others."""
 
 logger = logging.getLogger("kafkapy.storage")
 
 
 def producer_batch(header: BatchHeader, data: ReadableBuffer) -> ProducerBatch | None:
-    """Return what producer state takes of a batch with a producer id; None for a marker that was cleaned away.
+    """Return the ProducerBatch of a batch with a producer id; None if it is a marker removed by the cleaner.
 
-    `data` holds the batch at header.position. Raises RecordsError where a control batch cannot be read.
+    `data` holds the batch at header.position. Raises RecordsError if a control batch cannot be parsed.
     """
     marker = None
     if header.attributes & CONTROL_FLAG:
@@ -57,7 +57,7 @@ def producer_batch(header: BatchHeader, data: ReadableBuffer) -> ProducerBatch |
 
 
 def read_marker(data: ReadableBuffer, position: int) -> TransactionMarker | None:
-    """Return the end of a transaction that a control batch holds, None where its record is gone.
+    """Return the transaction marker in a control batch, None if its record was removed by the cleaner.
 
     Key: int16 version, int16 type (0 abort, 1 commit); value: int16 version, int32 coordinator epoch. KIP-98.
     """
@@ -75,7 +75,7 @@ def read_marker(data: ReadableBuffer, position: int) -> TransactionMarker | None
 
 
 def replay_producer_batch(producers: ProducerState, batch: ProducerBatch | None) -> list[AbortedTransaction]:
-    """Take a batch that is in the log into the state; return the transactions that it aborts."""
+    """Apply a batch that is in the log to the state; return the transactions that it aborts."""
     if batch is None:
         return []
     prepared = producers.prepare((batch,), AppendOrigin.REPLICATION)
@@ -99,10 +99,10 @@ def rebuild_producers(
     now_ms: int,
     was_clean_shutdown: bool,
 ) -> None:
-    """Bring `producers` to `end_offset`: the newest snapshot at or below it, then the batches behind that.
+    """Bring `producers` to `end_offset`: load the newest snapshot at or below it, then replay the batches after it.
 
-    Snapshots are taken at the last two segments' starts and at the end, so that the next time is short. After a clean
-    stop without any snapshot there were no producers.
+    Takes snapshots at the last two segments' base offsets and at the end, so that the next rebuild is short. After a
+    clean stop without any snapshot there were no producers.
     """
     active = segments.active if len(segments) else None
     previous = segments.before(active) if active is not None else None
@@ -128,7 +128,7 @@ def rebuild_producers(
 def truncate_and_reload(
     producers: ProducerState, snapshots: ProducerSnapshots, log_start_offset: int, end_offset: int, now_ms: int
 ) -> None:
-    """Drop snapshots outside the log and start from the newest that is left, unless the state is already there."""
+    """Delete snapshots outside the log and load the newest one left, unless the state is already at end_offset."""
     snapshots.delete_outside(log_start_offset, end_offset)
     if end_offset == producers.map_end_offset:
         producers.on_high_watermark(log_start_offset)
@@ -151,12 +151,12 @@ def _replay_segment(producers: ProducerState, segment: Segment, start_offset: in
 
 
 def recall_batches(producers: ProducerState, segments: Segments) -> None:
-    """Give producers back the batches before their last one, as far as the log's tail holds them. Blocks.
+    """Restore the producers' batches before their last one, as far as the log's tail holds them. Blocks.
 
-    A snapshot holds one batch of each producer. An idempotent client whose broker was killed sends up to five anew that
-    may all be in the log, and only what is known to be there is not appended a second time. A deviation from Apache
-    Kafka, which knows the last batch alone after a recovery, and takes a connection's next request only once the one
-    before is answered. Here several of a connection may be in the log before the first answer has left.
+    A snapshot holds only one batch per producer. After a broker was killed, an idempotent client resends up to five
+    batches, which may all be in the log, and duplicates are only detected among known batches. A deviation: after a
+    recovery Apache Kafka knows only the last batch. It handles a connection's next request only after the response to
+    the one before; here several requests of a connection may be appended before the first response is sent.
     """
     if not producers.producers:
         return
@@ -180,7 +180,7 @@ def recall_batches(producers: ProducerState, segments: Segments) -> None:
 
 
 def _tail(segments: Segments) -> Iterator[ScannedBatch]:
-    """Yield the batches of the log's last TAIL_BYTES or so."""
+    """Yield the batches of about the last TAIL_BYTES of the log."""
     starts = []
     room = TAIL_BYTES
     for segment in reversed(segments.all()):

@@ -1,4 +1,4 @@
-"""The `.snapshot` files of a log: producer state at an offset, so that recovery reads the log only from there on."""
+"""A log's `.snapshot` files: producer state at an offset, so that recovery replays the log only from there on."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from kafkapy.storage.producers.state import ProducerEntry, ProducerState, decode
 
 
 class ProducerSnapshots:
-    """Which snapshots there are. `unsynced` are those that the next flush makes durable."""
+    """The offsets of the snapshots on disk. `unsynced`: those that the next flush makes durable."""
 
     __slots__ = ("_disk", "directory", "last_offset", "offsets", "unsynced")
 
@@ -22,7 +22,7 @@ class ProducerSnapshots:
         self.unsynced: list[int] = []
 
     def find(self, names: Iterable[str]) -> None:
-        """Take the snapshots among the names in the directory."""
+        """Set the offsets from the file names in the directory."""
         found = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         self.offsets = sorted(offset for offset in map(offset_of, found) if offset is not None)
 
@@ -34,7 +34,7 @@ class ProducerSnapshots:
         return segment_file(self.directory, offset, SNAPSHOT_SUFFIX)
 
     def take_if_there_is_room(self, state: ProducerState) -> None:
-        """Do as maybe_take where the next one can make up for it: a full disk is no reason to fail. Raises OSError."""
+        """Like maybe_take, but on a full disk write nothing: a later snapshot will do. Raises OSError."""
         try:
             self.maybe_take(state)
         except OSError as error:
@@ -43,9 +43,9 @@ class ProducerSnapshots:
             self._disk.delete(self.path(state.map_end_offset))
 
     def maybe_take(self, state: ProducerState) -> bool:
-        """Write the state where it is ahead of the last snapshot; return whether it was. Raises OSError.
+        """Write the state if it is newer than the last snapshot; return whether it was. Raises OSError.
 
-        Not synced: a flush does that. The CRC tells a half one, and recovery then takes an older one.
+        The next flush syncs the file. Recovery detects a partial file by its CRC and uses an older one.
         """
         offset = state.map_end_offset
         if offset <= self.last_offset:
@@ -67,7 +67,7 @@ class ProducerSnapshots:
         return True
 
     def read_latest(self) -> tuple[int, list[ProducerEntry]] | None:
-        """Return the newest snapshot that can be read, and its offset; damaged ones are deleted on the way."""
+        """Return (offset, entries) of the newest valid snapshot, or None; delete damaged ones."""
         while self.offsets:
             offset = self.offsets[-1]
             try:
@@ -77,7 +77,7 @@ class ProducerSnapshots:
         return None
 
     def delete(self, offset: int) -> None:
-        """Delete a snapshot; one that is not there is fine."""
+        """Delete a snapshot, if it exists."""
         if offset in self.offsets:
             self.offsets.remove(offset)
             if offset in self.unsynced:
@@ -85,7 +85,7 @@ class ProducerSnapshots:
             self._disk.delete(self.path(offset))
 
     def mark_deleted(self, offset: int) -> str | None:
-        """Rename a snapshot to .deleted, as the files of its segment are; return the path, None where there is none."""
+        """Rename a snapshot to .deleted, like its segment's files; return the new path, None if there is none."""
         if offset not in self.offsets:
             return None
         path = self.path(offset)
@@ -101,7 +101,7 @@ class ProducerSnapshots:
             self.delete(offset)
 
     def delete_strays(self, base_offsets: set[int]) -> None:
-        """Delete the snapshots that belong to no segment, but for the newest where it is newer than all segments."""
+        """Delete the snapshots that are not at a base offset; keep the newest if it is not below the last one."""
         strays = [offset for offset in self.offsets if offset not in base_offsets]
         if strays and strays[-1] >= max(base_offsets, default=0):
             strays.pop()

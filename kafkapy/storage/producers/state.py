@@ -1,16 +1,16 @@
-"""What a partition knows of its producers: duplicates, gaps, fenced epochs, open transactions, the last stable offset.
+"""A partition's producer state: duplicates, sequence gaps, fenced epochs, open transactions, the last stable offset.
 
-Of each producer the last five batches are kept, so a batch sent again is answered with the offset it had. Numbers must
-follow each other; a new epoch begins at sequence 0. A transaction is open from its first batch to its marker; the
-first unstable offset, where read_committed readers stop, is that of the oldest transaction that is open or whose marker
-is above the high watermark. KIP-98, KIP-360, KIP-890.
+The last five batches of each producer are kept, so a resent batch is answered with its original offset. Sequence
+numbers must be consecutive; a new epoch begins at 0. A transaction is open from its first batch to its marker. The
+first unstable offset, where read_committed readers stop, is the first offset of the oldest transaction that is open, or
+whose marker is at or above the high watermark. KIP-98, KIP-360, KIP-890.
 
-Pure: `prepare` checks an append and leaves the state as it is, `commit` takes it over once the bytes are written. The
-log owns the `.snapshot` files and gives their bytes to `decode_snapshot`:
+No IO here: `prepare` checks an append without a change of state, `commit` applies it after the bytes are written. The
+log reads and writes the `.snapshot` files, whose format is:
 
-    int16 version 1, uint32 CRC-32C of what follows, int32 count, then 46 bytes a producer: int64 producer id, int16
+    int16 version 1, uint32 CRC-32C of what follows, int32 count, then 46 bytes per producer: int64 producer id, int16
     epoch, int32 last sequence, int64 last offset, int32 offset delta, int64 timestamp ms, int32 coordinator epoch,
-    int64 first offset of its open transaction; -1 where there is none
+    int64 first offset of its open transaction, or -1
 """
 
 import struct
@@ -54,7 +54,7 @@ __all__ = [
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 VERIFICATION_EXPIRATION_MS: Final = 5 * 60 * 1000
-"""How long a verification may go unused: more than a producer tries to deliver a batch (delivery.timeout.ms, 2 min).
+"""How long an unused verification is valid: longer than a producer retries a batch (delivery.timeout.ms, 2 min).
 
 A deviation: Apache Kafka keeps it for producer.id.expiration.ms, a day."""
 SNAPSHOT_VERSION: Final = 1
@@ -64,7 +64,7 @@ SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class LateTransaction(NamedTuple):
-    """An open transaction whose producer has been silent for too long; last_timestamp_ms: of its last batch."""
+    """An open transaction without a batch for too long; last_timestamp_ms: of its last batch."""
 
     producer_id: int
     first_offset: int
@@ -73,7 +73,7 @@ class LateTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class PreparedAppend:
-    """An append that was checked: `commit` takes it over. With a duplicate nothing may be appended."""
+    """A checked append, to be passed to `commit`. If `duplicate` is set, nothing may be appended."""
 
     duplicate: BatchMetadata | None = None
     staged: dict[int, StagedProducer] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class PreparedAppend:
 
 
 class ProducerState:
-    """All producers of one partition, up to map_end_offset."""
+    """All producers of one partition, as of map_end_offset."""
 
     def __init__(self, *, producer_id_expiration_ms: int = 86400000, is_verification_enabled: bool = True) -> None:
         self.producer_id_expiration_ms = producer_id_expiration_ms
@@ -89,13 +89,13 @@ class ProducerState:
         self.producers: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
         self.first_unstable_offset: int | None = None
-        """The first offset of the oldest transaction that is open, or whose marker is above the high watermark."""
+        """First offset of the oldest transaction that is open or whose marker is not below the high watermark."""
         self._open: dict[int, int] = {}
-        """Producer id of each open transaction by its first offset, in the order of these offsets."""
+        """Open transactions: producer id by first offset, ordered by first offset."""
         self._unreplicated: dict[int, int] = {}
-        """Offset of the marker by first offset, in the order of the markers."""
+        """Ended transactions whose marker is not below the high watermark: its offset by first offset, marker order."""
         self._verifications: dict[int, VerificationState] = {}
-        """By producer id, in the order in which they began."""
+        """Pending verifications by producer id, in order of their start."""
 
     @property
     def is_empty(self) -> bool:
@@ -110,7 +110,7 @@ class ProducerState:
         )
 
     def late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> LateTransaction | None:
-        """Return the oldest open transaction if it has been silent for longer than any may take."""
+        """Return the oldest open transaction if its last batch is older than the longest allowed transaction."""
         first_offset, producer_id = next(iter(self._open.items()), (NO_TRANSACTION, NO_PRODUCER_ID))
         entry = self.producers.get(producer_id)
         last_ms = entry.last_timestamp_ms if entry is not None else NO_TIMESTAMP
@@ -121,7 +121,7 @@ class ProducerState:
     def producer_in_sequence(
         self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
     ) -> ProducerEntry | None:
-        """Return the producer that a client's batch follows in sequence; None if `prepare` must check the batch."""
+        """Return the producer if a client's batch is next in its sequence; None if `prepare` must check the batch."""
         entry = self.producers.get(producer_id)
         if entry is None or producer_id in self._verifications:
             return None
@@ -135,7 +135,7 @@ class ProducerState:
         verification: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> PreparedAppend:
-        """Check batches that are about to be appended; nothing changes but verifications that they use up.
+        """Check batches that are about to be appended, without a change of state.
 
         Raises ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED.
@@ -170,7 +170,7 @@ class ProducerState:
     def _check_verified(
         self, batch: ProducerBatch, entry: ProducerEntry | None, verification: VerificationGuard | None
     ) -> None:
-        """Raise where the first batch of a transaction comes without proof that the coordinator knows of it."""
+        """Raise ApiError if the first batch of a transaction was not verified with the transaction coordinator."""
         if self.has_open_transaction(batch.producer_id, batch.producer_epoch):
             return
         if entry is not None and batch.producer_epoch < entry.producer_epoch:
@@ -185,7 +185,7 @@ class ProducerState:
             raise ApiError(INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def commit(self, prepared: PreparedAppend) -> None:
-        """Take over an append that was written; `complete` its transactions afterwards, one by one."""
+        """Apply an append that was written; then call `complete` for each of its ended transactions."""
         started: list[tuple[int, int]] = []
         for producer_id, staged in prepared.staged.items():
             entry = self.producers.setdefault(producer_id, staged.entry)
@@ -202,8 +202,10 @@ class ProducerState:
             self._end_verifications(prepared)
 
     def _note_started(self, started: list[tuple[int, int]]) -> None:
-        """Note transactions that one append began, (first offset, producer id), by their offsets: one append may hold
-        several of each producer."""
+        """Add the transactions begun by one append, as (first offset, producer id), in order of their first offsets.
+
+        One append may begin several transactions of the same producer.
+        """
         last_offset = next(reversed(self._open), -1)
         for first_offset, producer_id in sorted(started):
             assert first_offset > last_offset, f"a transaction begins at {first_offset}, after one at {last_offset}"
@@ -212,10 +214,10 @@ class ProducerState:
         self._find_first_unstable()
 
     def _end_verifications(self, prepared: PreparedAppend) -> None:
-        """A transaction that has begun needs no proof any more, nor does one that has ended.
+        """End the verifications of transactions that have begun or ended.
 
-        From KIP-890 on each transaction has an epoch of its own: a marker of the epoch that is being verified ended the
-        transaction before, and the verification of the next one goes on.
+        Since KIP-890 each transaction has its own epoch: a marker of the epoch being verified ended the previous
+        transaction, so the verification of the next one stays valid.
         """
         for producer_id, staged in prepared.staged.items():
             state = self._verifications.get(producer_id)
@@ -226,24 +228,25 @@ class ProducerState:
                 del self._verifications[producer_id]
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Return where read_committed readers will stop once `completed` is complete: what .txnindex records.
+        """Return the last stable offset after `completed` is completed, as recorded in .txnindex.
 
-        A lookup in that index ends at the first entry whose last stable offset is beyond what it looks for. A deviation
-        from Apache Kafka, which passes over all transactions of the same producer: if one append holds this one and the
-        next, the entry says that the next one was decided, and read_committed readers get it if it is aborted later.
+        A lookup in that index ends at the first entry whose last stable offset is at or above the end of its range. A
+        deviation: Apache Kafka ignores all open transactions of the same producer here. If one append holds this
+        transaction and the next, its entry then implies that the next one has ended, too, and read_committed readers
+        get the next one's records if it is aborted later.
         """
-        opened = islice(self._open, 2)  # by their offsets, `completed` among them
+        opened = islice(self._open, 2)  # ordered by first offset, including `completed`
         return next((first for first in opened if first != completed.first_offset), completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Close a transaction; it stays unstable until the high watermark has passed its marker."""
+        """End a transaction; it stays unstable until the high watermark has passed its marker."""
         assert completed.first_offset in self._open, f"{completed} was never begun"
         del self._open[completed.first_offset]
         self._unreplicated[completed.first_offset] = completed.last_offset
         self._find_first_unstable()
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Let go of the transactions whose markers are below it."""
+        """Remove the ended transactions whose markers are below the high watermark."""
         if not self._unreplicated:
             return
         passed = list(takewhile(lambda first: self._unreplicated[first] < high_watermark, self._unreplicated))
@@ -258,11 +261,11 @@ class ProducerState:
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the guard that the first batch of a transaction must bring, None if it is open already.
+        """Return the guard to pass with the first batch of a transaction, None if the transaction is already open.
 
-        supports_epoch_bump: the client is one of KIP-890, each of whose transactions has an epoch of its own. A guard
-        whose verification is under way is returned again. It is valid until its transaction begins or ends here, until
-        `abandon_verification`, and for VERIFICATION_EXPIRATION_MS. Raises INVALID_PRODUCER_EPOCH.
+        supports_epoch_bump: the client uses KIP-890, with a new epoch for each transaction. If a verification is
+        pending, its guard is returned again. A guard is valid until its transaction begins or ends here,
+        `abandon_verification` is called, or VERIFICATION_EXPIRATION_MS have passed. Raises INVALID_PRODUCER_EPOCH.
         """
         self._expire_verifications(now_ms)
         entry = self.producers.get(producer_id)
@@ -284,16 +287,16 @@ class ProducerState:
         return state.guard
 
     def abandon_verification(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> None:
-        """End a verification that the coordinator has refused for good: nothing will be appended with its guard.
+        """End a verification that the coordinator refused with a fatal error: its guard will not be used.
 
-        Not after an error that the client retries: until it does, later batches must not overtake the one refused.
+        Do not call it after a retriable error: later batches must not be appended before the refused one is retried.
         """
         state = self._verifications.get(producer_id)
         if state is not None and state.guard is guard and state.producer_epoch == producer_epoch:
             del self._verifications[producer_id]
 
     def take_over_verifications(self, other: "ProducerState") -> None:
-        """Go on with the verifications of a log that this one is a copy of: what waits for them is appended here."""
+        """Copy the verifications of the log that this one replaces, for batches waiting to be appended."""
         self._verifications = other._verifications.copy()
 
     def _expire_verifications(self, now_ms: int) -> None:
@@ -305,7 +308,7 @@ class ProducerState:
             del self._verifications[producer_id]
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers that wrote nothing for producer.id.expiration.ms and have no open transaction."""
+        """Remove producers without a batch for producer.id.expiration.ms and without an open transaction."""
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
@@ -318,7 +321,7 @@ class ProducerState:
         )
 
     def clear(self, map_end_offset: int) -> None:
-        """Forget everything."""
+        """Remove everything except verifications; set map_end_offset."""
         self.producers.clear()
         self._open.clear()
         self._unreplicated.clear()
@@ -326,7 +329,7 @@ class ProducerState:
         self.map_end_offset = map_end_offset
 
     def load(self, entries: Iterable[ProducerEntry], map_end_offset: int, now_ms: int) -> None:
-        """Start over from a snapshot taken at `map_end_offset`; expired producers are left out."""
+        """Replace the state by a snapshot taken at `map_end_offset`, without expired producers."""
         self.clear(map_end_offset)
         kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
         self.producers = {entry.producer_id: entry for entry in kept}
@@ -348,7 +351,7 @@ class ProducerState:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Read a .snapshot file. Raises CorruptSnapshotError."""
+    """Decode a .snapshot file. Raises CorruptSnapshotError."""
     header_bytes = SNAPSHOT_HEADER.size + SNAPSHOT_COUNT.size
     if len(data) < header_bytes:
         raise CorruptSnapshotError(f"a snapshot of {len(data)} bytes")

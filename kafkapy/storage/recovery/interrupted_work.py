@@ -1,7 +1,7 @@
-"""What a crash left in a log's directory: files that wait for deletion, segments that were about to be replaced.
+"""Crash cleanup in a log's directory: files pending deletion, and interrupted replacements of segments.
 
-The cleaner and the split of a segment replace segments by files that are called .cleaned until all of them are written,
-.swap until the old ones are gone. So .swap files are the log's where no .cleaned one tells that a part is missing.
+The cleaner and the split of a segment write new files as .cleaned, rename them to .swap when all are complete, and
+remove .swap after the old files are gone. So .swap files are valid unless a .cleaned file shows that a part is missing.
 """
 
 import logging
@@ -28,7 +28,7 @@ SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
 def finish_interrupted_work(files: OpenFiles, directory: str, config: LogConfig, *, now_ms: int) -> None:
-    """Delete what waits for deletion, complete swaps that had everything in place, undo those that had not.
+    """Delete files pending deletion, complete swaps whose files are all ready, undo the others.
 
     Blocks. Raises OSError.
     """
@@ -49,11 +49,11 @@ class _InterruptedWork:
         cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
         swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
         min_cleaned_offset = min((offset_of(name) or 0 for name in cleaned), default=None)
-        # a swap beside a .cleaned file at or below it belongs to a split that did not get all its parts ready
+        # a .swap file at or above a .cleaned file belongs to a split whose parts were not all ready
         incomplete = [
             name for name in swaps if min_cleaned_offset is not None and (offset_of(name) or 0) >= min_cleaned_offset
         ]
-        for name in (*incomplete, *cleaned):  # in this order: what is .cleaned tells after another crash, too
+        for name in (*incomplete, *cleaned):  # .cleaned last: after another crash they mark .swap files as incomplete
             self._delete(name)
         for name in names:
             if name.endswith(DELETED_SUFFIX) and not name.endswith(RAFT_SNAPSHOT_DELETED_SUFFIX):
@@ -64,7 +64,7 @@ class _InterruptedWork:
         self._disk.delete(f"{self._directory}/{name}")
 
     def _complete_swaps(self, swaps: list[str]) -> None:
-        """Take swapped segments over: the segments they replace go first, then the suffix does."""
+        """Complete swaps: delete the segments they replace, then remove the .swap suffix."""
         ranges = [self._offsets_of_swap(name) for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
         if ranges:
             first, end = min(start for start, _ in ranges), max(end for _, end in ranges)
@@ -80,19 +80,19 @@ class _InterruptedWork:
             self._disk.rename(path, path[: -len(SWAP_SUFFIX)])
 
     def _offsets_of_swap(self, name: str) -> tuple[int, int]:
-        """Return base offset and end offset of a .log.swap, by reading it.
+        """Return the base offset and end offset of a .log.swap file, by reading it.
 
-        One in which nothing was left still replaces the segment at its base offset, whose indexes must not stay.
+        An empty one still replaces the segment at its base offset, whose indexes must be deleted.
         """
         base_offset = offset_of(name) or 0
         ends = [end for _, end in self._batches_of(base_offset, SWAP_SUFFIX)]
         return base_offset, ends[-1] if ends else base_offset + 1
 
     def _start_of_replaced(self, first: int) -> int:
-        """Return where the segments that a swap from `first` on replaces begin.
+        """Return the base offset of the first segment that a swap with the base offset `first` replaces.
 
-        A segment that is split may begin before its first batch, where the first part does. It is told from the one
-        before it by holding no batch below that.
+        It may be below `first`: a split segment's base offset may be below its first batch, where the first part
+        begins. Such a segment holds no batch below `first`, unlike a segment that precedes the swap.
         """
         names = self._disk.list_directory(self._directory)
         below = [offset_of(name) or 0 for name in names if name.endswith(LOG_SUFFIX) and (offset_of(name) or 0) < first]

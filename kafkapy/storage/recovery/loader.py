@@ -1,16 +1,16 @@
-"""Loading a log: leftovers of interrupted work put right, damage cut off, indexes and producer state rebuilt.
+"""Load a log: complete interrupted work, truncate damage, rebuild indexes and producer state.
 
-After a clean stop the files are taken as they are. Otherwise every segment from the recovery point on is read: each
-batch's length, offsets and CRC. The first that does not hold ends the log, and what follows is deleted. Below the
-recovery point all was synced, so it is trusted; a missing or broken index is rebuilt wherever it is.
+After a clean stop the files are trusted. Otherwise every segment from the recovery point on is read, checking each
+batch's length, offsets and CRC. The first invalid batch ends the log, and everything after it is deleted. Data below
+the recovery point was synced and is not checked; a missing or broken index is rebuilt in any segment.
 
-A segment that its indexes cannot hold is split (segment_split.py), and loading begins again, as in Apache Kafka; which
-leaves one whose indexes are there to its cleaner, a deviation: here none is left.
+A segment with offsets too far apart for its indexes is split (segment_split.py), and loading starts again, as in Apache
+Kafka. A deviation: Kafka leaves such a segment to its cleaner if the indexes exist; kafkapy always splits it.
 
-Stricter than Apache Kafka, by intent: a batch whose offsets do not lie behind those before it ends the log, too, and so
-does a segment that begins behind the end of the one before it (after a power cut the name of a new segment may be there
-while the end of the old one is not). Only a compacted log may have such gaps, and one that shows that it once was: by
-gaps within a segment, or one so wide that a segment ended there.
+Two checks are intentionally stricter than Apache Kafka's. The log also ends at a batch whose offsets are not above
+those before it, and before a segment that begins above the end of the previous one (after a power failure the name of a
+new segment may be durable while the end of the old one is not). Such a gap is accepted only in a compacted log, or if
+the log was evidently compacted: by gaps within a segment, or a gap so wide that the segment had to end there.
 """
 
 import logging
@@ -56,7 +56,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What a log starts from. `doomed` are segments that recovery dropped; their files wait for deletion."""
+    """The state that a Log starts with. `doomed`: segments removed by recovery, whose files are pending deletion."""
 
     segments: Segments
     epochs: LeaderEpochs
@@ -69,7 +69,7 @@ class LoadedLog:
 
 
 class LogLoader:
-    """Loads one log. `log_start_offset` and `recovery_point` are what the checkpoints say."""
+    """Loads one log. `log_start_offset` and `recovery_point` come from the checkpoints."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class LogLoader:
         new_producer_state: Callable[[], ProducerState],
         is_recovered: bool = False,
     ) -> None:
-        """is_recovered: a recovery process has put the files right, but made nothing durable."""
+        """is_recovered: a recovery process has repaired the files, but not synced them."""
         self._files = files
         self._disk = files.disk
         self._directory = directory
@@ -103,13 +103,13 @@ class LogLoader:
         self._doomed: list[Segment] = []
         self._base_offsets: list[int] = []
         self._not_split: set[int] = set()
-        """Base offsets of segments with an offset that is damaged rather than large."""
+        """Base offsets of segments that overflow because an offset is damaged."""
         self._first_unflushed = 0
         self._last_flushed: int | None = None
         self._was_compacted = False
 
     def load(self) -> LoadedLog:
-        """Return the log as it is on disk, put right. Raises OSError."""
+        """Repair the log's files and return its state. Raises OSError."""
         finish_interrupted_work(self._files, self._directory, self._config, now_ms=self._now_ms)
         while True:
             try:
@@ -118,7 +118,7 @@ class LogLoader:
                 self._split(overflow)
 
     def _load(self) -> LoadedLog:
-        """Raises OffsetOverflowError; then what was found out is void."""
+        """Load once. Raises OffsetOverflowError; all state loaded so far is then discarded."""
         self._segments, self._epochs, self._was_compacted = Segments(), LeaderEpochs(), False
         names = self._disk.list_directory(self._directory)
         if checkpoint.LEADER_EPOCH_FILE in names:
@@ -134,7 +134,7 @@ class LogLoader:
         active = self._segments.active
         if self._was_clean and _end_position(active) < active.size:
             logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
-            self._recover_segment(active)  # whatever the clean-shutdown file says: what is appended must be readable
+            self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
         active.become_active(self._config.segment_index_bytes)
         end_offset = active.read_next_offset()
         is_flushed = self._was_clean and self._is_durable and is_kept
@@ -155,7 +155,7 @@ class LogLoader:
         )
 
     def _split(self, overflow: OffsetOverflowError) -> None:
-        """Split a segment whose offsets do not fit its indexes; where it cannot be, note that for the next attempt."""
+        """Split a segment whose offsets do not fit its indexes; if it cannot be split, the next attempt accepts it."""
         segment = overflow.segment
         parts = find_parts(segment, self._base_offset_behind(segment.base_offset))
         is_whole = bool(parts) and parts[-1].end_position == segment.size
@@ -170,11 +170,11 @@ class LogLoader:
             each.close()
 
     def _base_offset_behind(self, base_offset: int) -> int | None:
-        """Return the base offset of the next segment that there is a file of."""
+        """Return the base offset of the next .log file, or None."""
         return next((each for each in self._base_offsets if each > base_offset), None)
 
     def _read_epochs(self) -> None:
-        """Read leader-epoch-checkpoint. Where it is damaged, all segments are read to find the epochs again."""
+        """Read leader-epoch-checkpoint. If it is damaged, all segments are read to rebuild the epochs."""
         path = f"{self._directory}/{checkpoint.LEADER_EPOCH_FILE}"
         try:
             self._epochs = LeaderEpochs(checkpoint.decode_epochs(self._disk.read_file(path), path))
@@ -184,7 +184,7 @@ class LogLoader:
             self._recovery_point = 0
 
     def _load_segments(self, names: set[str]) -> None:
-        """Load every .log file with its indexes; rebuild those that are missing or cannot be right."""
+        """Load every .log file with its indexes; rebuild missing or corrupt indexes."""
         base_offsets = self._base_offsets = sorted(offset_of(name) or 0 for name in names if name.endswith(LOG_SUFFIX))
         self._first_unflushed = max((base for base in base_offsets if base <= self._recovery_point), default=0)
         self._last_flushed = max((base for base in base_offsets if base < self._first_unflushed), default=None)
@@ -207,7 +207,7 @@ class LogLoader:
             has_txn_index=stem + TXN_INDEX_SUFFIX in names,
         )
         if not self._was_clean and base_offset >= self._first_unflushed:
-            reset_indexes(segment, self._config)  # _recover_unflushed reads it, whatever they hold
+            reset_indexes(segment, self._config)  # _recover_unflushed rebuilds them in any case
         elif not ({stem + OFFSET_INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names and self._has_sound_indexes(segment)):
             logger.warning("Rebuilding the index files of segment %d of %s", base_offset, self._topic_partition)
             self._recover_segment(segment, sync=self._sync)
@@ -220,13 +220,13 @@ class LogLoader:
         self._disk.sync_directory(self._directory)
 
     def _may_overflow(self, segment: Segment) -> bool:
-        """Whether a segment's offsets may not fit its indexes, by where the next one begins."""
+        """Return whether, by the next base offset, a segment's offsets may not fit its indexes."""
         behind = self._base_offset_behind(segment.base_offset)
         is_wide = behind is None or behind - segment.base_offset > MAX_INT32 + 1
         return is_wide and segment.size > 0 and segment.base_offset not in self._not_split
 
     def _has_sound_indexes(self, segment: Segment) -> bool:
-        """Judge the indexes by their sizes and ends."""
+        """Check the indexes by their sizes and last entries."""
         try:
             segment.offset_index.check(segment.size)
             segment.time_index.check()
@@ -242,7 +242,7 @@ class LogLoader:
         return True
 
     def _recover_unflushed(self) -> None:
-        """Read the segments from the recovery point on; cut the log at the first batch that does not hold."""
+        """Read the segments from the recovery point on; truncate the log at the first invalid batch."""
         unflushed = self._segments.between(self._recovery_point, 1 << 63)
         end_offset = None
         for done, segment in enumerate(unflushed):
@@ -276,7 +276,7 @@ class LogLoader:
                 break
 
     def _follows(self, segment: Segment, previous: Segment, end_offset: int) -> bool:
-        """Whether a segment may come behind one that ends at `end_offset`."""
+        """Return whether a segment may follow one that ends at `end_offset`."""
         if segment.base_offset <= end_offset:
             return segment.base_offset == end_offset
         if not self._config.is_compacted:
@@ -284,7 +284,7 @@ class LogLoader:
         return self._config.is_compacted or self._was_compacted
 
     def _recover_segment(self, segment: Segment, sync: Callable[[FileHandle], None] = lambda handle: None) -> int:
-        """Read all batches of a segment, rebuild its indexes, cut what does not hold; return the bytes cut."""
+        """Read all batches of a segment, rebuild its indexes, truncate at invalid data; return the bytes cut."""
         first = self._segments.first if len(self._segments) else segment
         producers = self._new_producer_state()
         rebuild_producers(
@@ -305,17 +305,17 @@ class LogLoader:
         return cut_bytes
 
     def _doom(self, segments: list[Segment]) -> None:
-        """Drop segments; their files get the suffix .deleted and wait."""
+        """Remove segments; their files get the suffix .deleted, pending deletion."""
         for segment in segments:
             self._segments.remove(segment)
             segment.rename_suffix("", DELETED_SUFFIX)
             self._snapshots.delete(segment.base_offset)
         if segments:
-            self._disk.sync_directory(self._directory)  # or another crash brings back what this start tells gone
+            self._disk.sync_directory(self._directory)  # or they could reappear after another crash
         self._doomed.extend(segments)
 
     def _drop_all_below_log_start(self) -> bool:
-        """Drop every segment where the log ends before the log start offset; return whether they were kept."""
+        """Remove all segments if the log ends below its checkpointed start offset; return whether they were kept."""
         if not len(self._segments):
             return False
         active = self._segments.active
@@ -355,13 +355,16 @@ class LogLoader:
 
 
 def _end_position(segment: Segment) -> int:
-    """Return where the last whole batch of a segment ends."""
+    """Return the end position of the last whole batch of a segment."""
     start = segment.offset_index.lookup(segment.offset_index.last_offset, wait=True).position
     return max((batch.end_position for batch in segment.scan(start, wait=True)), default=start)
 
 
 def _was_split_off(segment: Segment, previous: Segment) -> bool:
-    """Whether a segment begins with what no longer fitted the one before: that gap is not a tail that was lost."""
+    """Return whether the segment's first batch did not fit the previous segment's offset range.
+
+    Then the gap between them is due to compaction, not to a lost tail of the previous segment.
+    """
     try:
         first = next(segment.scan(0, wait=True), None)
     except RecordsError:
@@ -370,10 +373,10 @@ def _was_split_off(segment: Segment, previous: Segment) -> bool:
 
 
 def _check_last_time(segment: Segment) -> None:
-    """Raise CorruptIndexError where the last time index entry is not that of the segment's latest batch.
+    """Raise CorruptIndexError if the last time index entry does not have the segment's largest timestamp.
 
-    For the one segment that was durable and then closed by a roll, which trims its indexes and adds that entry: the
-    next flush makes these changes durable, a power cut before it may leave zeros, or nothing.
+    For the last durable segment: the roll that closed it trimmed its indexes and added that entry. Only the next flush
+    makes these changes durable; a power failure before it may leave zeros or no entry.
     """
     last = segment.time_index.last_entry
     position = segment.offset_index.lookup(last.offset, wait=True).position

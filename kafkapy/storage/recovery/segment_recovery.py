@@ -1,8 +1,8 @@
-"""Reading a segment from its first byte: which batches hold, and the indexes as an append would have made them.
+"""Recover a segment: validate its batches from the first byte and rebuild its indexes as appends would.
 
-A broker that was killed reads all that it had not made durable before it serves anybody, so this is a loop over batches
-that does as little as it can for each: one unpack of its header, one CRC, no object. What is rare (messages of magic 0
-and 1, markers, a producer that does not go on where it stood, whatever is damaged) is left to the careful path.
+A killed broker must read everything not yet durable before it serves clients. So the loop over batches does little for
+each: one unpack of the header, one CRC, no objects. Rare cases (messages of magic 0 and 1, markers, a producer out of
+sequence, damage) take the slower, careful path.
 """
 
 import logging
@@ -42,9 +42,9 @@ SPECIAL_FLAGS: Final = CONTROL_FLAG | TRANSACTIONAL_FLAG
 
 
 class OffsetOverflowError(KafkapyError):
-    """A segment holds an offset too far from its base for its indexes: loading splits it (segment_split.py).
+    """A segment holds an offset too far from its base offset for its indexes. Loading splits it (segment_split.py).
 
-    is_in_doubt: its indexes look sound, so that whoever cannot split all of it had better leave it as it is.
+    is_in_doubt: its indexes look valid; it is then split only if all of its batches are valid.
     """
 
     def __init__(self, segment: Segment, *, is_in_doubt: bool = False) -> None:
@@ -60,10 +60,10 @@ def reset_indexes(segment: Segment, config: LogConfig) -> None:
 
 
 def check_has_timestamps(segment: Segment) -> None:
-    """Raise CorruptIndexError where a segment that is not active has timestamps and its time index none.
+    """Raise CorruptIndexError if an inactive segment has timestamps, but its time index has no entry.
 
-    So a SegmentRecovery leaves it that was cut short, with other indexes that may look sound and lack entries.
-    Without that of an aborted transaction, its records would be read as committed.
+    This is the state after an interrupted SegmentRecovery. Its other indexes may look valid but lack entries; without
+    the entry of an aborted transaction, that transaction's records would be read as committed.
     """
     index = segment.time_index
     if index.last_entry.timestamp_ms > 0 or not segment.size:
@@ -71,17 +71,17 @@ def check_has_timestamps(segment: Segment) -> None:
     try:
         first = next(segment.scan(0, wait=True), None)
     except RecordsError:
-        return  # no index helps that
+        return  # damaged data: rebuilding the index does not help
     if first is not None and first.max_timestamp > index.last_entry.timestamp_ms:
         raise CorruptIndexError(f"{index.handle.path}: it has no entry of the segment's timestamps")
 
 
 def check_last_entries(segment: Segment, end_offset: int | None) -> None:
-    """Raise CorruptIndexError if an index ends beyond its segment. end_offset: where the next segment begins.
+    """Raise CorruptIndexError if an index has entries beyond its segment. end_offset: the next segment's base offset.
 
-    Of the last segment (end_offset None) the log tells: the last entries must be those of batches in it. A deviation:
-    Apache Kafka believes these entries, and then neither appends behind them nor stops cleanly. If the log cannot be
-    read either, that is for the caller to find.
+    In the last segment (end_offset None) the last entries must match batches of the .log file. A deviation: Apache
+    Kafka trusts these entries, and can then neither append nor stop cleanly. If the log itself cannot be read, this
+    returns, and the caller finds the damage.
     """
     offsets, times = segment.offset_index, segment.time_index
     if end_offset is None:
@@ -99,7 +99,7 @@ def check_last_entries(segment: Segment, end_offset: int | None) -> None:
 
 
 def _checked_end_offset(segment: Segment) -> int:
-    """Return where the last segment ends. Raises CorruptIndexError if its indexes do not end with batches in it."""
+    """Return the last segment's end offset. Raises CorruptIndexError if its last index entries match no batch."""
     last = segment.offset_index.last_entry
     tail = list(segment.scan(last.position, wait=True))
     if segment.offset_index.entry_count and not (tail and segment.base_offset <= tail[0].last_offset <= last.offset):
@@ -113,7 +113,7 @@ def _checked_end_offset(segment: Segment) -> int:
 
 
 def _has_whole_batches(segment: Segment) -> bool:
-    """Return whether all of the segment is batches, by their headers."""
+    """Return whether the whole segment consists of batches, judged by their headers."""
     try:
         return max((batch.end_position for batch in segment.scan(0, wait=True)), default=0) == segment.size
     except RecordsError:
@@ -121,12 +121,12 @@ def _has_whole_batches(segment: Segment) -> bool:
 
 
 class SegmentRecovery:
-    """Reads a segment from its first byte and makes its indexes anew, as an append would have made them.
+    """Validates a segment from its first byte and rebuilds its indexes, as appends would have written them.
 
-    The time index comes last, so that a machine that stops before leaves one without the segment's timestamps; see
-    check_has_timestamps. What is durable when is up to `sync`.
+    The time index is written last. After a crash before that, it lacks the segment's timestamps, which
+    check_has_timestamps detects. `sync` decides what is made durable at each step.
 
-    has_gaps: offsets are missing between its batches or in them, so it was compacted.
+    has_gaps: offsets are missing between or within its batches, so it was compacted.
     """
 
     def __init__(
@@ -139,9 +139,9 @@ class SegmentRecovery:
         may_split: bool = True,
         sync: Callable[[FileHandle], None] = lambda handle: None,
     ) -> None:
-        """may_split: whether an offset that does not fit the indexes raises OffsetOverflowError, or is damage.
+        """may_split: whether an offset that does not fit the indexes raises OffsetOverflowError or counts as damage.
 
-        sync: makes an index durable, for a segment whose indexes the next start would believe.
+        sync: makes an index durable; needed if the next start would trust this segment's indexes.
         """
         self._may_split = may_split
         self._sync = sync
@@ -159,7 +159,7 @@ class SegmentRecovery:
         self.has_gaps = False
 
     def run(self) -> int:
-        """Return the bytes that had to be cut off. Raises OffsetOverflowError, then the indexes are to be made anew."""
+        """Recover the segment; return the bytes cut. Raises OffsetOverflowError; the indexes are then incomplete."""
         segment = self._segment
         segment.time_index.reset(self._config.segment_index_bytes)
         self._sync(segment.time_index.handle)
@@ -179,7 +179,7 @@ class SegmentRecovery:
         return cut_bytes
 
     def _cut(self) -> int:
-        """Cut what does not hold, for good: after another crash it would be read behind what is written meanwhile."""
+        """Truncate the invalid data durably: after another crash it could otherwise reappear after newer appends."""
         cut_bytes = self._segment.truncate_to_position(self._valid_bytes)
         self._segment.log.file.sync()
         return cut_bytes
@@ -187,12 +187,12 @@ class SegmentRecovery:
     # Reading
 
     def _read_all(self) -> None:
-        """Read batches to the end, or to the first that does not hold."""
+        """Read batches to the end, or up to the first invalid one."""
         log, size = self._segment.log, self._segment.size
         length = CHUNK_BYTES
         while self._valid_bytes < size:
             start = self._valid_bytes
-            chunk = log.file.pread(min(length, size - start), start)  # opened anew where an index took its place
+            chunk = log.file.pread(min(length, size - start), start)  # reopened if the cache closed it for an index
             if not self._take_plain(chunk):
                 return
             if self._valid_bytes == start:
@@ -206,7 +206,7 @@ class SegmentRecovery:
             self._write_offset_entries()
 
     def _take_plain(self, chunk: bytes) -> bool:
-        """Take batches of magic 2 up to the first that is not plain; return False where one does not hold."""
+        """Process batches of magic 2 up to the first other or incomplete one; return False at an invalid one."""
         view = memoryview(chunk)
         unpack_from = BATCH_HEADER.unpack_from
         size = len(chunk)
@@ -275,7 +275,7 @@ class SegmentRecovery:
         return holds
 
     def _take_careful(self, chunk: bytes) -> bool:
-        """Take the messages of old formats at the start of a chunk; return False where there is none that holds."""
+        """Process the messages of magic 0 and 1 at the start of a chunk; return False if there is no valid one."""
         chunk_start = self._valid_bytes
         try:
             for header in scan_headers(chunk):
@@ -314,7 +314,7 @@ class SegmentRecovery:
             raise OffsetOverflowError(self._segment)
 
     def _take_producer(self, header: BatchHeader, chunk: bytes) -> bool:
-        """Replay a batch of a producer with an id; return False where it is a control batch that cannot be read."""
+        """Replay a batch with a producer id; return False for a control batch that cannot be parsed."""
         try:
             batch = producer_batch(header, chunk)
         except RecordsError as error:
@@ -327,7 +327,7 @@ class SegmentRecovery:
     # Indexes
 
     def _note_entries(self, last_offset: int, position: int) -> None:
-        """Add index entries for the batch at `position`: written a chunk at a time, the time index's at the end."""
+        """Add index entries for the batch at `position`: written once per chunk, those of the time index at the end."""
         base_offset = self._segment.base_offset
         self._offset_entries += offset_index.ENTRY.pack(last_offset - base_offset, position)
         largest_ms, largest_offset, _ = self._largest
@@ -346,11 +346,11 @@ class SegmentRecovery:
         if self._largest.timestamp_ms >= 0:
             index.maybe_append(*self._largest[:2], use_last_slot=True)
         if not self._if_there_is_room(index.trim):
-            index.truncate_to_entries(index.entry_count - 1)  # the one that was kept back until here
+            index.truncate_to_entries(index.entry_count - 1)  # the entry just added, still buffered
             index.trim()
 
     def _if_there_is_room(self, write: Callable[[], object]) -> bool:
-        """Write index entries, unless the disk is full: an index with fewer entries is slower, not wrong."""
+        """Write index entries unless the disk is full; return whether it did. Fewer entries are slower, but correct."""
         try:
             write()
         except OSError as error:

@@ -1,16 +1,16 @@
-"""Splitting a segment whose offsets lie further apart than its indexes can say: more than 2**31 - 1 from its base.
+"""Split a segment whose offsets overflow its indexes: more than 2**31 - 1 above its base offset.
 
-Only brokers before 1.1 made such segments, by cleaning a log with wide gaps (KAFKA-6264). Loading, which splits them,
-stands a crash at any point:
+Only brokers before 1.1 wrote such segments, by cleaning a log with wide gaps (KAFKA-6264). Loading splits them; a crash
+is safe at any step:
 
-    .cleaned    each part is written and synced                 a crash: all .cleaned are deleted
-    .swap       the parts are renamed, the last one first       as long as one below is .cleaned, they are deleted, too
-    .deleted    the files of the old segment                    all parts are there, so loading finishes this itself
+    .cleaned    each part is written and synced                 after a crash: all .cleaned files are deleted
+    .swap       the parts are renamed, the last one first       .swap files above a .cleaned one are deleted, too
+    .deleted    the files of the old segment are renamed        all parts are complete: loading finishes the split
     (none)      the parts are renamed                           as above
 
-The names need no sync of their own: what survives of them is one of these states, and a flush syncs them.
-Parts begin where Apache Kafka's LocalLog.splitOverflowedSegment has them begin. They come without indexes, which makes
-loading read them. That is a deviation: Apache Kafka writes offset and time indexes at once, and no transaction index.
+The renames need no sync: after a crash the names are in one of these states, and the next flush syncs them.
+Parts begin at the same offsets as in Apache Kafka's LocalLog.splitOverflowedSegment. They have no indexes, so loading
+reads them. A deviation: Apache Kafka writes their offset and time indexes at once, but no transaction index.
 """
 
 import logging
@@ -31,7 +31,7 @@ CHUNK_BYTES: Final = 4 << 20
 
 @dataclass(slots=True)
 class Part:
-    """Batches of a segment that fit into one of their own: the bytes from `position` to `end_position`."""
+    """Batches of a segment that fit one new segment: the bytes from `position` to `end_position`."""
 
     base_offset: int
     position: int
@@ -41,7 +41,7 @@ class Part:
 
 
 def overflows(segment: Segment) -> bool:
-    """Return whether the last offset of a segment does not fit its indexes. Blocks."""
+    """Return whether the last offset of a segment overflows its indexes. Blocks."""
     try:
         return segment.read_next_offset() - 1 - segment.base_offset > MAX_INT32
     except RecordsError:
@@ -49,10 +49,10 @@ def overflows(segment: Segment) -> bool:
 
 
 def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
-    """Return what a segment can be split into, as far as its batches hold; fewer than two where it cannot be.
+    """Return the parts of a segment, up to its first invalid batch; fewer than two if it cannot be split.
 
-    next_base_offset: where the segment behind it begins. No checksum covers a batch's base offset, so one that leaps
-    ahead is believed only if what follows lies behind it, too. Blocks. Raises OSError.
+    next_base_offset: of the following segment. No checksum covers a batch's base offset, so a large jump is accepted
+    only if the following offsets are above it, too. Blocks. Raises OSError.
     """
     parts: list[Part] = []
     try:
@@ -75,10 +75,10 @@ def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
 
 
 def _take(scanned: ScannedBatch, parts: list[Part]) -> None:
-    """Add a batch to the last part, to a new one where it does not fit."""
+    """Add a batch to the last part, or to a new one if it does not fit."""
     header = scanned.header
     if not parts or header.last_offset - parts[-1].base_offset > MAX_INT32:
-        base_offset = batch_at(scanned.chunk, header.position).base_offset  # of an old wrapper, the first in it
+        base_offset = batch_at(scanned.chunk, header.position).base_offset  # of an old wrapper: its first message's
         parts.append(Part(base_offset, scanned.position, scanned.position, header.last_offset))
     parts[-1].end_position += header.size_bytes
     parts[-1].last_offset = header.last_offset
@@ -86,9 +86,9 @@ def _take(scanned: ScannedBatch, parts: list[Part]) -> None:
 
 
 def split(disk: Disk, directory: str, segment: Segment, parts: list[Part]) -> None:
-    """Let the parts take the place of a segment, whose files are called .deleted then.
+    """Replace a segment by its parts; its own files are renamed to .deleted.
 
-    What is behind the last part, because it does not hold, goes with it. Blocks. Raises OSError.
+    Invalid data after the last part is copied with that part. Blocks. Raises OSError.
     """
     logger.info("Splitting overflowed segment %s", segment)
     parts[-1].end_position = segment.size
@@ -109,7 +109,7 @@ def split(disk: Disk, directory: str, segment: Segment, parts: list[Part]) -> No
 
 
 def _copy(disk: Disk, segment: Segment, part: Part, path: str) -> None:
-    """Write a part to a file of its own, durable, and as old as the segment."""
+    """Write a part to its own file and sync it, with the segment's modification time."""
     file = disk.open(path, create=True)
     try:
         for position in range(part.position, part.end_position, CHUNK_BYTES):
