@@ -48,7 +48,7 @@ STOPPED_RATE_CHECK_S: Final = 1.0
 """How often a rate of 0 is checked for a change."""
 MAX_PAUSE_S: Final = 1.0
 MAX_ROUNDS: Final = 3
-"""After this many rounds in which new appends made the copy non-durable again, it is fsynced on the event loop."""
+"""After this many flushes of the copy that flushes of the current log overtook, it is fsynced on the event loop."""
 
 logger = logging.getLogger("kafkapy.runtime")
 

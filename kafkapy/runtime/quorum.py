@@ -248,8 +248,7 @@ class Quorum:
         self._delivery.listeners.append(listener)
 
     def set_snapshot_source(self, source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]) -> None:
-        """Set the source of snapshots. The quorum decides when to take one (metadata.log.max.*) and writes it in
-        slices.
+        """Set the source of snapshots. The quorum decides when to take one (metadata.log.max.*); it writes slices.
 
         source() returns (snapshot id: end offset and epoch of the committed image, timestamp of its last record in ms,
         an iterable of lists of framed records: each list becomes a batch, one per turn of the loop). The offset is the
@@ -260,8 +259,7 @@ class Quorum:
     # ---- start and stop
 
     async def start(self) -> None:
-        """Recover and join. On return a quorum of one has elected itself, committed LeaderChange and notified
-        listeners.
+        """Recover and join. On return a quorum of one has elected itself and delivered the committed LeaderChange.
 
         Raises StorageError if the directory cannot be used. Blocks the loop during recovery (nothing else runs yet).
         """

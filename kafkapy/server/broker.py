@@ -128,9 +128,7 @@ class BrokerServer:
         return f"{host}:{port}"
 
     async def start(self) -> None:
-        """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError; all steps are
-        undone.
-        """
+        """Start; clients may connect on return. Raises ConfigError, StorageError, OSError, after undoing all steps."""
         await self._node.run(self._start)
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
