@@ -7,7 +7,7 @@ directories are renamed, so that a crash between the renames is unambiguous (see
 is cancelled or fails, the old directory is reported again. At most num.replica.alter.log.dirs.threads moves run at
 once, at no more than replica.alter.log.dirs.io.max.bytes.per.second in total. Source: KIP-113, KIP-858.
 
-A deletion of records (DeleteRecords, retention) does not wait for a copy in progress, as it does in Apache Kafka: the
+A deletion of records does not wait for a copy in progress, as it does in Apache Kafka: the
 copy adopts the new log start offset with its next chunk (a deviation).
 """
 
