@@ -1,11 +1,11 @@
-"""The ACLs of one image, arranged so that a question meets only the few that can apply to it.
+"""An index of an image's ACLs, so that a check visits only the few ACLs that can apply.
 
-An ACL applies to a resource if its pattern is literal with the resource's name, a prefix of that name, or the wildcard
-`*`, and if its principal is the asker's or `User:*`. So ACLs are kept by (type, pattern, name) and then by principal; a
-name's prefixes are looked up only in the lengths that some prefixed pattern has.
+An ACL applies to a resource if its pattern is the literal name, a prefix of the name, or the wildcard `*`, and if its
+principal is the request's principal or `User:*`. ACLs are therefore stored by (resource type, pattern type, name) and
+then by principal. Prefixes of a name are looked up only for the lengths of existing prefixed patterns.
 
-Invariant: after any additions and removals the index holds exactly the ACLs of the image (CVE-2024-27309: the removal
-of one ACL made others go unheeded).
+Invariant: after any additions and removals the index holds exactly the ACLs of the image (in CVE-2024-27309, removing
+one ACL made Kafka ignore others).
 """
 
 from bisect import bisect_right, insort
@@ -26,7 +26,7 @@ Bucket = dict[str, list[Acl]]
 
 
 _Pattern = tuple[int, int, str]
-"""Resource type, pattern type, name. A plain tuple: every question makes a few of them."""
+"""Resource type, pattern type, name. A plain tuple for speed: every check creates a few of them."""
 
 
 class AclIndex:
@@ -34,22 +34,22 @@ class AclIndex:
         self._by_id: dict[Uuid, Acl] = {}
         self._buckets: dict[_Pattern, Bucket] = {}
         self._prefix_counts: dict[int, Counter[int]] = {}
-        """By resource type: how many prefixed patterns have a name of each length."""
+        """By resource type: the number of prefixed patterns of each name length."""
         self._prefix_lengths: dict[int, list[int]] = {}
-        """By resource type: the lengths that occur, ascending."""
+        """By resource type: the name lengths of prefixed patterns, ascending."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def update(self, acls: Acls) -> None:
-        """Become the index of `acls`, at the cost of what has changed."""
+        """Make this the index of `acls`. The cost is proportional to the changes."""
         for acl_id in self._by_id.keys() - acls.keys():
             self._remove(acl_id)
         for acl_id in acls.keys() - self._by_id.keys():
             self._add(acl_id, Acl.of(acls[acl_id]))
 
     def buckets(self, resource_type: int, name: str) -> Iterator[Bucket]:
-        """Yield the ACLs of the patterns that match a resource: its name's, its prefixes' from long to short, `*`.
+        """Yield the ACLs of the patterns that match a resource: its name, its prefixes from long to short, `*`.
 
         Deviation: `*` matches every name. Apache Kafka 4.3.1 does not apply it to names that begin with `*`, and it
         fails or loops for ever at names that begin with a character below `*` and meet an ACL on another such name.
@@ -68,7 +68,7 @@ class AclIndex:
             yield wildcard
 
     def of_principal(self, resource_type: int, principal: str) -> Iterator[Acl]:
-        """Yield all ACLs of a resource type that are for a principal or for everybody."""
+        """Yield all ACLs of a resource type for the principal or for `User:*`."""
         for pattern, bucket in self._buckets.items():
             if pattern[0] == resource_type:
                 for each in {principal, WILDCARD_PRINCIPAL}:
@@ -107,7 +107,7 @@ class AclIndex:
 
 
 def details(acl: Acl) -> tuple[int, str, str, int]:
-    """Return what orders the ACLs of one pattern, as in Apache Kafka: it decides which of them the audit log names."""
+    """Return the sort key of ACLs of one pattern, as in Apache Kafka: it decides which ACL the audit log names."""
     return acl.operation, acl.principal, acl.host, acl.permission_type
 
 

@@ -1,11 +1,13 @@
-"""The login of one connection: which requests it may send until it has logged in, and what they are answered.
+"""The server's side of a connection's SASL login: which requests are allowed before authentication, and the responses.
 
-Deny by default. ApiVersions until one succeeded, then SaslHandshake, which chooses the mechanism, then tokens only: as
-SaslAuthenticate after a SaslHandshake 1, as frames without any header after a SaslHandshake 0. Later, if the session
-ends at some time, a SaslHandshake begins the login anew, of the same principal by the same mechanism (KIP-368).
+Everything else is denied. ApiVersions is allowed until one has succeeded. Then comes SaslHandshake, which selects the
+mechanism, then only SASL tokens: in SaslAuthenticate requests after SaslHandshake v1, as frames without a header after
+SaslHandshake v0. If the session expires, a later SaslHandshake starts a re-authentication, which must have the same
+principal and mechanism (KIP-368).
 
-A failure is answered late and closes the connection; what no login can contain is a ProtocolError, which closes it at
-once. Source: KIP-43, KIP-152, KIP-368; states and texts are those of Apache Kafka's SaslServerAuthenticator.
+A failed login gets a delayed response and closes the connection. A request that is never part of a login raises
+ProtocolError, which closes it at once. Source: KIP-43, KIP-152, KIP-368; the states and error messages are those of
+Apache Kafka's SaslServerAuthenticator.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +30,7 @@ SASL_HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
 SASL_AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
 FEW_ELEMENTS: Final = 1000
-"""Tagged fields that a request may have: there are none."""
+"""Bound of the elements of a login request, which has no arrays and no known tagged fields."""
 
 
 class LoginState(Enum):
@@ -36,19 +38,19 @@ class LoginState(Enum):
     HANDSHAKE = auto()
     TOKENS = auto()
     OTHER_MECHANISM = auto()
-    """The login was begun anew with another mechanism: whatever comes next fails."""
+    """A re-authentication was started with another mechanism: the next request fails."""
     COMPLETE = auto()
     FAILED = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginSettings:
-    """What a listener asks of a login."""
+    """The SASL settings of a listener."""
 
     servers: Mapping[str, Callable[[], SaslServer]]
-    """By enabled mechanism, what makes the machine of one login."""
+    """Factories of SaslServers, by enabled mechanism."""
     max_reauth_ms: Mapping[str, int]
-    """connections.max.reauth.ms by mechanism; 0: sessions end with their credentials only."""
+    """connections.max.reauth.ms by mechanism; 0: sessions end only when their credentials expire."""
     max_receive_bytes: int = 524_288
     """sasl.server.max.receive.size."""
 
@@ -59,9 +61,9 @@ class LoginSettings:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a frame is answered: None for nothing. With a `failure` the answer comes late, and the connection ends.
+    """The response to a frame, None for no response.
 
-    `failure` is for the log: it names no secret.
+    If `failure` is set, the response is delayed and the connection closed. `failure` is for the log: it has no secret.
     """
 
     answer: Writer | None
@@ -69,15 +71,15 @@ class Reply:
 
 
 class VersionsAsked(Exception):
-    """The frame is an ApiVersions: answer it as ever, then call `versions_answered`."""
+    """The frame is an ApiVersions request: the caller answers it as usual, then calls `versions_answered`."""
 
 
 class Login:
-    """The machine of one connection."""
+    """The state machine of one connection's login."""
 
     def __init__(self, settings: LoginSettings) -> None:
         self.settings = settings
-        """May be replaced at any time: who was removed meanwhile cannot renew a session."""
+        """May be replaced at any time: a user removed meanwhile cannot re-authenticate."""
         self._server: SaslServer | None = None
         self._has_headers = False
         self._reauthentication_began_ms: int | None = None
@@ -87,9 +89,9 @@ class Login:
         self.user = ""
         """The name of the principal, once complete."""
         self.is_by_token = False
-        """Whether the login was by a delegation token, once complete."""
+        """Whether the login used a delegation token, once complete."""
         self.session_ends_ms: int | None = None
-        """By the monotonic clock, once complete; None: never."""
+        """When the session expires (monotonic clock), once complete; None: never."""
 
     @property
     def is_complete(self) -> bool:
@@ -98,11 +100,14 @@ class Login:
     # ---- after a login
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether nothing but a login may come. `now_ms`: the monotonic clock."""
+        """Whether the session has expired, so that only a re-authentication is allowed. `now_ms`: monotonic clock."""
         return self.session_ends_ms is not None and now_ms > self.session_ends_ms
 
     def maybe_begin_again(self, now_ms: int) -> bool:
-        """Begin to log in anew, for the SaslHandshake that has come; return whether that may be: once a second."""
+        """Start a re-authentication, on a SaslHandshake; return whether it is allowed.
+
+        It is not if the session does not expire, or if the last one started less than a second ago.
+        """
         assert self.is_complete
         began_ms = self._reauthentication_began_ms
         if self.session_ends_ms is None:
@@ -117,7 +122,7 @@ class Login:
     # ---- logging in
 
     def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> Reply:
-        """Take a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsAsked."""
+        """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsAsked."""
         if len(frame) > self.settings.max_receive_bytes:
             return self._fail("Failing SASL authentication due to invalid receive size")
         if self.state is LoginState.OTHER_MECHANISM:
@@ -137,7 +142,7 @@ class Login:
         return self._handshake(header, request.mechanism)
 
     def versions_answered(self, *, is_success: bool) -> None:
-        """ApiVersions may be asked again until it was understood."""
+        """Call after answering ApiVersions; clients may repeat it until it has succeeded."""
         assert self.state is LoginState.VERSIONS_OR_HANDSHAKE
         if is_success:
             self.state = LoginState.HANDSHAKE
@@ -162,7 +167,7 @@ class Login:
         return Reply(answer)
 
     def _raw_token(self, frame: memoryview, now_ms: int, wall_ms: int) -> Reply:
-        """Take a token without a header. Raises ProtocolError."""
+        """Process a token without a request header. Raises ProtocolError."""
         try:
             challenge = self._evaluate(bytes(frame), wall_ms)
         except ToldSaslError as error:
@@ -192,7 +197,7 @@ class Login:
         return Reply(_encode(header, response))
 
     def _evaluate(self, token: bytes, wall_ms: int) -> bytes:
-        """Raises SaslError."""
+        """Return the challenge to a token. Raises SaslError."""
         server = self._server
         assert server is not None
         challenge = server.evaluate(token, wall_ms)
@@ -204,7 +209,7 @@ class Login:
         return challenge
 
     def _maybe_complete(self, now_ms: int, wall_ms: int) -> int:
-        """Be complete if the mechanism is; return how long the session lasts, 0 for ever."""
+        """Complete the login if the mechanism is complete; return the session lifetime in ms, 0 for unlimited."""
         server = self._server
         assert server is not None
         if not server.is_complete:
@@ -248,7 +253,7 @@ def _check_version(header: RequestHeader) -> None:
 
 
 def _name(header: RequestHeader) -> str:
-    """Return an API as Kafka's enum names it: SASL_HANDSHAKE."""
+    """Return an API's name in Kafka's enum, such as SASL_HANDSHAKE."""
     name = APIS[header.api_key].name
     return "".join(f"_{each}" if each.isupper() and at else each for at, each in enumerate(name)).upper()
 
@@ -261,9 +266,9 @@ def _encode(header: RequestHeader, response: Any) -> Writer:
 
 
 def _illegal_state(header: RequestHeader, reason: str) -> Writer | None:
-    """Return the answer to a request that may not come now; None where it has no place for an error of the whole.
+    """Return the error response to a request that is not allowed now; None if it has no top-level error field.
 
-    Deviation: Apache Kafka then puts the error of each topic or the like into the answer.
+    Deviation: for such an API, Apache Kafka sets the error of each topic (or other element) in the response.
     """
     api = APIS[header.api_key]
     response: Any = response_type(header.api_key)()

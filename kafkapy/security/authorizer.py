@@ -1,8 +1,8 @@
-"""The question every handler asks: may this principal do that to this resource?
+"""The authorizer interface of the handlers: may this principal perform this operation on this resource?
 
-The enums carry Kafka's codes (AclOperation, ResourceType), as in the ACL APIs and in authorized-operations bit fields.
-`AllowAll` is the answer while no authorizer.class.name is set, which is Apache Kafka's default, too. Each question
-becomes a line of the audit log (`kafka.authorizer.logger`), so handlers ask exactly what Apache Kafka's handlers ask.
+The enums have Kafka's codes (AclOperation, ResourceType), as in the ACL APIs and in authorized-operations bit fields.
+`AllowAll` is used if authorizer.class.name is not set, which is also Apache Kafka's default. Each check can write a
+line to the audit log (`kafka.authorizer.logger`), so handlers make exactly the checks of Apache Kafka's handlers.
 """
 
 from collections.abc import Iterable
@@ -48,18 +48,18 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""Which operations a resource type knows (AclEntry.supportedOperations)."""
+"""The operations of each resource type (AclEntry.supportedOperations)."""
 
 
 class AuthorizerNotReadyError(ApiError):
-    """The ACLs are not loaded yet. Kafka has no code of its own for it and answers UNKNOWN_SERVER_ERROR."""
+    """The ACLs are not loaded yet. Kafka has no error code for this and answers UNKNOWN_SERVER_ERROR."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
 
 
 class Asker(Protocol):
-    """What of a request the decision and its line in the audit log depend on; RequestContext is one."""
+    """The part of a request that the decision and the audit log need; RequestContext implements it."""
 
     @property
     def api_key(self) -> int: ...
@@ -76,16 +76,16 @@ class Asker(Protocol):
 
 
 class Authorizer(Protocol):
-    """Answers questions. Each method may raise AuthorizerNotReadyError."""
+    """Makes authorization decisions. Each method may raise AuthorizerNotReadyError."""
 
     @property
     def allows_everything(self) -> bool:
-        """Whether no authorizer is configured: then hot paths need not ask at all."""
+        """Whether no authorizer is configured, so that hot paths can skip the checks."""
         ...
 
     @property
     def logs_what_it_allows(self) -> bool:
-        """Whether a question that is granted gets a line in the audit log now."""
+        """Whether allowed operations are currently written to the audit log."""
         ...
 
     def authorize(
@@ -99,31 +99,31 @@ class Authorizer(Protocol):
         log_if_allowed: bool = True,
         log_if_denied: bool = True,
     ) -> bool:
-        """Answer, and write a line into the audit log.
+        """Return whether the operation is allowed, and write a line to the audit log.
 
-        `reference_count`: how often the request names the resource. `log_if_allowed` is false if an answer of yes gives
-        no access (authorized operations), `log_if_denied` if an answer of no refuses nothing (a filter; a right to the
-        cluster that is asked for before the topic's).
+        `reference_count`: how often the request names the resource. `log_if_allowed` is False if being allowed grants
+        no access (authorized operations). `log_if_denied` is False if being denied refuses nothing (a filter, or a
+        right to the cluster that is checked before the topic's).
         """
         ...
 
     def is_allowed(
         self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> bool:
-        """Answer without a line in the audit log, for a caller whose request is going to be asked about again."""
+        """Like authorize, without the audit log, for a request that will be authorized again."""
         ...
 
     def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Answer whether the asker may do that to at least one resource of the type (KIP-679)."""
+        """Return whether the operation is allowed on at least one resource of the type (KIP-679)."""
         ...
 
     def refresh(self) -> None:
-        """Take over the newest ACLs now, so that the next question need not."""
+        """Load the newest ACLs now, so that the next check need not."""
         ...
 
 
 class AllowAll:
-    """The authorizer of a broker without authorizer.class.name: everybody may do everything."""
+    """The authorizer of a broker without authorizer.class.name: every operation is allowed."""
 
     allows_everything: Final = True
     logs_what_it_allows: Final = False
@@ -150,7 +150,7 @@ class AllowAll:
         return True
 
     def refresh(self) -> None:
-        """Nothing to take over."""
+        """There are no ACLs to load."""
 
 
 def operations_bits(operations: Iterable[AclOperation]) -> int:
@@ -162,7 +162,7 @@ def operations_bits(operations: Iterable[AclOperation]) -> int:
 
 
 def authorized_operations(authorizer: Authorizer, asker: Asker, resource_type: ResourceType, resource_name: str) -> int:
-    """Return the bit field of all operations that the asker may do to the resource."""
+    """Return the bit field of all operations that the asker may perform on the resource."""
     if authorizer.allows_everything:
         return operations_bits(SUPPORTED_OPERATIONS[resource_type])
     return operations_bits(

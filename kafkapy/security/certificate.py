@@ -1,4 +1,4 @@
-"""An X.509 certificate as far as a broker looks into it: its name, its other names, until when it holds (RFC 5280)."""
+"""Reads from an X.509 certificate what the broker needs: subject, alternative names, expiry (RFC 5280)."""
 
 import re
 from typing import Final, NamedTuple
@@ -14,18 +14,18 @@ _TIME: Final = re.compile(rb"(\d\d)?(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z")
 
 
 class Certificate(NamedTuple):
-    """What is read of a certificate."""
+    """The fields that are read from a certificate."""
 
     subject: str
     """As Java prints it (distinguished_name.py)."""
     not_after: str
-    """YYYYMMDDHHMMSS in UTC: texts that compare as their times do."""
+    """The end of validity, YYYYMMDDHHMMSS in UTC: comparing the texts compares the times."""
     alternative_names: frozenset[bytes]
-    """Each GeneralName as it is encoded."""
+    """The encoded GeneralNames of the subjectAltName extension."""
 
 
 def read_certificate(encoded: bytes) -> Certificate:
-    """Return what a certificate (DER) says. Raises DerError."""
+    """Return the fields of a certificate (DER). Raises DerError."""
     fields = der.children(_first(der.read_one(encoded)))
     if fields and fields[0].tag == _VERSION_TAG:
         fields = fields[1:]
@@ -37,7 +37,7 @@ def read_certificate(encoded: bytes) -> Certificate:
 
 
 def subject_of(encoded: bytes) -> str:
-    """Return a certificate's name as Java prints it. Raises DerError."""
+    """Return a certificate's subject as Java prints it. Raises DerError."""
     return read_certificate(encoded).subject
 
 

@@ -1,7 +1,7 @@
-"""Cipher suites by Java's names -> OpenSSL's.
+"""Translates Java's names of cipher suites to OpenSSL's.
 
-Java has IANA's names (TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256; SSL_ for TLS_ in some old ones), OpenSSL its own up to TLS
-1.2 (ECDHE-RSA-AES128-GCM-SHA256) and IANA's for TLS 1.3.
+Java uses the IANA names (TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256; some old ones with SSL_ for TLS_). OpenSSL uses its own
+names up to TLS 1.2 (ECDHE-RSA-AES128-GCM-SHA256) and the IANA names for TLS 1.3.
 """
 
 import re
@@ -15,7 +15,7 @@ TLS13_SUITES: Final = (
     "TLS_AES_128_CCM_8_SHA256",
 )
 OFFERED_TLS13: Final = frozenset(TLS13_SUITES[:3])
-"""What OpenSSL offers; ssl.SSLContext cannot choose among them (CPython 3.14)."""
+"""The TLS 1.3 suites that OpenSSL offers; ssl.SSLContext cannot select among them (CPython 3.14)."""
 
 _SUITE: Final = re.compile(
     r"(?:TLS|SSL)_(?P<exchange>RSA|DHE_RSA|DHE_DSS|ECDHE_RSA|ECDHE_ECDSA)_WITH_(?P<cipher>[A-Z0-9_]+)"
@@ -26,7 +26,7 @@ _CIPHER: Final = re.compile(
 
 
 def openssl_name(suite: str) -> str | None:
-    """Return OpenSSL's name of a suite up to TLS 1.2 with a certificate and encryption, None for any other text."""
+    """Return OpenSSL's name of a suite up to TLS 1.2 that authenticates and encrypts, None for any other text."""
     found = _SUITE.fullmatch(suite)
     if found is None:
         return None

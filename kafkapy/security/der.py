@@ -1,7 +1,7 @@
-"""Reading DER (X.690): as much as certificates, names and private keys need.
+"""A DER parser (X.690) for certificates, names and private keys.
 
 An element is a tag byte, a length and the content. Tags of several bytes and indefinite lengths do not occur in DER
-certificates and are refused. Damaged input raises DerError, nothing else.
+certificates and are refused. Damaged input raises only DerError.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ SET: Final = 0x31
 
 
 class DerError(ValueError):
-    """The bytes are not what they should be."""
+    """The bytes are not valid DER, or not of the expected structure."""
 
 
 class Element(NamedTuple):
-    """One element: its tag byte, its content, and itself as it is encoded."""
+    """One element: its tag byte, its content, and its whole encoding."""
 
     tag: int
     content: bytes
@@ -32,7 +32,7 @@ class Element(NamedTuple):
 
 
 def read_one(data: bytes) -> Element:
-    """Return the one element that `data` is."""
+    """Return the element that fills all of `data`."""
     element, end = _read(data, 0)
     if end != len(data):
         raise DerError(f"{len(data) - end} bytes follow the element")
@@ -40,7 +40,7 @@ def read_one(data: bytes) -> Element:
 
 
 def read_all(data: bytes) -> Iterator[Element]:
-    """Yield the elements that follow each other in `data`."""
+    """Yield the consecutive elements in `data`."""
     position = 0
     while position < len(data):
         element, position = _read(data, position)
@@ -48,13 +48,13 @@ def read_all(data: bytes) -> Iterator[Element]:
 
 
 def children(element: Element, tag: int = SEQUENCE) -> list[Element]:
-    """Return what an element of this tag holds."""
+    """Return the elements within an element, which must have this tag."""
     expect(element, tag)
     return list(read_all(element.content))
 
 
 def fixed(element: Element, count: int) -> list[Element]:
-    """Return the elements of a SEQUENCE that has so many."""
+    """Return the elements of a SEQUENCE, which must have `count` of them."""
     found = children(element)
     if len(found) != count:
         raise DerError(f"{len(found)} elements stand where {count} should")
@@ -62,14 +62,14 @@ def fixed(element: Element, count: int) -> list[Element]:
 
 
 def expect(element: Element, tag: int) -> bytes:
-    """Return the element's content if it has this tag."""
+    """Return the content of an element, which must have this tag."""
     if element.tag != tag:
         raise DerError(f"tag {element.tag:#04x} stands where {tag:#04x} should")
     return element.content
 
 
 def oid_text(element: Element) -> str:
-    """Return an object identifier as numbers with dots."""
+    """Return an object identifier in dotted notation."""
     content = expect(element, OBJECT_IDENTIFIER)
     if not content or content[-1] & 0x80 or len(content) > 256:
         raise DerError("an object identifier is cut off")
@@ -85,7 +85,7 @@ def oid_text(element: Element) -> str:
 
 
 def encode(tag: int, *contents: bytes) -> bytes:
-    """Return an element of these contents."""
+    """Return an encoded element whose content is the concatenation of `contents`."""
     content = b"".join(contents)
     size = len(content)
     if size < 0x80:

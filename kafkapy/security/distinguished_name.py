@@ -1,8 +1,8 @@
-"""A certificate's name as Java prints it: X500Principal.getName(), RFC 2253.
+"""A certificate's subject as Java prints it: X500Principal.getName(), RFC 2253.
 
-This text is a principal's name, so it decides about access, and must be Java's to the letter: the last RDN comes
-first; only nine attributes have a name, others are OID=#hex of the DER value; `,=+<>#;"\\` are escaped wherever they
-stand, and spaces at both ends; a value's bytes are taken for UTF-8 whatever kind of string it is.
+This text is the principal's name, on which access depends, so it must equal Java's exactly: the last RDN comes first;
+only nine attributes have keywords, others are OID=#hex of the DER value; `,=+<>#;"\\` are escaped everywhere, and
+spaces at both ends; a value's bytes are decoded as UTF-8 whatever its string type.
 """
 
 import re
@@ -22,12 +22,12 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 STRING_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; all others are shown as hex."""
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; all others are printed as hex."""
 ESCAPED: Final = frozenset(',=+<>#;"\\')
 TRIMMED: Final = " \r"
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT: Final = "\ufffd".encode()
-"""What Java shows once for an encoded surrogate, and Python three times."""
+"""The replacement character: Java prints it once for an encoded surrogate, Python would three times."""
 
 
 def java_name(name: Element) -> str:
@@ -48,7 +48,7 @@ def _attribute(element: Element) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape special characters everywhere, and each space at an end of the text."""
+    """Escape special characters everywhere, and spaces at both ends of the text."""
     letters = [_letter(letter) for letter in text]
     stripped = text.lstrip(TRIMMED)
     first = len(text) - len(stripped)

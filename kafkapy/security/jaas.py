@@ -1,8 +1,8 @@
-"""JAAS configuration: which login module a login has, and its options.
+"""The JAAS configuration: the login module of each mechanism and its options.
 
-Two texts hold it. A key `sasl.jaas.config` has one entry, `module flag option="value" ...;`, read as Apache Kafka's
-JaasConfig reads it with Java's StreamTokenizer. A file has several, each within `Context { ... };`, read as Java's
-ConfigFile does. A login module is a name in a table: nothing is imported or started.
+There are two formats. The key `sasl.jaas.config` has one entry, `module flag option="value" ...;`, parsed like Apache
+Kafka's JaasConfig, which uses Java's StreamTokenizer. A JAAS file has several entries within `Context { ... };`, parsed
+like Java's ConfigFile. Login module names are only compared with LOGIN_MODULES: no class is loaded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ LOGIN_MODULES: Final = {
     SCRAM_SHA_512: f"{_MODULES}.scram.ScramLoginModule",
     OAUTHBEARER: f"{_MODULES}.oauthbearer.OAuthBearerLoginModule",
 }
-"""By mechanism."""
+"""The login module of each mechanism."""
 _PLAIN_WORDS: Final = ("username", "password", "null")
-"""What no password is taken for."""
+"""Words that error messages may show, as they are not part of a password."""
 _FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 _QUOTES: Final = "\"'"
 _DIGITS: Final = "0123456789.-"
@@ -33,10 +33,10 @@ _HIDDEN: Final = "[hidden]"
 
 
 class JaasError(KafkapyError):
-    """A text that is no JAAS configuration, or names a login module that is not known.
+    """A text is not a valid JAAS configuration, or names an unknown login module.
 
-    It carries no secret. Deviation: where Apache Kafka tells the word that it stumbled over, which behind a password
-    with a quote or a blank in it is the password's rest, it is told only where no password can have come before.
+    The message contains no secret. Deviation: Apache Kafka always shows the word at which parsing failed, which may be
+    the rest of a password with a quote or space in it; here it is shown only if no password can precede it.
     """
 
 
@@ -59,7 +59,7 @@ class Token(NamedTuple):
 
 
 def parse_entry(text: str) -> JaasEntry:
-    """Return the one entry of a `sasl.jaas.config`. Raises JaasError with Kafka's words."""
+    """Return the one entry of a `sasl.jaas.config`. Raises JaasError with Kafka's messages."""
     tokens = list(tokenize(text))
     entries = []
     position = 0
@@ -104,7 +104,7 @@ def check_module(entry: JaasEntry, mechanism: str) -> None:
 
 
 def option_text(value: str) -> str:
-    """Return a value as it stands in a JAAS text: quoted, what needs it escaped."""
+    """Return a value quoted and escaped for a JAAS text."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
@@ -114,7 +114,7 @@ def _kind(tokens: list[Token], position: int) -> str:
 
 
 def _entry(tokens: list[Token], position: int) -> tuple[JaasEntry, int]:
-    """Return the entry at a position, and where the next begins."""
+    """Return the entry at a position, and the position of the next."""
     module = tokens[position].text
     is_first = position == 0
     position += 1
@@ -130,7 +130,7 @@ def _entry(tokens: list[Token], position: int) -> tuple[JaasEntry, int]:
     options: dict[str, str] = {}
     while position < len(tokens) and tokens[position].kind != ";":
         text = tokens[position].text
-        key = "null" if text is None else text  # as Java prints what is no word
+        key = "null" if text is None else text  # as Java prints a token that is not a word
         value = tokens[position + 2].text if position + 2 < len(tokens) else None
         if _kind(tokens, position + 1) != "=" or value is None:
             shown = key if not options or key in _PLAIN_WORDS else _HIDDEN
@@ -143,7 +143,7 @@ def _entry(tokens: list[Token], position: int) -> tuple[JaasEntry, int]:
 
 
 def tokenize(text: str, *, word_characters: str = "") -> Iterator[Token]:
-    """Yield the tokens of Java's StreamTokenizer with comments of both kinds and -, _ and $ in words."""
+    """Yield tokens like Java's StreamTokenizer with // and /* */ comments, and with -, _ and $ as word characters."""
     position = 0
     while position < len(text):
         letter = text[position]
@@ -173,7 +173,7 @@ def _is_in_word(letter: str, more: str) -> bool:
 
 
 def _end_of_number(text: str, position: int) -> int:
-    """A number is a sign, digits and one point at most."""
+    """Return the position after a number: an optional sign, then digits and at most one point."""
     has_point = False
     position += text[position] == "-"
     while position < len(text) and text[position] in "0123456789.":
@@ -186,9 +186,9 @@ def _end_of_number(text: str, position: int) -> int:
 
 
 def _end_of_comment(text: str, position: int) -> int:
-    """Everything after a slash is a comment: up to */ after /*, else up to the end of the line.
+    """Return the end of the comment that starts with a slash: after */ if it starts with /*, else the end of the line.
 
-    What directly follows the slash is not looked at, as in Java: a slash at the end of a line takes the next one, too.
+    As in Java, the character after the slash is skipped: a slash at the end of a line also comments out the next line.
     """
     if text.startswith("/*", position):
         end = text.find("*/", position + 2)
@@ -198,7 +198,7 @@ def _end_of_comment(text: str, position: int) -> int:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Return what stands in quotes, and the position behind; the end of the line ends it, too."""
+    """Return the text of a quoted string, and the position after it; the end of the line also ends it."""
     quote = text[position]
     value = []
     position += 1

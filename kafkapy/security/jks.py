@@ -1,11 +1,11 @@
-"""JKS, Java's own key store until version 8: keys with their chains, and trusted certificates.
+"""JKS, the default key store format of Java up to version 8: keys with their chains, and trusted certificates.
 
     u4 0xFEEDFEED, u4 version (1 or 2), u4 count, then entries, then SHA-1 over password, a constant and all before it
     entry: u4 tag, UTF alias, u8 time; tag 1, a key: u4 size, PKCS#8 encrypted, u4 count, certificates; tag 2: one
     certificate: UTF type (version 2), u4 size, DER
 
-Keys are encrypted by XOR with a chain of SHA-1 hashes (OID 1.3.6.1.4.1.42.2.17.1.1): 20 bytes of salt, the key, 20
-bytes of check. Without a password the hash at the end is not checked, and keys stay closed, as in Java.
+Keys are encrypted by XOR with a chain of SHA-1 hashes (OID 1.3.6.1.4.1.42.2.17.1.1): 20 bytes of salt, the key, a
+20-byte check value. Without a password the final hash is not verified and keys are not decrypted, as in Java.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class KeyStoreError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """A private key, protected still, and its chain (DER), the key's own certificate first."""
+    """An encrypted private key and its certificate chain (DER), the key's own certificate first."""
 
     alias: str
     protected_key: bytes
@@ -39,7 +39,7 @@ class KeyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Jks:
-    """What a store holds, in its order."""
+    """The entries of a key store, in its order."""
 
     keys: tuple[KeyEntry, ...]
     trusted: tuple[bytes, ...]
@@ -75,7 +75,7 @@ class _Reader:
 
 
 def read_jks(data: bytes, password: str | None) -> Jks:
-    """Return what a JKS file holds. Raises KeyStoreError."""
+    """Return the entries of a JKS file. Raises KeyStoreError."""
     if data[:4] != MAGIC or len(data) < 12 + _HASH_BYTES:
         raise KeyStoreError("the key store is cut off")
     body = data[:-_HASH_BYTES]
@@ -106,7 +106,7 @@ def read_jks(data: bytes, password: str | None) -> Jks:
 
 
 def open_key(entry: KeyEntry, password: str) -> bytes:
-    """Return a private key as PKCS#8 (DER). Raises KeyStoreError if the password is wrong."""
+    """Return the decrypted key as PKCS#8 (DER). Raises KeyStoreError if it is damaged or the password is wrong."""
     try:
         algorithm, value = der.fixed(der.read_one(entry.protected_key), 2)
         oid = der.oid_text(der.children(algorithm)[0])

@@ -1,6 +1,7 @@
-"""Signed JSON web tokens: what Apache Kafka's BrokerJwtValidator accepts, by PyJWT. KIP-768, RFC 7519.
+"""Validation of signed JSON Web Tokens with PyJWT, like Apache Kafka's BrokerJwtValidator. KIP-768, RFC 7519.
 
-The signature must be by a key of the set, by RS, PS, ES or EdDSA: never none, never HS. exp and iat must be there.
+A token must be signed by a key of the JWKS with an RS, PS, ES or EdDSA algorithm, never `none` or HS. It must have exp
+and iat.
 """
 
 import json
@@ -15,15 +16,15 @@ KEY_TYPES: Final = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
 }
-"""By algorithm: the type of the keys that fit."""
+"""The key type of each accepted algorithm."""
 MAX_KEYS: Final = 100
 MAX_KEY_ID: Final = 1_000
-"""Characters of a key id that are looked at."""
+"""The maximum length of a key id, in characters; tokens with longer ones are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A public key of a JWKS. `value` is PyJWT's."""
+    """A public key of a JWKS. `value` is a PyJWK."""
 
     key_id: str | None
     key_type: str
@@ -31,11 +32,11 @@ class Key:
 
 
 Keys = Callable[[str | None, int], Iterable[Key]]
-"""Return the keys that may have signed a token with that key id (None: any). The second: the wall clock."""
+"""Takes a token's key id (None: any) and the wall clock in ms; returns the keys that may have signed it."""
 
 
 def parse_jwks(text: bytes) -> list[Key]:
-    """Return the public keys of a JSON web key set; symmetric ones are left out. Raises JwtError."""
+    """Return the public signing keys of a JSON Web Key Set, ignoring symmetric ones. Raises JwtError."""
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
 
@@ -49,12 +50,12 @@ def parse_jwks(text: bytes) -> list[Key]:
         try:
             keys.append(Key(entry.get("kid"), entry["kty"], PyJWK(entry)))
         except (PyJWTError, ValueError, TypeError, LookupError):
-            continue  # of an algorithm that is not known: no token of it can be accepted
+            continue  # an unsupported algorithm: no token signed with this key can be accepted
     return keys
 
 
 class JwtValidator:
-    """An oauthbearer.Validate."""
+    """Implements oauthbearer.Validate."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class JwtValidator:
         return Bearer(_name(self._name_claim, claims.get(self._name_claim)), expires_at_ms)
 
     def _verified(self, token: str, now_ms: int) -> Mapping[str, Any]:
-        """Return the claims of a token whose signature is right."""
+        """Return the claims of a token after verifying its signature. Raises JwtError."""
         from jwt import PyJWS, get_unverified_header
         from jwt.exceptions import PyJWTError
 
@@ -106,7 +107,7 @@ class JwtValidator:
         raise JwtError("Could not validate the access token: no key of the JWKS has signed it")
 
     def _check_audience(self, audience: object) -> None:
-        """Without expected audiences, a token must have none, as in jose4j."""
+        """Raise JwtError unless the audience is expected. If none is expected, a token must have none, as in jose4j."""
         named = audience if isinstance(audience, list) else [] if audience is None else [audience]
         if not self._audiences and not named:
             return
@@ -115,7 +116,7 @@ class JwtValidator:
 
 
 def _claims(reader: Any, token: str, key: Key, algorithm: str) -> Mapping[str, Any] | None:
-    """Return the claims if the key has signed them, None if not. Raises PyJWTError, JwtError."""
+    """Return the claims if the token was signed with the key, otherwise None. Raises PyJWTError, JwtError."""
     from jwt.exceptions import InvalidKeyError, InvalidSignatureError
 
     try:

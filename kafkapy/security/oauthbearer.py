@@ -1,7 +1,7 @@
-"""SASL/OAUTHBEARER: a bearer token instead of a password. RFC 7628, KIP-255, KIP-768.
+"""SASL/OAUTHBEARER: login with a bearer token. RFC 7628, KIP-255, KIP-768.
 
-The client's message: n,a=alice, 0x01 auth=Bearer <token> 0x01 [key=value 0x01 ...] 0x01. A token that is refused is
-answered with a JSON challenge, not with an error; the client's 0x01 in return ends the login.
+The client's message: n,a=alice, 0x01 auth=Bearer <token> 0x01 [key=value 0x01 ...] 0x01. The server answers a refused
+token with a JSON challenge; the client replies with 0x01, and then the login fails.
 """
 
 import re
@@ -18,18 +18,18 @@ _AUTH = r"(?P<scheme>\w+)[ ]+(?P<token>[-_.a-zA-Z0-9]+)"
 
 
 class JwtError(Exception):
-    """A token that is not accepted. The message is for the log and names no part of the token that is secret."""
+    """A token is not accepted. The message is for the log and contains no secret part of the token."""
 
 
 class Bearer(NamedTuple):
-    """Whose token it is, and until when."""
+    """The owner of a valid token, and its expiry (wall clock)."""
 
     name: str
     expires_at_ms: int
 
 
 Validate = Callable[[str, int], Bearer]
-"""Take a token and the wall clock. Raises JwtError."""
+"""Takes a token and the wall clock in ms; validates the token. Raises JwtError."""
 
 
 class OAuthBearerServer:
@@ -38,7 +38,7 @@ class OAuthBearerServer:
     mechanism = OAUTHBEARER
 
     def __init__(self, validate: Validate, on_refused: Callable[[str], None]) -> None:
-        """`on_refused` is told why a token is not accepted: the client is not."""
+        """`on_refused` is called with the reason for refusing a token, which is not sent to the client."""
         self._validate = validate
         self._on_refused = on_refused
         self._is_refused = False
@@ -80,7 +80,7 @@ class OAuthBearerClient:
         self.is_complete = False
 
     def evaluate(self, challenge: bytes) -> bytes:
-        """A challenge is a refusal: the server wants one more message, and then tells its error."""
+        """Return the next message. A challenge means a refusal: after one more message the server sends its error."""
         if not self._is_begun:
             self._is_begun = True
             return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()

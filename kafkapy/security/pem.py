@@ -1,4 +1,4 @@
-"""PEM as Apache Kafka reads it: blocks anywhere in a text, whatever stands around them (KIP-651)."""
+"""PEM as Apache Kafka reads it: blocks anywhere in a text; other text is ignored (KIP-651)."""
 
 import base64
 import re
@@ -9,7 +9,7 @@ _LINE: Final = 64
 
 
 class Block(NamedTuple):
-    """A block: CERTIFICATE, PRIVATE KEY, ENCRYPTED PRIVATE KEY, ...; its bytes, and its text from BEGIN to END."""
+    """A block: its kind (CERTIFICATE, PRIVATE KEY, ENCRYPTED PRIVATE KEY, ...), bytes, and text from BEGIN to END."""
 
     kind: str
     data: bytes
@@ -25,7 +25,7 @@ class Block(NamedTuple):
 
 
 def blocks(text: str) -> list[Block]:
-    """Return the blocks of a text, on lines or, as a property may have it, on one. Raises ValueError."""
+    """Return the blocks of a text. A block may be on one line, as in a property. Raises ValueError."""
     found: list[Block] = []
     position = 0
     while (begin := _BEGIN.search(text, position)) is not None:
@@ -40,7 +40,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def encode(kind: str, data: bytes) -> str:
-    """Return bytes as a block."""
+    """Return a PEM block with these bytes."""
     body = base64.b64encode(data).decode()
     lines = [body[start : start + _LINE] for start in range(0, len(body), _LINE)]
     return "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""])

@@ -1,7 +1,7 @@
-"""SASL/PLAIN: a name and a password in clear text, in one token. RFC 4616; texts as Apache Kafka's PlainSaslServer.
+"""SASL/PLAIN: user name and password in clear text, in one token. RFC 4616; messages as in Kafka's PlainSaslServer.
 
-The token: authorization id NUL name NUL password, UTF-8. An authorization id must be empty or the name:
-CVE-2017-12610.
+The token: authorization id NUL name NUL password, UTF-8. The authorization id must be empty or equal the name
+(CVE-2017-12610).
 """
 
 import hmac
@@ -11,12 +11,12 @@ from typing import Final
 from kafkapy.security.sasl import PLAIN, SaslError, ToldSaslError
 
 USER_PREFIX: Final = "user_"
-"""Options of the JAAS entry that begin so name users: user_alice="her password"."""
+"""Prefix of the JAAS options that define users: user_alice="her password"."""
 TOKEN_PARTS: Final = 3
 
 
 def users_of(options: Mapping[str, str]) -> dict[str, str]:
-    """Return name -> password of the users that a login module's options name."""
+    """Return name -> password of the users in a login module's options."""
     return {key.removeprefix(USER_PREFIX): value for key, value in options.items() if key.startswith(USER_PREFIX)}
 
 
@@ -28,7 +28,7 @@ class PlainServer:
     is_by_token = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        """`passwords` by user name."""
+        """`passwords`: by user name."""
         self._passwords = passwords
         self.is_complete = False
         self.authorization_id = ""
@@ -79,6 +79,6 @@ def _split(text: str) -> list[str]:
 
 
 def _is_password(expected: str | None, given: str) -> bool:
-    """Compare in constant time; an unknown user costs as much as a wrong password."""
+    """Compare in constant time; an unknown user takes as long as a wrong password."""
     is_same = hmac.compare_digest(given.encode(), (expected or "").encode())
     return is_same and expected is not None

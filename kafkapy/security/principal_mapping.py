@@ -1,8 +1,8 @@
-"""ssl.principal.mapping.rules: from a certificate's name to a user's (KIP-371).
+"""ssl.principal.mapping.rules: maps a certificate's subject to a user name (KIP-371).
 
-Rules are tried in their order: DEFAULT takes the name as it is; RULE:pattern/replacement/[LU] takes it if the pattern
-matches the whole of it, and then replaces as Java's replaceAll does, in lower or upper case if told so. Patterns are
-Java's regular expressions; what of them Python's `re` does not know stops the start.
+The first rule that applies is used. DEFAULT always applies and keeps the subject. RULE:pattern/replacement/[LU] applies
+if the pattern matches the whole subject; it replaces like Java's replaceAll, then converts to lower (L) or upper case
+(U). Patterns are Java regular expressions; one that Python's `re` does not support prevents the start.
 """
 
 import re
@@ -16,23 +16,23 @@ _END_OF_RULE: Final = re.compile(r"\s*(?:,\s*|$)", re.ASCII)
 _REFERENCE: Final = re.compile(r"\$(\d+)", re.ASCII)
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[a-zA-Z])")
 MOST_NAME_LENGTH: Final = 4096
-"""Patterns may take time that grows fast with the name; no certificate's name is as long."""
+"""Longer subjects match no rule, as matching may take superlinear time; real certificates are far below."""
 
 
 class MappingRuleError(ValueError):
-    """A rule cannot be read, or no rule takes a name."""
+    """A rule is invalid, or no rule applies to a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; pattern None: the name as it is."""
+    """One rule; with pattern None (DEFAULT) it keeps the name."""
 
     pattern: re.Pattern[str] | None
     replacement: tuple[str | int, ...]
     case: str
 
     def apply(self, name: str) -> str | None:
-        """Return the user's name, or None if the rule does not take this one."""
+        """Return the user's name, or None if the rule does not apply."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -50,12 +50,12 @@ class PrincipalMapper:
     """The rules of one listener."""
 
     def __init__(self, rules: str) -> None:
-        """Raises MappingRuleError."""
+        """Parse the rules. Raises MappingRuleError."""
         self._text = rules
         self._rules = tuple(_parse(rules))
 
     def name_of(self, distinguished_name: str) -> str:
-        """Return the user's name. Raises MappingRuleError if no rule takes the certificate's."""
+        """Return the user's name. Raises MappingRuleError if no rule applies."""
         if len(distinguished_name) <= MOST_NAME_LENGTH:
             for rule in self._rules:
                 name = rule.apply(distinguished_name)
@@ -83,7 +83,7 @@ def _rule(matched: re.Match[str]) -> Rule:
     if matched[1] is not None:
         return Rule(None, (), "")
     try:
-        with warnings.catch_warnings(action="error", category=FutureWarning):  # Java's sets of sets: [a-z&&[^x]]
+        with warnings.catch_warnings(action="error", category=FutureWarning):  # Java's nested sets: [a-z&&[^x]]
             pattern = re.compile(_NAMED_GROUP.sub("(?P<", matched[2]), re.ASCII)
     except (re.error, FutureWarning) as error:
         raise MappingRuleError(f"Invalid rule: {matched[0]}: {error}") from error
@@ -91,7 +91,7 @@ def _rule(matched: re.Match[str]) -> Rule:
 
 
 def _replacement(text: str, pattern: re.Pattern[str]) -> list[str | int]:
-    """Return a replacement as literals and groups; a reference to a group that is not there is a literal."""
+    """Return a replacement as literals and group numbers. Raises MappingRuleError."""
     parts: list[str | int] = []
     position = 0
     while position < len(text):
@@ -111,7 +111,10 @@ def _replacement(text: str, pattern: re.Pattern[str]) -> list[str | int]:
 
 
 def _reference(text: str, position: int, pattern: re.Pattern[str]) -> tuple[str | int, int]:
-    """Return the group that `$...` refers to, and the position behind it."""
+    """Return the group that `$...` refers to, and the position after it.
+
+    Returns a literal `$` if the number is above the pattern's groups and the pattern has any.
+    """
     named = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}").match(text, position)
     if named is not None:
         if named[1] not in pattern.groupindex:

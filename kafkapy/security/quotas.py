@@ -1,15 +1,17 @@
-"""Client quotas as a broker applies them: which limit a client has, which bucket it shares, how long it is throttled.
+"""Client quotas on a broker: a client's limit, the bucket it shares with other clients, and its throttle time.
 
-Of the quotas of a key the most specific applies, in this order (KIP-13, KIP-55):
+For each quota key the most specific quota applies, in this order (KIP-13, KIP-55):
 
     user + client-id, user + default client-id, user, default user + client-id, default user + default client-id,
     default user, client-id, default client-id
 
-Clients whose quota names no client-id share a bucket with all of their user's; of a quota of a client-id alone with all
-users of that id. A default is a limit for each, not for all together. A bucket is forgotten after an hour of silence.
+With a quota of a user without client-id, all clients of that user share one bucket; with a quota of a client-id without
+user, all users of that client-id do. A default quota is a limit for each user or client-id, not a shared one. A bucket
+expires after an hour without use.
 
-Deviation: there are at most MAX_RATES buckets of a key, the least recently used goes: client-ids are the clients' own
-words. What has no limit is not measured, while Apache Kafka measures all clients once one quota of a key is set.
+Deviation: there are at most MAX_RATES buckets per key, and the least recently used is removed, since clients choose
+their client-ids freely. Clients without a limit are not measured; Apache Kafka measures all clients once one quota of a
+key is set.
 """
 
 from collections.abc import Mapping
@@ -31,28 +33,28 @@ from kafkapy.metadata.image import QuotaEntity
 from kafkapy.security.rate import RateTable, RecentMean, TokenBucket, WindowedRate
 
 _ANY: Final = ""
-"""In a bucket's name: of all users, or of all client-ids. Entities and users have no empty name."""
+"""In a bucket's name: all users, or all client-ids. Names of entities and users are never empty."""
 _Name = str | None
-"""None: the default."""
+"""The name of a quota entity; None is the default entity."""
 MAX_KEY_LENGTH: Final = 256
-"""Of a client-id as a table's key. A longer one, up to 32 KiB, stands there as its hash."""
+"""The maximum length of a client-id in a table's key. The rest of a longer one (up to 32 KiB) is replaced by a hash."""
 MAX_REMEMBERED: Final = 4096
-"""Clients of which it is remembered whether they have a quota; with one more, all are asked about again."""
+"""Clients for which it is cached whether they have a quota; the cache is cleared when full."""
 MAX_SHOWN: Final = 1000
-"""Buckets of a key that metrics tell of: client-ids may be very many. Apache Kafka tells of all."""
+"""Buckets per key that metrics report, as client-ids may be very many. Apache Kafka reports all."""
 _ANY_QUOTA: Final = 1
 _PRODUCE_QUOTA: Final = 2
 
 
 class Bucket(NamedTuple):
-    """Who shares a rate; an empty user or client-id stands for all."""
+    """Identifies the clients that share a rate; an empty user or client-id means all."""
 
     user: str
     client_id: str
 
     @property
     def key(self) -> "Bucket":
-        """Return the bucket's name in a table, which is of bounded size."""
+        """Return the bucket's key in a table, whose size is bounded."""
         if len(self.client_id) <= MAX_KEY_LENGTH:
             return self
         hashed = blake2b(self.client_id.encode(), digest_size=32).hexdigest()
@@ -60,20 +62,20 @@ class Bucket(NamedTuple):
 
 
 class QuotaLimits:
-    """The limits of one key, by user and client-id."""
+    """The limits of one quota key, by user and client-id."""
 
     def __init__(self) -> None:
         self._limits: dict[tuple[_Name, _Name], float] = {}
-        """By user and client-id: a name, None for the default, _ANY if the entity does not have the type."""
+        """By user and client-id: a name, None for the default, _ANY if the entity does not include that type."""
 
     @property
     def is_empty(self) -> bool:
         return not self._limits
 
     def set_limit(self, names: Mapping[str, _Name], limit: float | None) -> None:
-        """Set or remove the limit of an entity, whose names are by type.
+        """Set or remove (None) the limit of an entity; `names` is by entity type.
 
-        One that is not above 0, which Apache Kafka's metadata may have, throttles nobody there, either.
+        A limit that is not above 0, which the metadata may contain, throttles nobody, as in Apache Kafka.
         """
         key = (names.get(USER, _ANY), names.get(CLIENT_ID, _ANY))
         if limit is None or not limit > 0:
@@ -82,7 +84,7 @@ class QuotaLimits:
             self._limits[key] = limit
 
     def bucket(self, user: str, client_id: str) -> Bucket:
-        """Return the bucket of a client: that of the most specific quota."""
+        """Return a client's bucket, which follows from its most specific quota."""
         limits = self._limits
         if (user, client_id) in limits or (user, None) in limits:
             return Bucket(user, client_id)
@@ -97,7 +99,7 @@ class QuotaLimits:
     def limit(self, bucket: Bucket) -> float | None:
         """Return the limit of a bucket, None if there is none.
 
-        A client without a client-id has the quotas of its user alone, even where defaults for client-ids come first.
+        A client without a client-id has only the quotas of its user, even if defaults for client-ids would come first.
         """
         user, client_id = bucket
         if user and client_id:
@@ -110,10 +112,10 @@ class QuotaLimits:
 
 
 class ClientQuota:
-    """A quota that is a rate: its limits, and the rates measured for them."""
+    """A quota on a rate: the limits of one key, and the measured rates."""
 
     def __init__(self, window_count: int, window_ms: int, max_throttle_ms: int | None = None) -> None:
-        """max_throttle_ms: what a client is throttled at most at a time, None if there is no bound."""
+        """max_throttle_ms: the maximum throttle time of one response, None if there is no bound."""
         self.limits = QuotaLimits()
         self._full_windows_s = (window_count - 1) * window_ms / 1000
         self._max_throttle_ms = max_throttle_ms
@@ -125,7 +127,7 @@ class ClientQuota:
         return len(self._rates)
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Note a value; return for how many ms the client is to be throttled."""
+        """Record a value; return the throttle time of the client in ms, 0 for none."""
         bucket = self.limits.bucket(user, client_id)
         limit = self.limits.limit(bucket)
         if limit is None:
@@ -140,28 +142,28 @@ class ClientQuota:
         return throttle_ms
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Take back a value: what it was for is not sent."""
+        """Subtract a recorded value, because the bytes it stands for are not sent."""
         bucket = self.limits.bucket(user, client_id)
         if self.limits.limit(bucket) is not None:
             self._rates.get(bucket.key, now_ms).record(-value, now_ms)
 
     def most_in_windows(self, user: str, client_id: str) -> float | None:
-        """Return what may be recorded in all windows together, None if there is no limit."""
+        """Return the total that may be recorded in all full windows, None if there is no limit."""
         limit = self.limits.limit(self.limits.bucket(user, client_id))
         return None if limit is None else limit * self._full_windows_s
 
     def rates(self, now_ms: int) -> list[tuple[Bucket, float]]:
-        """Return what is measured per second of the MAX_SHOWN buckets that were used last: for metrics."""
+        """Return the rates per second of the MAX_SHOWN most recently used buckets, for metrics."""
         return [(bucket, rate.per_second(now_ms)) for bucket, rate in self._rates.newest(MAX_SHOWN)]
 
     def throttles(self, now_ms: int) -> list[tuple[Bucket, float]]:
-        """Return the mean throttle in ms of buckets that were throttled in the last minute: for metrics."""
+        """Return the mean throttle time in ms of buckets that were throttled in the last minute, for metrics."""
         found = ((bucket, throttle.mean(now_ms)) for bucket, throttle in self._throttles.newest(MAX_SHOWN))
         return [(bucket, mean) for bucket, mean in found if mean is not None]
 
 
 class MutationQuota:
-    """controller_mutation_rate: partitions that a client creates or deletes, by a bucket of tokens (KIP-599)."""
+    """controller_mutation_rate: partitions that a client creates or deletes, limited by a token bucket (KIP-599)."""
 
     def __init__(self, window_count: int, window_ms: int) -> None:
         self.limits = QuotaLimits()
@@ -172,7 +174,7 @@ class MutationQuota:
         return len(self._buckets)
 
     def take(self, user: str, client_id: str, count: int, now_ms: int) -> int:
-        """Take tokens for partitions; return for how long the client is to be throttled, 0 if tokens are left."""
+        """Take a token per partition; return the throttle time in ms, 0 unless the bucket is overdrawn."""
         found = self._found(user, client_id, now_ms)
         if found is None:
             return 0
@@ -181,9 +183,9 @@ class MutationQuota:
         return bucket.throttle_ms(limit, now_ms)
 
     def take_strictly(self, user: str, client_id: str, count: int, now_ms: int) -> int | None:
-        """Take tokens for partitions unless the bucket is overdrawn; return None, or the ms until it is not.
+        """Take a token per partition unless the bucket is overdrawn; return None, or the ms until it no longer is.
 
-        What is asked for by the last tokens passes as a whole, however much it is.
+        A request may overdraw the bucket by any count, as long as it was not overdrawn before.
         """
         found = self._found(user, client_id, now_ms)
         if found is None:
@@ -195,7 +197,7 @@ class MutationQuota:
         return None
 
     def tokens(self, now_ms: int) -> list[tuple[Bucket, float]]:
-        """Return how many tokens the MAX_SHOWN buckets have that were used last: for metrics."""
+        """Return the token counts of the MAX_SHOWN most recently used buckets, for metrics."""
         found = ((bucket, tokens, self.limits.limit(bucket)) for bucket, tokens in self._buckets.newest(MAX_SHOWN))
         return [(bucket, tokens.tokens(limit, now_ms)) for bucket, tokens, limit in found if limit is not None]
 
@@ -206,7 +208,7 @@ class MutationQuota:
 
 
 class ClientQuotas:
-    """The quotas of a node's clients, by what they limit."""
+    """The client quotas of a node, one field per quota key."""
 
     def __init__(
         self, window_count: int, window_ms: int, *, mutation_window_count: int = 11, mutation_window_ms: int = 1000
@@ -216,21 +218,21 @@ class ClientQuotas:
         self.fetch = ClientQuota(window_count, window_ms)
         """Bytes a second of Fetch responses."""
         self.request = ClientQuota(window_count, window_ms, max_throttle_ms=window_ms)
-        """Percent of a second that requests take of the event loop, a second (KIP-124)."""
+        """Event loop time that requests take, in percent of real time (KIP-124)."""
         self.mutation = MutationQuota(mutation_window_count, mutation_window_ms)
         self._concerned: dict[tuple[str, str], int] = {}
-        """By principal and client-id: _ANY_QUOTA, _PRODUCE_QUOTA."""
+        """By principal and client-id: the flags _ANY_QUOTA and _PRODUCE_QUOTA."""
 
     @property
     def is_empty(self) -> bool:
         return all(limits.is_empty for limits in self._limits())
 
     def concern(self, principal: str, client_id: str | None) -> bool:
-        """Whether a client, of a principal as `type:name`, has any quota: requests of others are not looked at."""
+        """Whether a client has any quota; `principal` is `type:name`. Requests of other clients are not measured."""
         return self._quotas_of(principal, client_id or "") != 0
 
     def concern_produces(self, principal: str, client_id: str | None) -> bool:
-        """Whether a client has a quota that its Produce requests count for."""
+        """Whether a client has a quota that applies to Produce requests."""
         return self._quotas_of(principal, client_id or "") & _PRODUCE_QUOTA != 0
 
     def _quotas_of(self, principal: str, client_id: str) -> int:
@@ -250,7 +252,7 @@ class ClientQuotas:
         return found
 
     def set_entity(self, entity: QuotaEntity, quotas: Mapping[str, float] | None) -> None:
-        """Apply the quotas of an entity, which replace those it had."""
+        """Replace the quotas of an entity."""
         names = dict(entity)
         if IP in names:
             return
@@ -266,5 +268,5 @@ class ClientQuotas:
 
 
 def user_of(principal: str) -> str:
-    """Return the user of a principal, `type:name`: quotas know names alone."""
+    """Return the name in a principal `type:name`: quotas do not include the type."""
     return principal.partition(":")[2]

@@ -1,8 +1,8 @@
-"""A rate over the last windows of time, as Apache Kafka's metrics measure it (Rate over SampledStat); a token bucket.
+"""Rates over time windows, as measured by Apache Kafka's metrics (Rate over SampledStat), and a token bucket.
 
-All but one of the windows count as full from the start, so that a burst after silence passes. A window begins with the
-first value after the one before has ended, and is forgotten once its last value is older than all windows together: so
-the time measured may be longer than they are.
+All windows but one count as full from the start, so that a burst after a quiet time passes. A window starts with the
+first value after the end of the previous window, and is dropped once its last value is older than the total length of
+all windows; the measured time may therefore exceed that length.
 """
 
 import math
@@ -14,17 +14,17 @@ from typing import Final, Generic, TypeVar
 MAX_THROTTLE_MS: Final = 2**31 - 1
 EXPIRATION_MS: Final = 3_600_000
 MAX_RATES: Final = 20_000
-"""Of a table: up to 2 KiB each."""
+"""Maximum entries of a RateTable, up to 2 KiB each."""
 SAMPLE_MS: Final = 30_000
 EXPIRED_AT_ONCE: Final = 16
-"""Rates forgotten with each one that is made: what one client may have to do for others."""
+"""Maximum expired entries removed when one is added, which bounds the work of a single request."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class WindowedRate:
-    """Values per second. The clock is the caller's."""
+    """Values per second. Callers pass the time."""
 
     __slots__ = ("_window_count", "_window_ms", "_windows")
 
@@ -34,7 +34,7 @@ class WindowedRate:
         self._window_count = window_count
         self._window_ms = window_ms
         self._windows: deque[tuple[int, int, float]] = deque()
-        """(begun at, last value at, sum) of each, the newest last."""
+        """(start, time of the last value, sum) of each window, the newest last; times in ms."""
 
     def record(self, value: float, now_ms: int) -> None:
         windows = self._windows
@@ -46,9 +46,9 @@ class WindowedRate:
         self._forget(now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Return for how long nothing may be recorded for the rate to come down to `limit`, 0 if it is not above.
+        """Return for how many ms nothing may be recorded until the rate drops to `limit`; 0 if it is not above.
 
-        X ms added to the time measured bring a rate O down to T: O * W / (W + X) = T.
+        Solves O * W / (W + X) = T for X: observed rate O, measured time W, limit T.
         """
         self._forget(now_ms)
         elapsed_ms = self._elapsed_ms(now_ms)
@@ -79,7 +79,7 @@ class WindowedRate:
 
 
 class SimpleRate(WindowedRate):
-    """Values per second over the time since the first of them, at least a window: no burst passes (SimpleRate)."""
+    """Values per second since the first value, over at least one window: bursts do not pass (Kafka's SimpleRate)."""
 
     __slots__ = ()
 
@@ -88,9 +88,9 @@ class SimpleRate(WindowedRate):
 
 
 class TokenBucket:
-    """Tokens that flow in at a limit, up to what it gives in all windows (KIP-599). The clock is the caller's.
+    """A token bucket, filled at `limit` per second up to the total of all windows (KIP-599). Callers pass the time.
 
-    It is full at first. It may be overdrawn: then nothing is to be taken until what is missing has flowed in.
+    It starts full. It may be overdrawn; callers then wait until the count is no longer negative.
     """
 
     __slots__ = ("_burst_s", "_tokens", "_updated_ms")
@@ -104,25 +104,25 @@ class TokenBucket:
         self._tokens = self.tokens(limit, now_ms) - count
 
     def tokens(self, limit: float, now_ms: int) -> float:
-        """Return how many there are, below 0 if it is overdrawn."""
+        """Return the number of tokens, negative if the bucket is overdrawn."""
         elapsed_s = max(now_ms - self._updated_ms, 0) / 1000
         self._updated_ms = now_ms
         self._tokens = min(limit * self._burst_s, self._tokens + limit * elapsed_s)
         return self._tokens
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Return how long it takes until the bucket is not overdrawn."""
+        """Return the ms until the bucket is no longer overdrawn."""
         return min(math.floor(max(-self.tokens(limit, now_ms), 0.0) / limit * 1000 + 0.5), MAX_THROTTLE_MS)
 
 
 class RecentMean:
-    """The mean of what was noted in the last minute, in two samples of half of it (Avg over SampledStat)."""
+    """The mean of the values of the last minute, kept in two samples of 30 s (Kafka's Avg over SampledStat)."""
 
     __slots__ = ("_samples",)
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, float, int]] = deque(maxlen=2)
-        """(begun at, sum, count) of each, the newest last."""
+        """(start in ms, sum, count) of each sample, the newest last."""
 
     def record(self, value: float, now_ms: int) -> None:
         if self._samples and now_ms - self._samples[-1][0] < SAMPLE_MS:
@@ -132,25 +132,25 @@ class RecentMean:
             self._samples.append((now_ms, value, 1))
 
     def mean(self, now_ms: int) -> float | None:
-        """Return None if nothing was noted."""
+        """Return the mean, None if there are no recent values."""
         recent = [(total, count) for begun_ms, total, count in self._samples if now_ms - begun_ms < 2 * SAMPLE_MS]
         return sum(total for total, _ in recent) / sum(count for _, count in recent) if recent else None
 
 
 class RateTable(Generic[K, V]):
-    """What is measured, by who is: forgotten after an hour of silence, or as the least recently used of MAX_RATES."""
+    """Rates by key. An entry expires after an hour without use; at MAX_RATES the least recently used is removed."""
 
     def __init__(self, new: Callable[[], V]) -> None:
-        """`new`: a WindowedRate, a TokenBucket."""
+        """`new` creates an entry, such as a WindowedRate or a TokenBucket."""
         self._new = new
         self._entries: OrderedDict[K, tuple[int, V]] = OrderedDict()
-        """Last used at, and what is measured; least recently used first."""
+        """(time of last use in ms, entry) by key; least recently used first."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: K, now_ms: int) -> V:
-        """Return what is measured of `key`, which counts as used."""
+        """Return the entry of `key`, created if necessary; counts as a use."""
         found = self._entries.pop(key, None)
         if found is None or now_ms - found[0] > EXPIRATION_MS:
             self._expire(now_ms)
@@ -161,7 +161,7 @@ class RateTable(Generic[K, V]):
         return entry
 
     def newest(self, most: int) -> list[tuple[K, V]]:
-        """Return what is measured of those who were measured last; this does not count as a use."""
+        """Return the `most` most recently used entries; does not count as a use."""
         return [(key, entry) for key, (_, entry) in islice(reversed(self._entries.items()), most)]
 
     def _expire(self, now_ms: int) -> None:

@@ -1,7 +1,7 @@
-"""What every SASL mechanism is to the parts that carry its tokens: a machine for each side of a login.
+"""The interface of SASL mechanisms: one state machine for each side of a login.
 
-The client speaks first. A machine takes the other side's token and returns its own, until `is_complete`. It reads no
-clock and rolls no dice: nonces are arguments. A machine that raised is not used again.
+The client starts. A machine takes the other side's token and returns its own, until `is_complete`. It reads no clock
+and uses no randomness: nonces are arguments. After raising an error, a machine must not be used again.
 """
 
 from collections.abc import Iterable
@@ -17,11 +17,11 @@ GSSAPI: Final = "GSSAPI"
 
 
 class SaslError(KafkapyError):
-    """The login failed. The client is told the mechanism and nothing else: the message is for the log."""
+    """The login failed. The message is for the log; the client is sent only a generic error with the mechanism."""
 
 
 class ToldSaslError(SaslError):
-    """The login failed, and the client is told the message (Kafka's SaslAuthenticationException)."""
+    """The login failed, and the message is sent to the client (Kafka's SaslAuthenticationException)."""
 
 
 class SaslServer(Protocol):
@@ -35,21 +35,21 @@ class SaslServer(Protocol):
 
     @property
     def authorization_id(self) -> str:
-        """Whose rights the client has: the name of the principal. Only once complete."""
+        """The name of the authenticated principal. Only once complete."""
         ...
 
     @property
     def expires_at_ms(self) -> int | None:
-        """When the credentials cease to be valid, by the wall clock; None: never."""
+        """When the credentials expire (wall clock); None: never."""
         ...
 
     @property
     def is_by_token(self) -> bool:
-        """Whether the client logs in with a delegation token (KIP-48). Only once complete."""
+        """Whether the client used a delegation token (KIP-48). Only once complete."""
         ...
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
-        """Take the client's token, return the challenge to it. `now_ms`: the wall clock. Raises SaslError."""
+        """Process the client's token, return the challenge. `now_ms`: the wall clock. Raises SaslError."""
         ...
 
 
@@ -61,16 +61,16 @@ class SaslClient(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the server has proved what it must, and no token is to be sent any more."""
+        """Whether the server has proved its identity, if the mechanism requires it, and no token is left to send."""
         ...
 
     def evaluate(self, challenge: bytes) -> bytes:
-        """Take the server's token (empty at the beginning), return what to send. Raises SaslError."""
+        """Process the server's token (empty at the start), return the token to send. Raises SaslError."""
         ...
 
 
 def in_java_order(names: Iterable[str]) -> list[str]:
-    """Return a few names in the order of Java's HashSet: in it Kafka lists the mechanisms that it has enabled."""
+    """Return a few names in the iteration order of Java's HashSet, in which Kafka lists its enabled mechanisms."""
 
     def bucket(name: str) -> int:
         code = 0

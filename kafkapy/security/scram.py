@@ -1,12 +1,12 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove that they know a password that neither sends. RFC 5802, RFC 7677.
+"""SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove knowledge of the password without sending it. RFC 5802, RFC 7677.
 
 client first: n,,n=alice,r=<nonce>                       server first: r=<both nonces>,s=<salt>,i=<iterations>
 client final: c=biws,r=<both nonces>,p=<proof>           server final: v=<signature>
 
-The server keeps no password but salt, iterations, stored key and server key (KIP-84, KIP-554). Deviations from Apache
-Kafka: an unknown user gets a made-up salt and fails at the step of a wrong password, so that nobody learns which users
-there are; the channel binding must be that of the first message; signatures are made over the messages as they were
-sent, not over Kafka's reading of them, so that extensions may come in any order.
+The server stores salt, iterations, stored key and server key, but no password (KIP-84, KIP-554). Deviations from Apache
+Kafka: an unknown user gets a made-up salt and fails at the same step as a wrong password, so that clients cannot find
+out which users exist; the channel binding must equal that of the first message; signatures cover the messages as they
+were sent, not as Kafka re-encodes them, so that extensions may come in any order.
 """
 
 import base64
@@ -21,9 +21,9 @@ from kafkapy.metadata.scram_types import MAX_ITERATIONS, MIN_ITERATIONS, ScramMe
 from kafkapy.security.sasl import SaslError, ToldSaslError
 
 MAX_MESSAGE_BYTES: Final = 65_536
-"""Of a message to the server: who has not logged in shall not have the loop read more at a time (1 ms)."""
+"""The maximum size of a client message, which bounds the event loop time of an unauthenticated client to about 1 ms."""
 TOKEN_EXTENSION: Final = "tokenauth"
-"""The client's first message says with it that name and password are a delegation token's id and HMAC (KIP-48)."""
+"""Extension of the client's first message: name and password are a delegation token's id and HMAC (KIP-48)."""
 
 _ALPHA = "[A-Za-z]+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
@@ -44,7 +44,7 @@ _SERVER_FINAL = f"(?:e=(?P<error>[\\x01-\\x2b\\x2d-\\x3c\\x3e-\\x7f]+)|v=(?P<sig
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server knows of a user's password."""
+    """What the server stores about a user's password."""
 
     salt: bytes
     stored_key: bytes
@@ -56,11 +56,11 @@ class ScramCredential:
 
 
 Credentials = Callable[[str], ScramCredential | None]
-"""Return the credential of a user by name, None where there is none."""
+"""Takes a user name; returns the credential, or None."""
 
 
 def made_up_credential(mechanism: ScramMechanism, secret: bytes, name: str) -> ScramCredential:
-    """Return a credential that no password fits, the same for a name each time. `secret` is the server's own."""
+    """Return a credential that no password matches, always the same for a name. `secret` is the server's own."""
     material = _hmac(mechanism, secret, f"{mechanism.name}:{name}".encode())
     salt = base64.b32encode(material)[:26].lower()
     stored_key, server_key = (_hmac(mechanism, material, label) for label in (b"stored", b"server"))
@@ -68,16 +68,16 @@ def made_up_credential(mechanism: ScramMechanism, secret: bytes, name: str) -> S
 
 
 class ScramToken(NamedTuple):
-    """What a server knows of a delegation token."""
+    """What the server stores about a delegation token."""
 
     owner: str
-    """The name of the principal that who logs in with it becomes."""
+    """The name of the principal that a client using this token becomes."""
     credential: ScramCredential
     expires_at_ms: int
 
 
 Tokens = Callable[[str], ScramToken | None]
-"""Return a delegation token by its id, None where there is none."""
+"""Takes a delegation token's id; returns the token, or None."""
 
 
 def _no_token(token_id: str) -> ScramToken | None:
@@ -96,7 +96,7 @@ class ScramServer:
         secret: bytes,
         tokens: Tokens = _no_token,
     ) -> None:
-        """`nonce`: printable, without comma, never the same twice; `secret` is what made-up salts are made from."""
+        """`nonce`: printable, without comma, never used twice; `secret`: the seed of made-up credentials."""
         self.mechanism = mechanism.name
         self._scram = mechanism
         self._credentials = credentials
@@ -144,9 +144,10 @@ class ScramServer:
         return challenge.encode()
 
     def _of_token(self, token_id: str, now_ms: int) -> ScramCredential | None:
-        """Return what is known of a token, and become its owner. One that is over is not known any more.
+        """Return a token's credential and set the name to its owner; None if the token is unknown or expired.
 
-        Deviation: Apache Kafka lets it log in until it is swept away, and closes the connection at its first request.
+        Deviation: Apache Kafka accepts an expired token until it is removed, and closes the connection at its first
+        request.
         """
         token = self._tokens(token_id)
         if token is None or token.expires_at_ms < now_ms:
@@ -180,7 +181,7 @@ class ScramClient:
     def __init__(
         self, mechanism: ScramMechanism, name: str, password: str, *, nonce: str, is_token: bool = False
     ) -> None:
-        """`nonce`: printable, without comma, never the same twice; `is_token`: name and password are a token's."""
+        """`nonce`: printable, without comma, never used twice; `is_token`: name and password are a token's."""
         self.mechanism = mechanism.name
         self._scram = mechanism
         self._password = password
@@ -224,7 +225,7 @@ class ScramClient:
 
 
 def _is_by_token(extensions: str) -> bool:
-    """Whether the extensions `,name=value,...` say that name and password are a token's. The last one counts."""
+    """Whether the extensions `,name=value,...` have tokenauth=true. If it is repeated, the last one counts."""
     values = dict(each.partition("=")[::2] for each in extensions.split(","))
     return values.get(TOKEN_EXTENSION, "").lower() == "true"
 

@@ -1,11 +1,11 @@
-"""Decisions by the ACLs of the metadata, as Apache Kafka's StandardAuthorizer makes them (KIP-801).
+"""Authorization by the ACLs in the metadata, with the decisions of Apache Kafka's StandardAuthorizer (KIP-801).
 
-In this order: a super user may do everything; an ACL that applies and denies, denies; one that allows, allows; without
-any ACL on the resource, allow.everyone.if.no.acl.found decides (for whomever the ACLs are meant: one for somebody else
-is one, too); else no. To be allowed READ, WRITE, DELETE or ALTER is to be allowed DESCRIBE, and ALTER_CONFIGS brings
-DESCRIBE_CONFIGS; what is denied brings nothing with it.
+The first rule that applies decides: 1. a super user is allowed everything; 2. a matching DENY ACL denies; 3. a matching
+ALLOW ACL allows; 4. if the resource has no ACL at all, for any principal, allow.everyone.if.no.acl.found decides;
+5. otherwise deny. An ALLOW of READ, WRITE, DELETE or ALTER also allows DESCRIBE, and ALTER_CONFIGS also allows
+DESCRIBE_CONFIGS; a DENY has no such implications.
 
-Decisions are remembered until the ACLs change. The audit log is a seam: this package writes no log.
+Decisions are cached until the ACLs change. The audit log is an interface that the caller provides.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from kafkapy.security.acl_index import AclIndex, Acls, details
 from kafkapy.security.authorizer import Asker, AuthorizerNotReadyError
 
 MAX_REMEMBERED: Final = 16_384
-"""Decisions; the memory is cleared when it is full."""
+"""Maximum cached decisions; the cache is cleared when full."""
 MAX_REMEMBERED_NAME: Final = 249
-"""Characters: what a topic's name may have. Longer names are decided on each time."""
+"""Characters, the maximum of a topic name. Decisions about longer names are not cached."""
 SOME_RESOURCE: Final = "hardcode"
-"""The name that Apache Kafka asks about before it looks through the ACLs of a type."""
+"""The resource name that Apache Kafka checks before it searches the ACLs of a resource type."""
 
 _EVERY_NAME: Final = (PatternType.LITERAL, WILDCARD)
 _IMPLIES_DESCRIBE: Final = frozenset(
@@ -38,7 +38,7 @@ _IMPLIES_DESCRIBE_CONFIGS: Final = frozenset((AclOperation.DESCRIBE_CONFIGS, Acl
 
 
 class Rule(NamedTuple):
-    """Why a question was answered as it was."""
+    """The decision and the rule that made it."""
 
     is_allowed: bool
     acl: Acl | None = None
@@ -54,7 +54,7 @@ DEFAULT_DENY: Final = Rule(False, name="DefaultDeny")
 
 
 class Question(NamedTuple):
-    """One question with its answer, as the audit log tells it."""
+    """One check with its decision, for the audit log."""
 
     asker: Asker
     operation: AclOperation
@@ -66,14 +66,14 @@ class Question(NamedTuple):
 
 class AuditLog(Protocol):
     def is_enabled(self, *, is_allowed: bool, is_worth_telling: bool) -> bool:
-        """Return whether such an answer gets a line; one that is not worth telling is for tracing only."""
+        """Return whether such a decision is logged; one that is not worth telling is logged at trace level only."""
         ...
 
     def write(self, question: Question, *, is_worth_telling: bool) -> None: ...
 
 
 class StandardAuthorizer:
-    """An Authorizer over the ACLs of the newest image."""
+    """The Authorizer that uses the ACLs of the newest image."""
 
     allows_everything: Final = False
 
@@ -85,7 +85,7 @@ class StandardAuthorizer:
         allow_everyone_if_no_acl_found: bool,
         audit_log: AuditLog,
     ) -> None:
-        """`acls` returns the image's, None until one is loaded; the same mapping for as long as they are the same."""
+        """`acls` returns the image's ACLs, None before an image is loaded; the same object while they are unchanged."""
         self._acls = acls
         self._super_users = super_users
         self._default = DEFAULT_ALLOW if allow_everyone_if_no_acl_found else DEFAULT_DENY
@@ -136,7 +136,7 @@ class StandardAuthorizer:
         return answer
 
     def decide(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> Rule:
-        """Raises AuthorizerNotReadyError."""
+        """Return the rule that decides. Raises AuthorizerNotReadyError."""
         if principal in self._super_users:
             return SUPER_USER
         if self._acls() is not self._indexed:
@@ -154,7 +154,7 @@ class StandardAuthorizer:
         return rule
 
     def refresh(self) -> None:
-        """Take over the newest ACLs; the next question would do so."""
+        """Load the newest ACLs now; otherwise the next check does."""
         self._indexed = self._acls()
         self._index.update(self._indexed or {})
         self._remembered.clear()
@@ -164,9 +164,10 @@ class StandardAuthorizer:
 def _find_rule(
     index: AclIndex, principal: str, host: str, operation: int, resource_type: int, resource_name: str
 ) -> Rule | None:
-    """Return what the ACLs say, None if the resource has none.
+    """Return the rule of the matching ACLs, None if the resource has no ACL.
 
-    Of several ACLs the first that denies or else the last that allows, in Apache Kafka's order: the audit log names it.
+    Of several ACLs it is the first that denies, otherwise the last that allows, in Apache Kafka's order: the audit log
+    names it.
     """
     has_acls = False
     allowing: Acl | None = None
@@ -188,7 +189,7 @@ def _find_rule(
 
 
 def _concerns(acl: Acl, operation: int) -> bool:
-    """Return whether an ACL says something about an operation."""
+    """Return whether an ACL applies to an operation, directly or by implication."""
     if acl.operation in (AclOperation.ALL, operation):
         return True
     if acl.permission_type != PermissionType.ALLOW:
@@ -201,7 +202,7 @@ def _concerns(acl: Acl, operation: int) -> bool:
 def _may_do_to_any(index: AclIndex, principal: str, host: str, operation: int, resource_type: int) -> bool:
     """Return whether the ACLs allow an operation on any resource of a type (KIP-679).
 
-    An ACL that allows counts unless one that denies dominates it: the wildcard, the same literal name, or a prefix.
+    An ALLOW ACL counts unless a DENY ACL dominates it: of the wildcard, the same pattern, or a prefix of its name.
     """
     applying = [
         acl
