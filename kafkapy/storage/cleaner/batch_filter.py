@@ -1,21 +1,21 @@
-"""What the cleaner keeps of a batch: nothing, its header, some of its records, or all of it.
+"""Decide what the cleaner keeps of a batch: nothing, its header, some of its records, or all of it.
 
-Pure. The rules are those of Apache Kafka's Cleaner:
+No IO. The rules are those of Apache Kafka's Cleaner:
 
-* A record stays while it is the last of its key; one behind what the offset map covers stays anyway. A record without a
-  key goes: a compacted topic cannot place it.
-* A tombstone (null value) and a marker whose transaction has no data left stay until their delete horizon, which the
-  first pass that meets them writes into the batch: base timestamp = now + delete.retention.ms, attribute bit 6, all
-  timestamp deltas counted from there (KIP-534). Of old formats the age of the segment's file decides.
-* Data of aborted transactions goes.
-* The last batch of each known producer stays as an empty header: it carries its last sequence number and epoch. So does
-  the last batch of what a pass covers, so that the log does not end earlier than it did.
-* Messages of magic 0 and 1 that stay become batches of magic 2, a message or a wrapper one batch each.
+* A record is kept if it is the last of its key, or above the offsets covered by the offset map. A record without a key
+  is dropped.
+* A tombstone (null value), and a marker whose transaction has no data left, are kept until their delete horizon. The
+  first pass that reads them writes it into the batch: base timestamp = now + delete.retention.ms, attribute bit 6,
+  timestamp deltas relative to that (KIP-534). In old formats the segment file's modification time decides.
+* Data of aborted transactions is dropped.
+* The last batch of each known producer is kept at least as an empty header, which carries its last sequence number and
+  epoch. So is the last batch of a pass's range, so that the log end offset stays the same.
+* Messages of magic 0 and 1 are converted to magic 2, one batch per message or wrapper.
 
-Records that stay keep their bytes, compressed again with the codec that they had. Three deviations: a batch that loses
-records keeps its base timestamp, where Kafka counts anew from the first record that is left; a batch whose CRC does not
-fit is refused (CorruptRecordError), where Kafka would give it a CRC that does; and where nothing is left of messages of
-magic 0 or 1 at the end of a pass, they become an empty batch, where Kafka gives the partition up.
+Retained records keep their bytes and are compressed with the same codec. Three deviations: a batch that loses records
+keeps its base timestamp, while Kafka recomputes it from the first retained record; a batch with a wrong CRC is refused
+(CorruptRecordError), while Kafka would write it with a new CRC; and if no message of magic 0 or 1 is retained at the
+end of a pass, they become an empty batch, while Kafka marks the partition as uncleanable.
 """
 
 from collections.abc import Mapping
@@ -52,14 +52,14 @@ from kafkapy.storage.cleaner.transactions import CleanedTransactions
 
 
 class LastRecord(NamedTuple):
-    """What a producer wrote last. last_data_offset: None where only markers of its epoch are known."""
+    """A producer's last write. last_data_offset: None if only markers of its epoch are known."""
 
     last_data_offset: int | None
     producer_epoch: int
 
 
 class KeptBatch(NamedTuple):
-    """A batch to be written: its bytes, and what a segment's append asks of it."""
+    """A batch to write: its bytes, and the fields that Segment.append needs."""
 
     data: ReadableBuffer
     size_bytes: int
@@ -69,7 +69,7 @@ class KeptBatch(NamedTuple):
 
 
 class BatchFilter:
-    """Decides batch after batch, in the order of the log. Counts what it reads and keeps."""
+    """Filters batches, which must be passed in log order. Counts the records read and kept."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class BatchFilter:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        """end_offset: where the pass ends; the batch that ends there stays. now_ms: what horizons are held against."""
+        """end_offset: where the pass ends; the batch that ends there is kept. now_ms: compared with delete horizons."""
         self.keeps_legacy_tombstones = True
         self.records_read = 0
         self.records_kept = 0
@@ -97,7 +97,7 @@ class BatchFilter:
         self._horizon_ms = now_ms + delete_retention_ms
 
     def keep(self, batch: RecordBatch) -> KeptBatch | None:
-        """Return what stays of the next batch, None where nothing does. Raises RecordsError where it is damaged."""
+        """Return the retained part of the next batch, or None. Raises RecordsError if the batch is damaged."""
         if not batch.is_valid():
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.last_offset} does not fit")
         kept = self._keep_legacy(batch) if batch.magic < 2 else self._keep(batch)
@@ -109,7 +109,7 @@ class BatchFilter:
         return None
 
     def trim(self) -> None:
-        """Bound what is remembered; called now and then."""
+        """Bound the cache of offsets; call it after each chunk."""
         self._offsets.trim()
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
@@ -161,14 +161,14 @@ class BatchFilter:
         return _rewritten(batch, payload, columns.starts, indexes, records, horizon_ms=None)
 
     def _keep_values(self, batch: RecordBatch) -> KeptBatch:
-        """Keep some records of a batch that is judged: no tombstone among them, a record at each of its offsets."""
+        """Keep some records of a batch covered by the marks, without tombstones and with a record at each offset."""
         payload = batch.records_payload()
         starts = record_starts(payload, batch.record_count)
         indexes = self._survivors.values_of_sequence(batch)
         return _rewritten(batch, payload, starts, indexes, join_records(payload, starts, indexes), horizon_ms=None)
 
     def _last_of_their_keys(self, batch: RecordBatch, columns: RecordColumns) -> list[int]:
-        """Return the indexes of the records that stay."""
+        """Return the indexes of the records to keep, by looking up their keys."""
         keys, base_offset, latest_offset = columns.keys, batch.base_offset, self._latest_offset
         if base_offset > latest_offset:
             return list(range(batch.record_count))
@@ -181,7 +181,7 @@ class BatchFilter:
         return indexes
 
     def _unexpired(self, batch: RecordBatch, columns: RecordColumns, indexes: list[int]) -> list[int]:
-        """Leave out the tombstones whose delete horizon has passed."""
+        """Remove the tombstones whose delete horizon has passed from `indexes`."""
         horizon_ms = batch.delete_horizon_ms
         if not columns.null_values or horizon_ms is None or horizon_ms > self._now_ms:
             return indexes
@@ -241,7 +241,7 @@ def _rewritten(
     *,
     horizon_ms: int | None,
 ) -> KeptBatch:
-    """Return the batch with `records`, which are those at `indexes`; horizon_ms: the delete horizon it is given."""
+    """Return the batch with only `records`, those at `indexes`; horizon_ms: the delete horizon to set, if any."""
     if batch.timestamp_type == LOG_APPEND_TIME:
         max_timestamp = batch.max_timestamp
     else:
@@ -257,7 +257,7 @@ def _rewritten(
 
 
 def _empty(batch: RecordBatch) -> KeptBatch:
-    """Return the batch without records: who wrote it and up to which sequence number."""
+    """Return the batch without records; it still carries the producer's id, epoch and last sequence number."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG)
     if batch.magic < 2:
         attributes &= LOG_APPEND_TIME_FLAG if batch.magic else 0
@@ -268,7 +268,7 @@ def _empty(batch: RecordBatch) -> KeptBatch:
 def _sealed(
     batch: RecordBatch, attributes: int, base_timestamp: int, max_timestamp: int, record_count: int, records: bytes
 ) -> bytes:
-    """Return a batch of magic 2 at the batch's offsets, by its producer."""
+    """Return a batch of magic 2 with the same offsets and producer fields, and these records."""
     header = BATCH_HEADER.pack(
         batch.base_offset, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(records), batch.partition_leader_epoch, 2, 0,
         attributes, batch.last_offset - batch.base_offset, base_timestamp, max_timestamp, batch.producer_id,

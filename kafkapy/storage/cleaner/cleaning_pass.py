@@ -1,12 +1,12 @@
-"""A pass of the cleaner over one log: the dirty part is indexed, then segments are written anew with what stays.
+"""A cleaning pass over one log: index the dirty section, then rewrite segments with the records to keep.
 
-It reads the log's files and writes `<base offset>.{log,index,timeindex,txnindex}.cleaned` beside them, complete and
-synced; it renames and deletes nothing. The owner of the log swaps each group in when it is told of it (Log.
-replace_segments). So a pass runs where the log does not: in the helper process (steps.py). What it is to do
-comes as a CleaningPlan, and between two steps the owner may drop it: what it left is deleted by the next pass or start.
+It reads the log's files and writes `<base offset>.{log,index,timeindex,txnindex}.cleaned` in the same directory,
+complete and synced; it changes no file of the log. The log's owner swaps in each finished group (upkeep.py). So a pass
+can run in the helper process (steps.py), away from the log. Its input is a CleaningPlan. The owner may drop it between
+two steps: the next pass or start deletes its files.
 
-Every group is filtered by the same offset map, so groups may be swapped in one after another: what a record was dropped
-for lies behind it, and is still there whatever becomes of the groups that follow.
+All groups are filtered by the same offset map and may be swapped in one by one: a record is dropped because of a newer
+one with the same key, which is kept even if the following groups are not swapped in.
 """
 
 from collections.abc import Iterator
@@ -39,18 +39,18 @@ from kafkapy.storage.segment.txn_index import AbortedTransaction
 MIN_CHUNK_BYTES: Final = 4096
 NO_MORE_ENTRIES: Final = 1 << 62
 SURVIVORS_SHARE: Final = 8
-"""Of log.cleaner.dedupe.buffer.size, that much more is taken for marks: 16 MiB, and as many offsets, by default."""
+"""The marks take 1/8 of log.cleaner.dedupe.buffer.size in addition: 16 MiB by default, one byte per offset."""
 
 
 class Progress(NamedTuple):
-    """A step that was done: how many bytes were read and written, and the group that it finished, if it did."""
+    """The result of a step: the bytes read and written, and the group that it finished, if any."""
 
     io_bytes: int
     cleaned: CleanedSegment | None = None
 
 
 class CleaningPass:
-    """One pass over one log, in steps. `run` is to be walked; the facts beside it are good at any time."""
+    """One pass over one log, in steps. Iterate over `run`; the counters are valid at any time."""
 
     def __init__(self, disk: Disk, plan: CleaningPlan) -> None:
         self.plan = plan
@@ -84,11 +84,11 @@ class CleaningPass:
 
     @property
     def clean_to(self) -> int:
-        """Where the log is clean to after the pass; good once it has begun to write."""
+        """The log is clean below this offset after the pass; valid when the dirty section has been indexed."""
         return self.offset_map.latest_offset + 1
 
     def facts(self) -> dict[str, Any]:
-        """Return what the report needs, as JSON can carry it."""
+        """Return the values for the report, JSON-serializable."""
         return {
             "clean_to": self.clean_to,
             "bytes_read": self.bytes_read,
@@ -101,7 +101,7 @@ class CleaningPass:
         }
 
     def run(self) -> Iterator[Progress]:
-        """Do the pass step by step. Raises OSError, RecordsError, CorruptIndexError; then it is over."""
+        """Run the pass step by step. Raises OSError, RecordsError, CorruptIndexError; the pass is then over."""
         yield from self._index_dirty_part()
         self._survivors.take(self.offset_map)
         if self.clean_to <= 0:
@@ -121,7 +121,7 @@ class CleaningPass:
     # Indexing
 
     def _index_dirty_part(self) -> Iterator[Progress]:
-        """Fill the offset map from the first dirty offset on, until the end or until it is full."""
+        """Fill the offset map from the first dirty offset to the end, or until it is full."""
         plan = self.plan
         transactions = CleanedTransactions(
             entry for entry in self._aborted if entry.last_offset >= plan.first_dirty_offset
@@ -138,7 +138,7 @@ class CleaningPass:
                 if is_full:
                     return
             indexer.flush()
-            self.offset_map.latest_offset = end_offset - 1  # there may be none of the last offsets any more
+            self.offset_map.latest_offset = end_offset - 1  # the last offsets may be missing
 
     def _position_of_first_dirty(self, base_offset: int) -> int:
         if base_offset >= self.plan.first_dirty_offset:
@@ -152,9 +152,9 @@ class CleaningPass:
             index.handle.close()
 
     def _index(self, batch: RecordBatch, indexer: OffsetIndexer, transactions: CleanedTransactions) -> bool:
-        """Take a batch into the map; return whether that is full.
+        """Add a batch to the map; return whether the map is full.
 
-        A damaged one must not be believed: what it seems to replace would be dropped from groups before it.
+        A damaged batch is an error: records that it seems to supersede would be dropped from earlier groups.
         """
         if not batch.is_valid():
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.last_offset} does not fit")
@@ -171,7 +171,7 @@ class CleaningPass:
         return False
 
     def _keys_and_offsets(self, batch: RecordBatch) -> tuple[list[bytes], list[int]]:
-        """Return the keys in a batch and their offsets; what has no key or is not dirty is left out."""
+        """Return the keys in a batch and their offsets, without records that have no key or are not dirty."""
         if batch.magic == 2:
             if batch.record_count == 0:
                 return [], []
@@ -189,7 +189,7 @@ class CleaningPass:
         return [key for key, _ in dirty], [at for _, at in dirty]
 
     def _note_peculiar(self, batch: RecordBatch, columns: RecordColumns) -> None:
-        """Mark the records that are more than a key and a value in their place."""
+        """Mark tombstones and records without a key; note whether records are out of order."""
         base_offset, deltas = batch.base_offset, columns.offset_deltas
         if batch.record_count == batch.next_offset - base_offset and deltas != list(range(batch.record_count)):
             self._survivors.has_disorder = True
@@ -217,7 +217,7 @@ class CleaningPass:
     def _clean(
         self, group: list[int], batch_filter: BatchFilter, transactions: CleanedTransactions, legacy_horizon_ms: int
     ) -> Iterator[Progress]:
-        """Write what stays of a group of segments into one."""
+        """Write the retained records of a group into one segment."""
         plan = self.plan
         delete_cleaned_files(self._disk, plan.directory, group[0])
         cleaned = Segment.create(
@@ -247,7 +247,7 @@ class CleaningPass:
         self.records_without_key = batch_filter.records_without_key
 
     def _finish(self, cleaned: Segment, modified_ms: int) -> None:
-        """Make the files durable, under the age of the youngest that they replace."""
+        """Sync the files and set the modification time, that of the newest replaced segment."""
         cleaned.become_inactive()
         for handle in cleaned.handles():
             handle.file.sync()
@@ -257,9 +257,9 @@ class CleaningPass:
     # The log's files
 
     def _legacy_horizon_ms(self) -> int:
-        """A segment that was last written before this loses its tombstones of magic 0 and 1.
+        """Return the time (ms): segments last modified at or before it lose their tombstones of magic 0 and 1.
 
-        To be asked before a group is swapped in: the file that tells may go with it.
+        Call it before a group is swapped in: the swap may replace the file whose modification time it reads.
         """
         clean = [base_offset for base_offset in self._sizes if base_offset < self.plan.first_dirty_offset]
         return self._modified_ms(clean[-1]) - self.plan.delete_retention_ms if clean else 0
@@ -279,7 +279,7 @@ class CleaningPass:
         return SegmentSizes(base_offset, self._sizes[base_offset], *index_bytes)
 
     def _chunks(self, base_offset: int, position: int) -> Iterator[memoryview]:
-        """Yield a segment's batches from `position` on, whole ones, some io_buffer_bytes at a time."""
+        """Yield a segment's whole batches from `position` on, about io_buffer_bytes at a time."""
         end = self._sizes[base_offset]
         if position >= end:
             return
@@ -292,7 +292,7 @@ class CleaningPass:
 
 
 def _read_whole_batches(file: File, position: int, end: int, chunk_bytes: int) -> memoryview:
-    """Read at least one batch, else as many as fit. Raises CorruptRecordError where none can be."""
+    """Read as many whole batches as fit chunk_bytes, at least one. Raises CorruptRecordError for an invalid length."""
     data = file.pread(min(chunk_bytes, end - position), position)
     whole = _whole_bytes(data)
     if whole == 0:
@@ -307,7 +307,7 @@ def _read_whole_batches(file: File, position: int, end: int, chunk_bytes: int) -
 
 
 def _whole_bytes(data: bytes) -> int:
-    """Return where the last whole batch of `data` ends."""
+    """Return the end position of the last whole batch in `data`."""
     position = 0
     while len(data) - position >= LOG_OVERHEAD_BYTES:
         length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
@@ -318,10 +318,10 @@ def _whole_bytes(data: bytes) -> int:
 
 
 def _append(segment: Segment, kept: list[KeptBatch]) -> int:
-    """Write batches; return their bytes. An index that is full takes no more entries, and is sparser then.
+    """Append batches; return their size in bytes. When an index is full, no more entries are added.
 
-    Raises CorruptRecordError where offsets do not fit the segment's index. Loading has split segments that span so many
-    (segment_split.py), so this is an offset that is damaged: no checksum covers it.
+    Raises CorruptRecordError if an offset does not fit the segment's indexes. Loading has split segments with such a
+    wide range (segment_split.py), so the offset is damaged: no checksum covers it.
     """
     if not kept:
         return 0
@@ -340,6 +340,6 @@ def _append(segment: Segment, kept: list[KeptBatch]) -> int:
 
 
 def delete_cleaned_files(disk: Disk, directory: str, base_offset: int) -> None:
-    """Delete what an earlier pass left of a group that was not swapped in."""
+    """Delete the .cleaned files that an earlier pass left for this base offset."""
     for suffix in SEGMENT_SUFFIXES:
         disk.delete(segment_file(directory, base_offset, suffix) + CLEANED_SUFFIX)

@@ -1,9 +1,9 @@
-"""What the broker does around a pass of the cleaner: choosing the log, saying what to do, swapping in what comes back.
+"""The broker's side of log cleaning: choose the log, plan a pass, swap in the cleaned segments.
 
-A log in use goes on while a pass reads its files. So nothing that comes back is taken on trust: a group is swapped in
-only where the very segments that it was made of are still the log's, untruncated; else it is dropped and the log is
-cleaned another time. A partition whose cleaning fails is set aside until the next start, and said so; its records are
-served as they are. A disk that fails takes its directory offline, as anywhere; a full one lets the pass wait.
+A log stays in service while a pass reads its files, so results are verified: a cleaned group is swapped in only if the
+segments it was made from are still in the log, untruncated. Otherwise it is dropped, and the log is cleaned later. If
+cleaning fails, the partition is set aside (uncleanable) until the next start, with an error in the log; its records are
+still served. A disk failure takes the directory offline, as elsewhere; if the disk is full, the pass is postponed.
 """
 
 import errno
@@ -33,12 +33,12 @@ from kafkapy.types import TopicPartition, Uuid
 logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
 MAX_LOST_PASSES: Final = 3
-"""So often a helper process may die over a log before that log is taken to be the reason."""
+"""After this many passes over a log ended with the death of the helper process, the log is set aside."""
 
 
 @dataclass(slots=True)
 class Cleaning:
-    """A pass under way, as the broker sees it. `segments` are those of the log when it began, by base offset."""
+    """A pass in progress, as the broker sees it. `segments`: those to be read, by base offset, as of its start."""
 
     log: Log
     to_clean: LogToClean
@@ -50,9 +50,9 @@ class Cleaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningReport:
-    """What a pass has done. bytes_before and bytes_after: of the segments that were written anew.
+    """The result of a pass. bytes_before and bytes_after: total size of the rewritten segments.
 
-    It is logged in one line, where Apache Kafka writes ten (a deviation).
+    It is logged in one line; Apache Kafka writes ten (a deviation).
     """
 
     topic_partition: TopicPartition
@@ -79,30 +79,30 @@ class CleaningReport:
 
 @dataclass(slots=True)
 class _Trouble:
-    """What passes over a partition came to, until one is finished; another topic of that name has none of it."""
+    """Failures of a partition's passes since its last complete one. Does not apply to another topic of that name."""
 
     topic_id: Uuid | None
     lost_passes: int = 0
     reason: str | None = None
-    """Why it is set aside, if it is."""
+    """Why the partition is set aside; None if it is not."""
 
 
 class CleanerManager:
-    """Chooses what is cleaned next, and swaps in what a pass has written. Plain calls on the event loop's thread."""
+    """Chooses the log to clean next and swaps in the result of a pass. For the event loop's thread only."""
 
     def __init__(self, log_manager: LogManager, disk: Disk) -> None:
         self._log_manager = log_manager
         self._disk = disk
         self._troubles: dict[TopicPartition, _Trouble] = {}
-        """The partitions of which the last pass failed: others go first."""
+        """The partitions whose last pass failed: others are cleaned first."""
         self.reports: dict[int, CleaningReport] = {}
-        """Of the last pass of each worker, the last of all at the end."""
+        """The last report by worker id; the newest is the last item."""
         self.overdue_ms: dict[int, int] = {}
-        """Of the log that was due for longest, by max.compaction.lag.ms, when a worker was last given one to clean."""
+        """By worker id: the longest delay beyond max.compaction.lag.ms of any log, when the worker last got a log."""
         self.max_dirty_ratio = 0.0
-        """Of the dirtiest log when one was last looked for."""
+        """The dirty ratio of the dirtiest log at the last choice."""
         self.looked_at_ms = 0
-        """When one was last looked for."""
+        """The time of the last choice."""
 
     @property
     def logs_set_aside(self) -> list[Log]:
@@ -119,7 +119,7 @@ class CleanerManager:
         return trouble.reason if trouble is not None else None
 
     def _trouble_of(self, log: Log) -> _Trouble | None:
-        """Return what the log's partition has, in whichever directory it was."""
+        """Return the failures of the log's partition, in any log directory, or None."""
         trouble = self._troubles.get(log.topic_partition)
         return trouble if trouble is not None and trouble.topic_id == log.topic_id else None
 
@@ -132,7 +132,7 @@ class CleanerManager:
         return trouble
 
     def _is_hosted(self, topic_partition: TopicPartition, topic_id: Uuid | None) -> bool:
-        """Whether a partition is still here, and not another of its name."""
+        """Return whether the partition of this topic id is still on this broker."""
         log = self._log_manager.get_log(topic_partition)
         return log is not None and log.topic_id == topic_id
 
@@ -142,9 +142,9 @@ class CleanerManager:
             del self._troubles[topic_partition]
 
     def compacted_logs(self, at_work: Container[TopicPartition] = ()) -> list[Log]:
-        """Return the logs that are to be looked at, without those at work.
+        """Return the compacted logs that may be cleaned now; at_work: partitions being cleaned.
 
-        One that moves to another directory waits until it is there.
+        A log being moved to another directory is left out until the move is complete.
         """
         self._forget_deleted()
         aside = self.uncleanable
@@ -162,7 +162,7 @@ class CleanerManager:
     # Choosing
 
     def assess(self, log: Log, now_ms: int) -> LogToClean | None:
-        """Return what a pass over the log would do; None where it is empty or cannot be looked at."""
+        """Return what a pass over the log would do; None if there is nothing to clean, or the disk fails."""
         try:
             to_clean = log_to_clean(_state_of(log), now_ms)
         except OSError as error:
@@ -194,7 +194,7 @@ class CleanerManager:
         log.note_cleaned(first_dirty_offset)
 
     def choose(self, assessed: Sequence[tuple[Log, LogToClean]], worker_id: int = 0) -> tuple[Log, LogToClean] | None:
-        """Return the dirtiest of the logs that are dirty enough."""
+        """Return the dirtiest log that is due for cleaning, those without a failed pass first; None if none is due."""
         self.max_dirty_ratio = max((to_clean.dirty_ratio for _, to_clean in assessed), default=0.0)
         due = [each for each in assessed if each[1].is_due(each[0].config.min_cleanable_dirty_ratio)]
         if due:
@@ -204,9 +204,9 @@ class CleanerManager:
     # A pass
 
     def begin(self, log: Log, to_clean: LogToClean, settings: LogDefaults, now_ms: int, worker_id: int = 0) -> Cleaning:
-        """Return the pass to be done over a log, with a worker's share of the buffers.
+        """Plan a pass over a log, with a worker's share of the buffers.
 
-        Raises CorruptIndexError; ApiError, StorageError where the aborted transactions cannot be read.
+        Raises CorruptIndexError, ApiError or StorageError if the aborted transactions cannot be read.
         """
         worker_count = settings.log_cleaner_threads
         segments = [segment for segment in log.segments if segment.base_offset < to_clean.first_uncleanable_offset]
@@ -240,7 +240,7 @@ class CleanerManager:
         return Cleaning(log, to_clean, plan, by_offset, log.truncation_count, worker_id)
 
     def is_current(self, cleaning: Cleaning) -> bool:
-        """Return whether the log is still there, and still what the pass has read."""
+        """Return whether the log is still in service, compacted, and not truncated since the pass began."""
         log = cleaning.log
         return (
             self._log_manager.get_log(log.topic_partition) is log
@@ -252,7 +252,10 @@ class CleanerManager:
         )
 
     def swap_in(self, cleaning: Cleaning, cleaned: CleanedSegment, now_ms: int) -> bool:
-        """Replace a group by what became of it; return whether its segments were still there. Raises as that does."""
+        """Replace a group by its cleaned segment, if the group is still in the log; return whether it was.
+
+        Raises as upkeep.swap_in_cleaned.
+        """
         log = cleaning.log
         replaced = [cleaning.segments[base_offset] for base_offset in cleaned.replaced]
         present = {segment.base_offset: segment for segment in log.segments}
@@ -263,7 +266,7 @@ class CleanerManager:
         return True
 
     def finish(self, cleaning: Cleaning, facts: dict[str, Any], duration_ms: int) -> CleaningReport:
-        """Take note of a pass that was done to its end; its checkpoint is the caller's to write."""
+        """Record a complete pass and return its report; the caller writes the checkpoint."""
         cleaning.log.note_cleaned(facts["clean_to"])
         self._troubles.pop(cleaning.log.topic_partition, None)
         self.reports.pop(cleaning.worker_id, None)
@@ -283,20 +286,20 @@ class CleanerManager:
         return report
 
     def forget_reports(self) -> None:
-        """Begin to tell anew: there are other workers."""
+        """Clear the reports after the number of workers changed."""
         self.reports.clear()
         self.overdue_ms.clear()
 
-    # What can go wrong
+    # Failures
 
     def fail(self, cleaning: Cleaning, message: str, error_number: int) -> None:
-        """Take note of a pass that came to a bad end. error_number: of the system's error, 0 where there was none."""
+        """Handle a failed pass. error_number: the errno of an OSError, 0 for other errors."""
         self.drop_leftovers(cleaning)
         log = cleaning.log
         if not self.is_current(cleaning):
-            return  # it was truncated or deleted under the pass, which read what was no longer there
+            return  # the log was truncated or deleted during the pass
         if error_number == errno.ENOENT and not self._has_all_segments(cleaning):
-            return  # retention took a segment away under the pass
+            return  # retention deleted a segment during the pass
         if error_number and error_number != errno.ENOENT:
             self._note_trouble(log)
             log.log_dir.failure(OSError(error_number, message), f"cleaning {log.topic_partition}")
@@ -308,11 +311,11 @@ class CleanerManager:
         return all(id(old) in present for old in cleaning.segments.values())
 
     def postpone(self, log: Log) -> None:
-        """Take note of a pass that could not be begun, or not go on, for want of something: others go first."""
+        """Record a pass that a shortage prevented or stopped: other logs are cleaned first."""
         self._note_trouble(log)
 
     def helper_lost(self, cleaning: Cleaning, message: str) -> None:
-        """Take note that the helper process died over a pass: tried again, but not for ever."""
+        """Record that the helper process died during a pass; after MAX_LOST_PASSES set the log aside."""
         self.drop_leftovers(cleaning)
         log = cleaning.log
         trouble = self._note_trouble(log)
@@ -324,7 +327,7 @@ class CleanerManager:
             self.set_aside(log, message)
 
     def set_aside(self, log: Log, reason: str) -> None:
-        """Clean this log no more until the next start."""
+        """Exclude the log from cleaning until the next start."""
         self._note_trouble(log).reason = reason
         logger.error(
             "Cleaning of %s in dir %s failed; marking its partition as uncleanable: %s",
@@ -334,9 +337,9 @@ class CleanerManager:
         )
 
     def drop_leftovers(self, cleaning: Cleaning) -> None:
-        """Delete the .cleaned files of a pass that does not go on; those of a deleted log go with its directory.
+        """Delete the .cleaned files of an abandoned pass; those of a deleted log are deleted with its directory.
 
-        Where another topic has the name by now, the last step may have written into its directory.
+        Also if another topic has the name now: the last step may have written into its directory.
         """
         log = self._log_manager.get_log(cleaning.log.topic_partition)
         if log is None or log.directory != cleaning.plan.directory or log.is_offline:
@@ -350,7 +353,7 @@ class CleanerManager:
 
 
 def _state_of(log: Log) -> LogState:
-    """Return the log as the choice sees it. Reads times only where a lag asks for them. Raises OSError."""
+    """Return the log's LogState, with timestamps only if a compaction lag is configured. Raises OSError."""
     reads_times = needs_timestamps(log.config)
     return LogState(
         [

@@ -1,8 +1,8 @@
-"""What the log cleaner tells of itself, under the names of Apache Kafka's gauges.
+"""The log cleaner's metrics, under the names of Apache Kafka's gauges.
 
-Computed when asked for, from the last pass of each worker and the last look at the logs, as there. DeadThreadCount is
-always 0: a worker whose process dies gets another. The `last-clean-*` gauges are ours, of the last pass of all: what
-Kafka tells of it in its log alone.
+Computed on request, as in Kafka, from the last pass of each worker and the last choice of a log. DeadThreadCount is
+always 0: a worker whose process dies gets a new one. The `last-clean-*` gauges are kafkapy's own, for the last pass of
+any worker; Kafka reports these values only in its log.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MANAGER: Final = "kafka.log:type=LogCleanerManager"
 
 
 def cleaner_gauges(manager: CleanerManager, log_dirs: list[str], now_ms: int) -> Iterator[Gauge]:
-    """Yield all gauges. log_dirs: the paths to tell of, each by itself."""
+    """Yield all gauges. log_dirs: the paths that get gauges of their own."""
     reports = list(manager.reports.values())
     written_bytes = sum(report.bytes_after for report in reports)
     read_bytes = sum(report.bytes_before for report in reports)

@@ -1,16 +1,16 @@
-"""The last offset of each key, as Kafka's SkimpyOffsetMap: a hash of 16 bytes and an offset of 8 in one buffer.
+"""The last offset of each key, like Kafka's SkimpyOffsetMap: a 16-byte hash and an 8-byte offset per entry.
 
-An open hash table in one preallocated buffer, which bounds what a pass of the cleaner takes: 24 bytes an entry, however
-long the key is. Where the dirty records cannot fill the buffer, the table is made twice as large as they need, so that
-few keys meet an entry of another; a full one, as Kafka's at its load factor of 0.9, has five looked at for each key.
+An open-addressing hash table in one preallocated buffer, which bounds a pass's memory: 24 bytes per entry for keys of
+any length. If the dirty records cannot fill the buffer, the table is made twice as large as they need, for few
+collisions; a table filled to Kafka's load factor of 0.9 needs about five probes per key.
 
-The hash is CPython's own (SipHash, 64 bits, seeded for each process) of the key and of the key behind another byte: 128
-bits, as the MD5 that Kafka takes, for an eighth of its time. Two keys that have all of them in common would be one; it
-is as unlikely as there, and nobody can make such keys on purpose without knowing the process's seed.
+The hash is CPython's own (SipHash, 64 bits, seeded per process) of the key, and of a prefix byte plus the key: 128
+bits, as the MD5 that Kafka uses, in an eighth of the time. Keys with the same hash count as one. That is as unlikely as
+in Kafka, and such keys cannot be constructed without the process's seed.
 
-Measured on CPython 3.11 with 240,000 keys: put takes 0.4 us. A dict would be faster and cost some six times the memory
-a key, that is, six passes over a log where this takes one. Repeated keys do not come here at all: `OffsetIndexer`
-collects them first, `CachedOffsets` remembers what it was told.
+Measured on CPython 3.11 with 240,000 keys: put takes 0.4 us. A dict would be faster, but needs about six times the
+memory per key, that is, six passes over a log instead of one. Repeated keys are handled before they reach the table:
+`OffsetIndexer` collects them, `CachedOffsets` caches lookups.
 """
 
 import sys
@@ -22,27 +22,27 @@ assert sys.hash_info.algorithm.startswith("siphash"), "a weaker hash could take 
 assert sys.hash_info.width == 64, "two halves of 64 bits are the hash"
 
 ENTRY_FIELDS: Final = 3
-"""Both halves of the hash, and the offset."""
+"""Two halves of the hash, and the offset."""
 ENTRY_BYTES: Final = 8 * ENTRY_FIELDS
 MAX_BUFFER_BYTES: Final = 0x7FFFFFFF
 """Kafka's bound for one cleaner's buffer."""
 SLOTS_PER_KEY: Final = 2
 SLICE_ENTRIES: Final = 65536
 MAX_WAITING_KEYS: Final = 32768
-"""Keys collected before they go into the table: some MiB, and enough for the repetitions of a few chunks."""
+"""Keys collected before they are put into the table: a few MiB, enough to merge repeated keys of a few chunks."""
 _SECOND: Final = b"\1"
 
 
 class OffsetMap:
-    """From a key's hash to the key's last offset.
+    """Maps a key's hash to the key's last offset.
 
-    Offsets are stored as one more than they are: an empty entry is all zeros, and one always is.
+    Offsets are stored +1, so that zero means "empty"; one slot always stays empty.
     """
 
     __slots__ = ("_slot_count", "_table", "buffer_entries", "entry_count", "latest_offset", "max_entries")
 
     def __init__(self, buffer_bytes: int, *, load_factor: float, needed_entries: int | None = None) -> None:
-        """needed_entries: the keys that there can be at most; a larger table would not be used."""
+        """needed_entries: the largest possible number of keys; the table is not made larger than they need."""
         self.buffer_entries = max(min(buffer_bytes, MAX_BUFFER_BYTES) // ENTRY_BYTES, 2)
         self._slot_count = self.buffer_entries
         if needed_entries is not None:
@@ -52,19 +52,19 @@ class OffsetMap:
         self.max_entries = min(max(int(self._slot_count * load_factor), 1), self._slot_count - 1)
         self.entry_count = 0
         self.latest_offset = -1
-        """Up to here the log's records are in the map."""
+        """The log's dirty records up to this offset (inclusive) are in the map."""
 
     @property
     def utilization(self) -> float:
-        """How much of the whole buffer is in use, whether or not it was needed."""
+        """The fraction of the configured buffer that is in use."""
         return self.entry_count / self.buffer_entries
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note a key's offset. A key that is new needs room: entry_count < max_entries."""
+        """Set a key's offset. For a new key, entry_count must be below max_entries."""
         self.put_all({key: offset})
 
     def put_all(self, offsets: Mapping[bytes, int]) -> None:
-        """Note many, as `put` does; there must be room for all of them. One loop: a call a key costs a third more."""
+        """Set many offsets; there must be space for all keys. One loop, as a call per key costs a third more."""
         table, slot_count = self._table, self._slot_count
         end = len(table)
         new_entries = 0
@@ -86,7 +86,7 @@ class OffsetMap:
         assert self.entry_count <= self.max_entries, "keys for a full offset map"
 
     def get(self, key: bytes) -> int:
-        """Return a key's last offset, -1 for a key that is not there."""
+        """Return a key's last offset, or -1 for an unknown key."""
         table = self._table
         first, second = hash(key), hash(_SECOND + key)
         at = first % self._slot_count * 3
@@ -95,14 +95,14 @@ class OffsetMap:
         return table[at + 2] - 1
 
     def offsets(self) -> Iterator[list[int]]:
-        """Yield the offsets of all keys, in no order, some thousands at a time."""
+        """Yield the offsets of all keys, unordered, up to SLICE_ENTRIES at a time."""
         step = SLICE_ENTRIES * ENTRY_FIELDS
         for start in range(0, len(self._table), step):
             yield [used - 1 for used in self._table[start + 2 : start + step : ENTRY_FIELDS] if used]
 
 
 class OffsetIndexer:
-    """Fills an OffsetMap by whole batches. Keys are collected until they are worth hashing: repetitions cost little."""
+    """Fills an OffsetMap batch by batch. Keys are collected in a dict first, so that repeated keys cost little."""
 
     __slots__ = ("_map", "_waiting")
 
@@ -111,7 +111,7 @@ class OffsetIndexer:
         self._waiting: dict[bytes, int] = {}
 
     def add(self, keys: list[bytes], offsets: Iterable[int]) -> bool:
-        """Note the offsets of keys, rising; return whether the map is full, with latest_offset at the last that fit."""
+        """Add keys with ascending offsets; return whether the map is full; then latest_offset is the last that fit."""
         waiting = self._waiting
         if self._map.entry_count + len(waiting) + len(keys) > self._map.max_entries:
             self.flush()
@@ -131,13 +131,13 @@ class OffsetIndexer:
         return False
 
     def flush(self) -> None:
-        """Bring the map up to date."""
+        """Put the collected keys into the map."""
         self._map.put_all(self._waiting)
         self._waiting.clear()
 
 
 class CachedOffsets(dict[bytes, int]):
-    """What an OffsetMap said of recent keys: `cached[key]`, -1 where the key is not there. `trim` bounds it."""
+    """Caches lookups in an OffsetMap: `cached[key]` is the offset, or -1. `trim` bounds its size."""
 
     __slots__ = ("_map",)
 
@@ -150,6 +150,6 @@ class CachedOffsets(dict[bytes, int]):
         return offset
 
     def trim(self) -> None:
-        """Forget all where there is too much."""
+        """Clear the cache if it is too large."""
         if len(self) > MAX_WAITING_KEYS:
             self.clear()

@@ -1,14 +1,14 @@
-"""Which log the cleaner takes next, how far it may go in it, and which segments become one.
+"""Decide which log to clean next, up to which offset, and which segments are merged.
 
-Pure. The rules are Apache Kafka's (LogCleanerManager, Cleaner.groupSegmentsBySize). A log is clean up to where the last
-pass ended; from there to the first uncleanable offset it is dirty:
+No IO. The rules are Apache Kafka's (LogCleanerManager, Cleaner.groupSegmentsBySize). A log is clean up to the end of
+the last pass, and dirty from there to the first uncleanable offset:
 
     [ clean ............ )[ dirty ................ )[ not yet ........... active segment ]
     log start offset      first dirty offset        first uncleanable offset
 
-Two deviations. A pass does not go beyond the recovery point: it drops old values because newer ones exist, so those
-must be on the platter, else a power cut could take both (Kafka counts on the other replicas). And at most
-MAX_SEGMENTS_IN_GROUP segments become one at a time: the swap runs between two requests.
+Two deviations. A pass ends at the recovery point: it drops old values because newer ones exist, so the newer ones must
+be durable, or a power failure could lose both (Kafka relies on the other replicas). And at most MAX_SEGMENTS_IN_GROUP
+segments are merged into one, because the swap blocks the event loop.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,11 +19,11 @@ from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import MAX_INT32
 
 MAX_SEGMENTS_IN_GROUP: Final = 64
-"""Renaming the four files of so many segments takes a few milliseconds."""
+"""Renaming the four files of this many segments takes a few milliseconds."""
 
 
 class SegmentState(NamedTuple):
-    """A segment as the choice sees it. Timestamps: -1 where there is none, or nobody asked (`needs_timestamps`)."""
+    """A segment of a LogState. Timestamps are -1 if there is none or they are not needed (`needs_timestamps`)."""
 
     base_offset: int
     size_bytes: int
@@ -32,7 +32,7 @@ class SegmentState(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """A compacted log: all of its segments, the last of them active. clean_to: where the last pass ended, if known."""
+    """A compacted log: all its segments, the active one last. clean_to: the end of the last pass, None if unknown."""
 
     segments: Sequence[SegmentState]
     log_start_offset: int
@@ -44,7 +44,7 @@ class LogState(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """What a pass over a log would do. Sizes in bytes; overdue_ms: for so long max.compaction.lag.ms has passed."""
+    """What a pass over a log would do. Sizes in bytes; overdue_ms: the time since max.compaction.lag.ms has passed."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -52,7 +52,7 @@ class LogToClean(NamedTuple):
     dirty_bytes: int
     overdue_ms: int
     is_reset: bool
-    """Whether clean_to could not be right: the log was truncated, or begins behind it."""
+    """Whether clean_to was invalid: the log was truncated below it, or starts above it."""
 
     @property
     def is_overdue(self) -> bool:
@@ -68,19 +68,19 @@ class LogToClean(NamedTuple):
 
 
 def needs_timestamps(config: LogConfig) -> bool:
-    """Return whether a lag is set, so that the times in the dirty segments matter."""
+    """Return whether a compaction lag is configured, so that the dirty segments' timestamps are needed."""
     return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
 
 
 def first_dirty_offset(log_start_offset: int, log_end_offset: int, clean_to: int | None) -> int:
-    """Return where the dirty part begins: the log start offset where `clean_to` lies outside of the log."""
+    """Return the start of the dirty section: `clean_to`, or the log start offset if that is outside the log."""
     if clean_to is None or not log_start_offset <= clean_to <= log_end_offset:
         return log_start_offset
     return clean_to
 
 
 def log_to_clean(log: LogState, now_ms: int) -> LogToClean:
-    """Return how far a pass could go, and how dirty the log is."""
+    """Return the range that a pass could clean, and how dirty the log is."""
     first_dirty = first_dirty_offset(log.log_start_offset, log.log_end_offset, log.clean_to)
     dirty = _inactive_from(log.segments, first_dirty)
     uncleanable = max(_first_uncleanable(log, dirty, now_ms), first_dirty)
@@ -100,7 +100,7 @@ def log_to_clean(log: LogState, now_ms: int) -> LogToClean:
 
 
 def _first_uncleanable(log: LogState, dirty: Sequence[SegmentState], now_ms: int) -> int:
-    """Return the first offset that must stay: active, unstable, not durable, or younger than min.compaction.lag.ms."""
+    """Return the first offset not to clean: active, unstable, not durable, or newer than min.compaction.lag.ms."""
     limits = [log.last_stable_offset, log.recovery_point, log.segments[-1].base_offset]
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -116,7 +116,7 @@ def _overdue_ms(dirty: Sequence[SegmentState], config: LogConfig, now_ms: int) -
 
 
 def _floor(segments: Sequence[SegmentState], offset: int) -> SegmentState | None:
-    """Return the segment that would hold `offset`."""
+    """Return the last segment with a base offset at or below `offset`, or None."""
     found = None
     for segment in segments:
         if segment.base_offset > offset:
@@ -126,13 +126,13 @@ def _floor(segments: Sequence[SegmentState], offset: int) -> SegmentState | None
 
 
 def _inactive_from(segments: Sequence[SegmentState], offset: int) -> list[SegmentState]:
-    """Return the segments from the one that would hold `offset` on, without the active one."""
+    """Return the segments from the one that contains `offset` on, without the active one."""
     floor = _floor(segments, offset)
     return [segment for segment in segments[:-1] if floor is None or segment.base_offset >= floor.base_offset]
 
 
 class SegmentSizes(NamedTuple):
-    """A segment as grouping sees it."""
+    """A segment's sizes, for group_segments."""
 
     base_offset: int
     size_bytes: int
@@ -143,9 +143,9 @@ class SegmentSizes(NamedTuple):
 def group_segments(
     segments: Iterable[SegmentSizes], *, max_bytes: int, max_index_bytes: int, end_offset: int
 ) -> list[list[SegmentSizes]]:
-    """Return runs of segments, each to become one: what they hold fits into a segment even if all of it stays.
+    """Return runs of segments, each to be merged into one: all of their records would fit into one segment.
 
-    end_offset: behind the last segment. A segment's last offset must fit its index, as 31 bits from the base offset.
+    end_offset: of the last segment. A segment's last offset must fit its index: 31 bits relative to the base offset.
     """
     segments = list(segments)
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
@@ -174,11 +174,11 @@ def _fits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPlan:
-    """What a pass is to do; JSON can carry it. Segments are (base offset, size in bytes), oldest first.
+    """The input of a pass, JSON-serializable. Segments are (base offset, size in bytes), oldest first.
 
     segments: those below end_offset, which is the first uncleanable offset and a segment's base offset. aborted:
-    (producer id, first, last, last stable offset) of the aborted transactions that touch them. last_records: (producer
-    id, last data offset or None, producer epoch) of the producers that are known.
+    (producer id, first, last, last stable offset) of the aborted transactions that overlap them. last_records:
+    (producer id, last data offset or None, producer epoch) of the known producers.
     """
 
     directory: str
@@ -198,7 +198,7 @@ class CleaningPlan:
 
 
 class CleanedSegment(NamedTuple):
-    """A group that is ready to be swapped in: the .cleaned files at base_offset take the place of `replaced`."""
+    """A group ready to swap in: the .cleaned files at base_offset replace the segments with the offsets `replaced`."""
 
     base_offset: int
     replaced: list[int]

@@ -1,8 +1,8 @@
-"""The cleaner in the helper process: a pass is begun, taken some steps on, step after step, or abandoned.
+"""The cleaner's functions in the helper process: begin a pass, advance it, or abandon it.
 
-A call returns after some tenths of a second, so that the owner of the log can stop a pass, throttle it, and swap in
-what is ready. One pass at a time; a new one, or the end of the process, ends it. Arguments and results are what JSON
-can carry. A failure of the pass comes back as data: an error of the call itself means that the helper is at fault.
+Each call returns within some tenths of a second, so that the log's owner can stop a pass, throttle it, and swap in
+finished groups. One pass at a time; beginning a new one drops the old one. Arguments and results are JSON-serializable.
+A failed pass is returned as data; an exception means that the helper itself failed.
 """
 
 import errno
@@ -20,7 +20,7 @@ from kafkapy.storage.system_disk import SystemDisk
 
 @dataclass(slots=True)
 class _Running:
-    """A pass; it begins with its first step, where its memory may be too much."""
+    """A pass in progress. The first step allocates its memory, so that a MemoryError counts as the pass's failure."""
 
     pass_id: int
     plan: CleaningPlan
@@ -37,21 +37,21 @@ class _Running:
 
 
 class Steps:
-    """The calls, over a disk."""
+    """The functions of this module, on a given disk."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._running: _Running | None = None
 
     def begin(self, pass_id: int, plan: dict[str, Any]) -> None:
-        """Make ready for a pass; one that was under way is forgotten."""
+        """Prepare a pass; a previous one is dropped."""
         self._running = _Running(pass_id, CleaningPlan(**plan))
 
     def advance(self, pass_id: int, max_bytes: int, max_ms: int) -> dict[str, Any]:
-        """Go on until max_bytes were moved, max_ms have passed, a group is ready, or the pass is done.
+        """Run steps until max_bytes were read or written, max_ms have passed, a group is ready, or the pass is done.
 
         Returns io_bytes, cleaned (as CleanedSegment, or None), is_done and the pass's facts; or failure {message,
-        errno}, after which the pass is over: errno is 0 where the data are at fault. is_lost: there is no such pass.
+        errno}, after which the pass is over; errno is 0 if the data is damaged. is_lost: there is no such pass.
         """
         running = self._running
         if running is None or running.pass_id != pass_id:
@@ -66,7 +66,7 @@ class Steps:
         return answer
 
     def abandon(self, pass_id: int) -> None:
-        """Forget a pass and its memory."""
+        """Drop a pass and free its memory."""
         if self._running is not None and self._running.pass_id == pass_id:
             self._running = None
 

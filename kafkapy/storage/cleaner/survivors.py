@@ -1,11 +1,11 @@
-"""Which records of a log's dirty part stay, a byte an offset: what the offset map says, asked once and not by key.
+"""One byte per offset of the dirty section: does the cleaner keep the record?
 
-Of the dirty part every record is in the offset map, so one stays exactly if the map holds its own offset. Once the map
-is complete, its offsets are marked here; a batch is then judged by counting bytes. One that stays whole is copied, one
-that goes whole is skipped, and neither is inflated or walked. What is marked while the map is filled: tombstones, which
-may need a delete horizon, and records without a key, which are reported.
+Every keyed record of the dirty section is in the offset map, so a record is kept exactly if the map holds its offset.
+When the map is complete, its offsets are marked here, and a batch is judged by counting bytes. A batch kept or dropped
+as a whole is neither decompressed nor parsed. Marked while the map is filled: tombstones, which may need a delete
+horizon, and records without a key, which are counted for the report.
 
-At most `max_bytes` offsets are covered; batches behind them, or beyond what the map covers, are judged by their keys.
+At most `max_bytes` offsets are covered, up to the map's latest offset; records of other batches are judged by key.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _STAYS_ALONE: Final = bytes(mark == STAYS for mark in range(256))
 
 
 class Verdict(NamedTuple):
-    """On a batch: how many of its records stay, of those how many are tombstones, how many have no key."""
+    """Numbers of a batch's records: kept, kept tombstones (included in kept), and records without a key."""
 
     kept: int
     kept_tombstones: int
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 class Survivors:
-    """Marks for the offsets from `first_offset` on. Complete after `take`."""
+    """The marks for offsets from `first_offset` on. Complete after `take`."""
 
     __slots__ = ("_end_offset", "_first_offset", "_marks", "has_disorder")
 
@@ -39,17 +39,17 @@ class Survivors:
         self._marks = bytearray(max(min(end_offset - first_offset, max_bytes), 0))
         self._end_offset = first_offset
         self.has_disorder = False
-        """Whether a batch was met with a record at each of its offsets, but not in their order."""
+        """Whether some batch has a record at each of its offsets, but not in ascending order."""
 
     def note(self, offsets: Iterable[int], mark: int) -> None:
-        """Mark tombstones, or records without a key. Offsets that are not covered are left out."""
+        """Mark tombstones, or records without a key. Offsets that are not covered are ignored."""
         first_offset, marks = self._first_offset, self._marks
         for offset in offsets:
             if 0 <= offset - first_offset < len(marks):
                 marks[offset - first_offset] |= mark
 
     def take(self, offset_map: OffsetMap) -> None:
-        """Mark what the map holds; all up to its latest offset that is covered can be judged from now on."""
+        """Mark the offsets in the map; then all covered offsets up to its latest offset can be judged."""
         first_offset, marks, size = self._first_offset, self._marks, len(self._marks)
         for offsets in offset_map.offsets():
             for offset in offsets:
@@ -62,21 +62,21 @@ class Survivors:
         return batch.base_offset >= self._first_offset and batch.last_offset < self._end_offset
 
     def judge(self, batch: RecordBatch) -> Verdict:
-        """Judge a batch that is covered."""
+        """Count the records of a covered batch."""
         start, end = batch.base_offset - self._first_offset, batch.last_offset + 1 - self._first_offset
         count = self._marks.count
         tombstones = count(STAYS | TOMBSTONE, start, end)
         return Verdict(count(STAYS, start, end) + tombstones, tombstones, count(NO_KEY, start, end))
 
     def values_of_sequence(self, batch: RecordBatch) -> list[int]:
-        """Return which records stay of a batch that is covered, keeps no tombstone and has a record at each offset.
+        """Return the indexes of the kept records of a covered batch without kept tombstones, a record at each offset.
 
-        They must be in the order of their offsets: see has_disorder.
+        The records must be in ascending order of offsets: see has_disorder.
         """
         start, end = batch.base_offset - self._first_offset, batch.last_offset + 1 - self._first_offset
         return list(compress(range(end - start), self._marks[start:end].translate(_STAYS_ALONE)))
 
     def indexes(self, batch: RecordBatch, offset_deltas: list[int]) -> list[int]:
-        """Return which records of a batch that is covered stay."""
+        """Return the indexes of the kept records of a covered batch."""
         start, marks = batch.base_offset - self._first_offset, self._marks
         return [index for index, delta in enumerate(offset_deltas) if marks[start + delta] & STAYS]

@@ -1,7 +1,7 @@
-"""Which transactional batches the cleaner may drop: the data of aborted transactions, and markers that end nothing.
+"""Decide which transactional batches the cleaner may drop: data of aborted transactions, and markers without data.
 
-Pure. Batches come in the order of the log. A marker stays as long as data of its transaction is there: while a batch
-of it was met on the way, it is not dropped in the same pass, and an abort keeps its entry in the transaction index.
+No IO. Batches must be passed in log order. A marker is kept while data of its transaction exists: if the pass has read
+a batch of it, the marker is not dropped in the same pass, and an abort keeps its entry in the transaction index.
 """
 
 from collections import deque
@@ -13,15 +13,15 @@ from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """Follows the transactions of a log while its batches are cleaned in order.
+    """Tracks a log's transactions while its batches are cleaned in order.
 
-    `retained`: aborted transactions that still have data, for the index of what is written.
+    `retained`: aborted transactions whose markers are kept, for the new segment's transaction index.
     """
 
     __slots__ = ("_aborted", "_coming", "_with_aborted_data", "_with_data", "retained")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """aborted: those that touch the batches to come."""
+        """aborted: the aborted transactions that overlap the batches to clean."""
         self._coming = deque(sorted(aborted, key=lambda entry: entry.first_offset))
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_aborted_data: set[int] = set()
@@ -29,9 +29,9 @@ class CleanedTransactions:
         self.retained: list[AbortedTransaction] = []
 
     def may_discard(self, batch: RecordBatch) -> bool:
-        """Take the next batch; return whether its records may go: aborted data, or a marker that ends nothing.
+        """Process the next batch; return whether it may be dropped: aborted data, or a marker without data.
 
-        A marker goes only once its delete horizon has passed. Raises InvalidRecordsError for a broken marker.
+        The caller drops a marker only after its delete horizon. Raises InvalidRecordsError for a malformed marker.
         """
         while self._coming and self._coming[0].first_offset <= batch.last_offset:
             aborted = self._coming.popleft()
@@ -47,7 +47,7 @@ class CleanedTransactions:
     def _take_marker(self, batch: RecordBatch) -> bool:
         record = next(batch.records(), None)
         if record is None:
-            return True  # an empty control batch: it was cleaned before
+            return True  # a control batch emptied by an earlier pass
         control_type = control_type_of(record.key)
         if control_type is ControlType.ABORT:
             return self._take_abort(batch.producer_id)
