@@ -1,8 +1,8 @@
-"""BrokerConfig: a node's whole configuration, and what follows from it.
+"""BrokerConfig: the complete configuration of a node, and values derived from it.
 
-Made by `kafkapy.config.load.load`, which checks every key; immutable. The typed models of the subsystems are built when
-first asked for (`config.replication.replica_lag_time_max_ms`); what several keys decide together is a property here
-(`config.log_dirs`, `config.listeners`, `config.log_config`). A change at run time makes a new BrokerConfig.
+Immutable; built by `kafkapy.config.load.load`, which checks every key. The typed models of the subsystems are built on
+first access (`config.replication.replica_lag_time_max_ms`). Values that depend on several keys are properties here
+(`config.log_dirs`, `config.listeners`, `config.log_config`). A dynamic change builds a new BrokerConfig.
 """
 
 from collections.abc import Mapping
@@ -37,10 +37,10 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class BrokerConfig:
-    """One node's configuration. Two are equal when the same properties made them."""
+    """One node's configuration. Two are equal if they were built from the same properties."""
 
     def __init__(self, originals: Mapping[str, str], values: Mapping[str, Value]) -> None:
-        """`originals` as the operator gave them (prefixed and unknown keys, too); `values`: every known key, typed."""
+        """`originals`: the operator's properties, with prefixed and unknown keys; `values`: every known key, typed."""
         self.originals = dict(originals)
         self._values = dict(values)
 
@@ -54,13 +54,13 @@ class BrokerConfig:
         return f"BrokerConfig(node.id={self.node_id}, {len(self.originals)} keys set)"
 
     def value(self, key: str) -> Value:
-        """Return a known key's typed value by its dotted name: what is set, else the default."""
+        """Return the typed value of a known key (dotted name), the default if it is not set."""
         return self._values[key]
 
     def listener_value(self, listener: str, key: str, *, mechanism: str | None = None) -> Value:
-        """Return `key` as one listener has it: listener.name.<listener>[.<mechanism>].<key>, else the plain key.
+        """Return a listener's value of `key`: listener.name.<listener>[.<mechanism>].<key>, else the plain key.
 
-        `mechanism` is the SASL mechanism of keys that may differ by it, such as sasl.jaas.config.
+        `mechanism`: the SASL mechanism, for keys that may be set per mechanism, such as sasl.jaas.config.
         """
         prefix = f"listener.name.{listener.lower()}."
         names = [f"{prefix}{mechanism.lower()}.{key}"] if mechanism is not None else []
@@ -179,13 +179,13 @@ class BrokerConfig:
 
     @property
     def metadata_log_dir(self) -> str:
-        """Where __cluster_metadata-0 lies: metadata.log.dir, as log.dirs spells it if it is there, else the first."""
+        """The directory of __cluster_metadata-0: metadata.log.dir, spelled as in log.dirs, else the first log dir."""
         named = self._text("metadata.log.dir") or self.log_dirs[0]
         return next((path for path in self.log_dirs if normpath(path) == normpath(named)), named)
 
     @cached_property
     def log_config(self) -> "LogConfig":
-        """What a topic without overrides gets on this broker."""
+        """The configuration of a topic without overrides on this broker."""
         from kafkapy.config.topic import log_config
 
         return log_config({}, self)
@@ -194,7 +194,10 @@ class BrokerConfig:
 
     @cached_property
     def listener_protocols(self) -> dict[str, SecurityProtocol]:
-        """Listener name -> security protocol: the map, and PLAINTEXT for controller listeners where no map is set."""
+        """Listener name -> security protocol.
+
+        Without a map, controller listeners are PLAINTEXT, unless a listener in use is named after a secure protocol.
+        """
         key = "listener.security.protocol.map"
         protocols = parse_protocol_map(key, self._text(key) or "")
         names = {name.upper() for name in self.controller_listener_names}
@@ -210,7 +213,7 @@ class BrokerConfig:
 
     @cached_property
     def listeners(self) -> tuple[Endpoint, ...]:
-        """What this node binds, controller listeners included."""
+        """The endpoints that this node binds, including controller listeners."""
         return parse_endpoints("listeners", self._list("listeners"), self.listener_protocols)
 
     @property
@@ -223,15 +226,15 @@ class BrokerConfig:
 
     @cached_property
     def advertised_listeners(self) -> tuple[Endpoint, ...]:
-        """What brokers tell clients. An empty host stands for this machine's name; port 0 for the one bound."""
+        """The endpoints that clients get. An empty host means this machine's name, port 0 the bound port."""
         return self._without_controllers(self._advertised or self.listeners)
 
     @cached_property
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
-        """What controllers tell each other, in the order of controller.listener.names.
+        """The endpoints that other controllers get, in the order of controller.listener.names.
 
-        An advertised endpoint, else the listener: for the first, at the address that controller.quorum.voters gives
-        for this node where the listener has none of its own.
+        An advertised endpoint, else the listener's. If the first listener has no address of its own, this node's
+        address in controller.quorum.voters is used.
         """
         found = (self._advertised_controller(name, is_first=index == 0) for index, name in self._numbered_controllers)
         return tuple(endpoint for endpoint in found if endpoint is not None)
@@ -246,7 +249,7 @@ class BrokerConfig:
 
     @property
     def quorum_voters(self) -> dict[int, tuple[str, int]]:
-        """controller.quorum.voters as voter id -> (host, port); empty for a quorum whose voters are in its log."""
+        """controller.quorum.voters as voter id -> (host, port); empty if the quorum's voters are in its log."""
         return parse_quorum_voters(self._list("controller.quorum.voters"))
 
     @property
@@ -256,7 +259,7 @@ class BrokerConfig:
 
     @property
     def is_only_controller(self) -> bool:
-        """Whether the configuration names no other controller, from which this node could learn the metadata."""
+        """Whether the configuration names no controller other than this node."""
         if self.quorum_voters or not self.is_controller:
             return set(self.quorum_voters) == {self.node_id}
         own = (*self.controller_listeners, *self.advertised_controller_listeners)

@@ -1,6 +1,6 @@
-"""What the keys of one configuration must be to each other: KafkaConfig.validateValues, rule by rule.
+"""The rules between the keys of a configuration: those of KafkaConfig.validateValues.
 
-Each rule returns nothing, yields warnings, or raises ConfigRuleError naming the keys. Messages are Kafka's.
+A rule raises ConfigRuleError, which names the keys, or yields warnings. Messages are Kafka's.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def check(config: BrokerConfig) -> list[str]:
-    """Return warnings; raise ConfigRuleError at the first rule that is broken."""
+    """Return warnings; raise ConfigRuleError for the first rule that is violated."""
     _check_identity(config)
     _check_log(config)
     _check_replication(config)
@@ -64,7 +64,7 @@ def _check_log(config: BrokerConfig) -> None:
         "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
     )
     buffer_bytes, thread_count = _int(config, "log.cleaner.dedupe.buffer.size"), _int(config, "log.cleaner.threads")
-    # Kafka divides before it looks: no cleaner threads would be a division by zero there, and a refusal here.
+    # With 0 cleaner threads Kafka fails with a division by zero; here the check refuses them.
     _require(
         thread_count > 0 and buffer_bytes // thread_count > MEBIBYTE,
         "log.cleaner.dedupe.buffer.size",
@@ -256,7 +256,7 @@ def _check_early_start_listeners(config: BrokerConfig) -> None:
 
 
 def _check_authorizer(config: BrokerConfig) -> None:
-    """No class is loaded by its name: Kafka's own are known, and any other stops the start."""
+    """Only Kafka's own class names are accepted, since no class is loaded by name; any other stops the start."""
     _require(
         config.security.authorizer_class_name in ("", STANDARD_AUTHORIZER),
         "authorizer.class.name",
@@ -285,7 +285,7 @@ def _check_authorizer(config: BrokerConfig) -> None:
 
 
 def _check_replica_selector(config: BrokerConfig) -> None:
-    """No class is loaded by its name: Kafka 4.3.1's only one is known (KIP-392), and any other stops the start."""
+    """Only the class name that Kafka 4.3.1 provides is accepted (KIP-392); any other stops the start."""
     _require(
         config.replication.replica_selector_class in (None, RACK_AWARE_SELECTOR),
         "replica.selector.class",
@@ -315,14 +315,14 @@ def _check_security(config: BrokerConfig) -> None:
 
 
 NODE_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""By which nodes log in to each other."""
+"""The SASL mechanisms by which nodes can log in to each other."""
 
 
 def _check_node_logins(config: BrokerConfig) -> None:
-    """A node with others must be able to log in to them.
+    """Check that a node of a larger cluster can log in to the other nodes.
 
-    Deviation: Apache Kafka also has GSSAPI and OAUTHBEARER. It starts several controllers with SCRAM among them, which
-    then wait for ever: the credentials are in the metadata, which needs an elected leader.
+    Deviation: Apache Kafka also supports GSSAPI and OAUTHBEARER. It starts several controllers that log in to each
+    other by SCRAM, which then wait forever: the credentials are in the metadata, which needs an elected leader.
     """
     if config.is_only_controller:
         return
@@ -372,7 +372,7 @@ def _check_connections(config: BrokerConfig) -> None:
 
 
 def connections_per_ip_overrides(config: BrokerConfig) -> dict[str, int]:
-    """Return host or address -> connections allowed, from max.connections.per.ip.overrides. Raises ConfigRuleError."""
+    """Return host or address -> connection limit from max.connections.per.ip.overrides. Raises ConfigRuleError."""
     key = "max.connections.per.ip.overrides"
     text = config.value(key)
     assert isinstance(text, str)

@@ -1,7 +1,7 @@
-"""Every configuration key's definition: type, default, valid values; and parsing a text by it.
+"""The definition of every configuration key (type, default, valid values), and parsing a text by it.
 
-Texts are read and printed as Kafka's ConfigDef does: trimmed, booleans in any case, lists split at commas, numbers as
-Java's parsers take them; complaints carry Kafka's words, because tools and tests look for them.
+Texts are parsed and printed as by Kafka's ConfigDef: trimmed, booleans in any case, lists split at commas, numbers as
+by Java's parsers. Error messages are Kafka's, because tools and tests compare them.
 """
 
 import math
@@ -33,7 +33,7 @@ class ConfigType(Enum):
 
 
 class Password:
-    """A secret: `value` gives it, printing it does not."""
+    """A secret: only `value` returns it; repr and str show [hidden]."""
 
     __slots__ = ("value",)
 
@@ -57,7 +57,7 @@ INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One key. `default` is None both for "null" and where there is none (`is_required`)."""
+    """One key. `default` is None if it is "null" or if there is none (`is_required`)."""
 
     key: str
     type: ConfigType
@@ -75,7 +75,7 @@ class Definition:
 
     @property
     def is_extra(self) -> bool:
-        """Whether Kafka's own definition does not have it: its authorizer reads it from what the operator wrote."""
+        """Whether the key is not in Kafka's broker definition: its authorizer reads it from the raw properties."""
         return self.key in ("super.users", "allow.everyone.if.no.acl.found")
 
     @property
@@ -83,17 +83,17 @@ class Definition:
         return to_text(self.default)
 
     def parse(self, text: str) -> Value:
-        """Return the typed value of `text`, checked. Raises ConfigError."""
+        """Return the typed and checked value of `text`. Raises ConfigError."""
         value = parse_as(self.type, self.key, text)
         if isinstance(value, tuple) and self.key not in FREE_LISTS:
-            value = tuple(dict.fromkeys(value))  # as Kafka 4: what is named twice counts once
+            value = tuple(dict.fromkeys(value))  # as in Kafka 4, duplicates are removed
         if self.validator is not None:
             self.validator(self.key, value)
         return value
 
 
 def parse_as(config_type: ConfigType, key: str, text: str) -> Value:
-    """Return `text` as a value of the type, without checking what the key allows. Raises ConfigError."""
+    """Return `text` as a value of the type, without checking the key's valid values. Raises ConfigError."""
     trimmed = text.strip()
     if config_type in INTEGER_BITS:
         return _parse_integer(config_type, key, text)
@@ -111,7 +111,7 @@ def parse_as(config_type: ConfigType, key: str, text: str) -> Value:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split at commas as ConfigDef does: blanks around them go, empty items stay (and are refused by validators)."""
+    """Split at commas as ConfigDef does: items are trimmed, empty items are kept (validators refuse them)."""
     trimmed = text.strip()
     return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
 
@@ -127,7 +127,7 @@ def _parse_integer(config_type: ConfigType, key: str, text: str) -> int:
     trimmed = text.strip()
     digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
     bound = 1 << (INTEGER_BITS[config_type] - 1)
-    # int() takes underscores, too, and Java's parsers do not; isdecimal() leaves nothing but digits.
+    # int() also accepts underscores, which Java's parsers do not; isdecimal() allows only digits.
     if not digits.isdecimal() or len(digits) > 400 or not -bound <= int(trimmed) < bound:
         raise ConfigError(key, text, f"Not a number of type {config_type.name}")
     return int(trimmed)
@@ -144,7 +144,7 @@ def _parse_double(key: str, text: str) -> float:
 
 
 def to_text(value: Value) -> str | None:
-    """Return the text that Kafka prints for a value: lists joined by commas, doubles as Java's Double.toString."""
+    """Return a value as Kafka prints it: lists joined by commas, doubles as by Java's Double.toString."""
     match value:
         case None:
             return None
@@ -161,7 +161,7 @@ def to_text(value: Value) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    from decimal import Decimal  # costs 4 ms to import, and only extreme values need it
+    from decimal import Decimal  # takes 4 ms to import; only extreme values need it
 
     text = repr(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7 or not math.isfinite(value):
@@ -174,7 +174,7 @@ def _java_double(value: float) -> str:
 
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
-    """Return the keys of a broker's server.properties, the two that Kafka's authorizer reads and our own among them."""
+    """Return the keys of a broker's server.properties, with the two of Kafka's authorizer and kafkapy's own."""
     return _parse_table(facts.BROKER) | _parse_table(facts.OWN)
 
 
@@ -195,7 +195,7 @@ def client_metrics_definitions() -> Mapping[str, Definition]:
 
 @cache
 def dynamic_only_definitions() -> Mapping[str, Definition]:
-    """Return the broker keys that exist at run time only: throttles of replication, bytes a second."""
+    """Return the broker keys that can only be set dynamically: replication throttles, in bytes per second."""
     return _parse_table(facts.DYNAMIC_ONLY)
 
 

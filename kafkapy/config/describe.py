@@ -1,8 +1,8 @@
-"""What DescribeConfigs tells of a resource: each key's value, where it comes from, and what stands behind it.
+"""The entries of DescribeConfigs: each key's value, its source, and its synonyms.
 
-As Apache Kafka's ConfigHelper answers, with its habits: a broker key's synonyms begin with the key itself, or there are
-none (log.retention.ms unset, log.retention.hours set: no synonyms, source DEFAULT_CONFIG); a key that nobody defined is
-taken for a secret. What keys mean is in documentation.py.
+As by Apache Kafka's ConfigHelper, including its quirks: a broker key's synonyms begin with the key itself, or it has
+none (log.retention.ms unset, log.retention.hours set: no synonyms, source DEFAULT_CONFIG); an undefined key is treated
+as sensitive. The documentation of keys is in documentation.py.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class Synonym(NamedTuple):
 
 @dataclass(slots=True)
 class ConfigEntry:
-    """One key of a resource. `type_code` is ConfigType's value, 0 for a key that nobody defined."""
+    """One key of a resource. `type_code` is ConfigType's value, 0 for an undefined key."""
 
     name: str
     value: str | None
@@ -57,7 +57,7 @@ class ConfigEntry:
 
 
 def describe_broker(dynamic: DynamicConfig) -> list[ConfigEntry]:
-    """Return all of this broker's keys: internal ones and unknown ones only where they are set."""
+    """Return all of this broker's keys; internal and unknown keys only if they are set."""
     config = dynamic.current
     shown: dict[str, str | None] = {
         key: to_text(config.value(key))
@@ -69,7 +69,7 @@ def describe_broker(dynamic: DynamicConfig) -> list[ConfigEntry]:
 
 
 def describe_cluster_default(dynamic: DynamicConfig) -> list[ConfigEntry]:
-    """Return what is set for all brokers at run time (the resource with an empty name)."""
+    """Return the dynamic configs of the cluster (the broker resource with an empty name)."""
     entries = [_broker_entry(dynamic, key, text) for key, text in dynamic.cluster.items()]
     for entry in entries:
         entry.synonyms = [synonym for synonym in entry.synonyms if synonym.source == SOURCE_CLUSTER]
@@ -78,7 +78,7 @@ def describe_cluster_default(dynamic: DynamicConfig) -> list[ConfigEntry]:
 
 
 def describe_topic(dynamic: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return all topic keys of a topic with these overrides, internal ones only where they are set."""
+    """Return all keys of a topic with these overrides; internal keys only if they are set."""
     values = inherited_values(dynamic.current) | parse_overrides(overrides)
     return [
         _inheriting_entry(dynamic, definition, values[key], definition.broker_key, overrides, SOURCE_TOPIC)
@@ -135,7 +135,7 @@ def _inheriting_entry(
     overrides: Mapping[str, str],
     own_source: int,
 ) -> ConfigEntry:
-    """Return the entry of a topic's or group's key, behind which a broker's key stands."""
+    """Return the entry of a topic or group key, which may inherit from a broker key."""
     text = to_text(value)
     if broker_key is not None:
         synonyms = _broker_synonyms(dynamic, broker_key, is_sensitive=False)
@@ -181,6 +181,6 @@ def _default_texts() -> Mapping[str, str]:
 
 
 def static_properties(config: BrokerConfig) -> dict[str, str | None]:
-    """Return what the operator set, secrets as None: fit for a log line."""
+    """Return the operator's properties for logging: values of sensitive and unknown keys are None."""
     hidden = {key for key in config.originals if (known := broker_definition(key)) is None or known.is_sensitive}
     return {key: None if key in hidden else text for key, text in config.originals.items()}

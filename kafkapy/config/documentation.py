@@ -1,7 +1,7 @@
-"""What each configuration key does here, in a sentence or two: for DescribeConfigs and `kafkapy configs explain`.
+"""The documentation of each configuration key, in a sentence or two: for DescribeConfigs and `kafkapy configs explain`.
 
-A line is `key: text`; a key that ends in `*` speaks for all that begin so and have no line of their own. Values are in
-the unit that the key's name ends with. Imported when somebody asks. The words are ours: tests/compat holds them against
+A line is `key: text`; a key that ends in `*` is a prefix, for all keys without a line of their own. Values are in the
+unit at the end of the key's name. Imported on first use. The texts are kafkapy's own: tests/compat compares them with
 Apache Kafka's.
 """
 
@@ -299,7 +299,7 @@ _TABLES: Final = {TOPIC: _TOPIC, GROUP: _GROUP, CLIENT_METRICS: _CLIENT_METRICS}
 
 
 def documentation_of(resource_type: int, key: str) -> str | None:
-    """Return the text of a key, as a resource of that type (rules.py) has it; None for a key that nobody knows."""
+    """Return the text of a key of a resource type (rules.py), None for an unknown key."""
     if resource_type == BROKER:
         return _broker_documentation(base_key(key))
     return _find(_parsed(_TABLES[resource_type]), key)
@@ -315,7 +315,7 @@ def _broker_documentation(key: str) -> str | None:
 
 @cache
 def _topic_key_of() -> dict[str, str]:
-    """Return which topic key a broker key gives the default of."""
+    """Return broker key -> the topic key whose default it sets."""
     return {definition.broker_key or key: key for key, definition in topic_definitions().items()}
 
 
@@ -326,7 +326,7 @@ def _parsed(table: str) -> dict[str, str]:
 
 
 def _find(texts: dict[str, str], key: str) -> str | None:
-    """Return the key's own text, else that of the longest pattern it begins with."""
+    """Return the key's own text, else that of the longest matching prefix."""
     if key in texts:
         return texts[key]
     families = [name for name in texts if name.endswith("*") and key.startswith(name[:-1])]

@@ -1,7 +1,7 @@
-"""A running broker's configuration: the static one, with what the cluster and this broker have set at run time.
+"""A running broker's configuration: the static one, overridden by dynamic configs of the cluster and of this broker.
 
-`DynamicConfig.current` is the BrokerConfig that counts now. `update` makes a new one from the committed metadata and
-tells listeners; `validate` says beforehand whether a change would be taken. Source: KIP-226.
+`DynamicConfig.current` is the BrokerConfig in effect. `update` builds a new one from the committed metadata and calls
+the listeners; `validate` checks a change before it is written. Source: KIP-226.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,17 +18,17 @@ from kafkapy.config.validators import ConfigRuleError
 from kafkapy.errors import ConfigError
 
 ChangeListener = Callable[[BrokerConfig, BrokerConfig], None]
-"""Called with the configuration before and after a change, which is in force already."""
+"""Called with the configuration before and after a change, when the new one is already in effect."""
 
 SYNONYMS: Final = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Keys that say one thing in several units, first wins; what is set at run time under any name replaces all."""
+"""Keys with the same meaning in several units, first wins; a dynamic config of any of them replaces all."""
 
 FLUSH_KEYS: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-"""The second is the first's default, and a key of its own."""
+"""The second is the default of the first, but also a key with its own meaning."""
 
 LISTENER_ONLY: Final = frozenset(
     {
@@ -44,10 +44,10 @@ LISTENER_ONLY: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Keys that change at run time for one listener only, under its prefix."""
+"""Keys that can be changed dynamically only for a single listener, with its prefix."""
 
 CLUSTER_LISTENER_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Listener keys that may be set for the whole cluster; all others are a broker's own."""
+"""Listener keys that may be set for the whole cluster; all others only per broker."""
 
 LOCAL_RETENTION_KEYS: Final = (
     ("log.retention.ms", "log.local.retention.ms"),
@@ -60,7 +60,7 @@ KNOWN_CLASSES: Final = frozenset(
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
     }
 )
-"""Names that a listener's key may have at run time; nothing is loaded by them."""
+"""Class names allowed in dynamic configs of a listener; no class is loaded."""
 
 THREAD_KEYS: Final = (
     "background.threads",
@@ -73,29 +73,29 @@ THREAD_KEYS: Final = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-"""Counts that may at most double or halve at once."""
+"""Thread counts, which a change may at most double or halve."""
 
 
 class DynamicConfig:
-    """One broker's configuration as it changes."""
+    """One broker's configuration with its dynamic changes."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
         self.current = static
         self.cluster: Mapping[str, str] = {}
-        """What the cluster has set for all brokers and this broker has taken."""
+        """The dynamic configs of the cluster (for all brokers) that this broker has accepted."""
         self.broker: Mapping[str, str] = {}
-        """What is set for this broker alone and it has taken."""
+        """The dynamic configs of this broker that it has accepted."""
         self._listeners: list[ChangeListener] = []
         self._checks: list[Callable[[BrokerConfig], None]] = []
         self._readers: list[Callable[[BrokerConfig], None]] = []
 
     def add_check(self, check: Callable[[BrokerConfig], None]) -> None:
-        """Have `check` say whether a change would work; it raises ConfigError."""
+        """Add a check that `validate` calls with the changed configuration; it raises ConfigError to refuse it."""
         self._checks.append(check)
 
     def add_reader(self, reader: Callable[[BrokerConfig], None]) -> None:
-        """Call `reader` after each update, also one that leaves all values as they are: a file may be another."""
+        """Call `reader` after each update, even without changed values: a file that a value names may have changed."""
         self._readers.append(reader)
 
     def add_listener(self, listener: ChangeListener) -> None:
@@ -106,9 +106,10 @@ class DynamicConfig:
         return log_config(overrides, self.current)
 
     def update(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> list[str]:
-        """Take over what is committed for all brokers ("") and for this one; return what had to be left out, and why.
+        """Apply the committed configs of the cluster and of this broker; return a warning for each ignored one.
 
-        What is committed was valid when it was written, but perhaps not for this broker: it runs on without.
+        Committed configs were valid when they were written, but may be invalid for this broker, which then ignores
+        them.
         """
         warnings: list[str] = []
         accepted_cluster = _without_invalid(cluster, warnings, is_per_broker=False)
@@ -127,7 +128,7 @@ class DynamicConfig:
         return warnings
 
     def validate(self, configs: Mapping[str, str], *, is_per_broker: bool) -> None:
-        """Raise ConfigError unless `configs` could become all that is set for this broker, or for all brokers."""
+        """Raise ConfigError if `configs` are invalid as all dynamic configs of this broker, or of the cluster."""
         _check_may_change(configs, is_per_broker=is_per_broker)
         merged = self._merged(self.cluster, configs) if is_per_broker else self._merged(configs, self.broker)
         changed, _ = load(merged)
@@ -146,7 +147,7 @@ class DynamicConfig:
 
 
 def synonyms_of(key: str, *, with_base_key: bool = False) -> tuple[str, ...]:
-    """Return the keys under which a key's value may be set, first wins; with_base_key: a listener's key falls back."""
+    """Return the keys by which a key's value may be set, first wins; with_base_key: also without listener prefix."""
     for names in SYNONYMS:
         if key in names:
             return names
@@ -157,7 +158,7 @@ def synonyms_of(key: str, *, with_base_key: bool = False) -> tuple[str, ...]:
 
 
 def is_dynamic(key: str) -> bool:
-    """Whether a broker key, as written without a listener's prefix, can change at run time."""
+    """Whether a broker key (without a listener prefix) can be changed dynamically."""
     return key in cluster_wide_keys() or key in per_broker_keys()
 
 
@@ -172,7 +173,7 @@ def per_broker_keys() -> frozenset[str]:
 
 
 def broker_definition(key: str) -> Definition | None:
-    """Return the definition of a broker key, its listener's prefix aside; None for a key that nobody knows."""
+    """Return the definition of a broker key, ignoring a listener prefix; None for an unknown key."""
     known = broker_definitions().get(key) or dynamic_only_definitions().get(key)
     return known or broker_definitions().get(base_key(key))
 
@@ -195,9 +196,9 @@ def _check_may_change(configs: Mapping[str, str], *, is_per_broker: bool) -> Non
 
 
 def _check_class(key: str, definition: Definition, text: str) -> None:
-    """Refuse a listener's class unless its name is known, also for a mechanism that is not enabled.
+    """Refuse an unknown class name in a listener's config, even for a mechanism that is not enabled.
 
-    Apache Kafka looks the class up, and refuses it if there is none. Raises ConfigRuleError.
+    Apache Kafka looks up the class and refuses a missing one. Raises ConfigRuleError.
     """
     if definition.type is ConfigType.CLASS and LISTENER_KEY.fullmatch(key) and text not in KNOWN_CLASSES:
         message = f"Invalid value {text} for configuration {key}: Class {text} could not be found."
@@ -220,7 +221,7 @@ def _is_per_broker(key: str) -> bool:
 
 
 def _check_change(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Check what a running broker cannot become at once. Raises ConfigRuleError."""
+    """Check for changes that a running broker cannot make. Raises ConfigRuleError."""
     for key in THREAD_KEYS:
         _check_thread_count(before, after, key, f"Dynamic thread count update validation failed for {key}=")
     _check_thread_count(before, after, "log.cleaner.threads", "Log cleaner threads=")
@@ -242,7 +243,7 @@ def _check_change(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _check_local_retention(config: BrokerConfig, local_key: str, key: str, retention: object) -> None:
-    """What is kept locally is no more than what is kept at all. -2: the same, -1: all."""
+    """Check that local retention does not exceed retention. local_key: -2 means the same as key, -1 unlimited."""
     local = config.value(local_key)
     assert isinstance(local, int)
     assert isinstance(retention, int)
@@ -269,7 +270,7 @@ def _check_thread_count(before: BrokerConfig, after: BrokerConfig, key: str, fai
 
 
 def _invalid(key: str, config: BrokerConfig, reason: str) -> ConfigRuleError:
-    """Kafka says the first half only; the reason is our addition."""
+    """Return the error: Kafka's message, extended by a reason."""
     return ConfigRuleError(key, config.originals.get(key), f"Invalid dynamic configuration: {reason}")
 
 

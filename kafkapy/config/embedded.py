@@ -1,7 +1,7 @@
-"""The configuration of a node that nobody configured: `kafkapy start` without a file, and `kafkapy.Broker`.
+"""The default configuration of `kafkapy start` without a file, and of `kafkapy.Broker`.
 
 One node that is broker and controller, on loopback. Internal topics have one replica, because there is one broker, and
-a consumer group's first rebalance waits for nobody. Every key may be overridden.
+a consumer group's first rebalance has no delay. Every key may be overridden.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 PROTOCOL_MAP: Final = ",".join(
     (f"{CONTROLLER_LISTENER}:PLAINTEXT", *(f"{name}:{name}" for name in SecurityProtocol.__members__))
 )
-"""Kafka maps the controller's listener only where no other is secured."""
+"""Set because Kafka's default maps the controller listener only if no other listener is secured."""
 
 ONE_NODE_DEFAULTS: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
@@ -39,11 +39,11 @@ def embedded_properties(
     node_id: int = EMBEDDED_NODE_ID,
     has_static_voters: bool = False,
 ) -> dict[str, str]:
-    """Return the properties of an embedded node whose log directory is `data_dir`; `overrides` win.
+    """Return the properties of an embedded node with the log directory `data_dir`; `overrides` take precedence.
 
-    Port 0 stands for a free one, and is what the controller listener has: nobody else needs to find it, and listeners
-    given in `overrides` may leave it out. A directory whose quorum was formatted with static voters (kraft.version 0)
-    needs them named in the configuration, too.
+    Port 0 means any free port. The controller listener has port 0, since no other node connects to it; `listeners` in
+    `overrides` may omit it. If the directory's quorum was formatted with static voters (kraft.version 0), they must be
+    in the configuration, too (has_static_voters).
     """
     quorum_key = "controller.quorum.voters" if has_static_voters else "controller.quorum.bootstrap.servers"
     controller = f"{CONTROLLER_LISTENER}://127.0.0.1:0"

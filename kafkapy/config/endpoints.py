@@ -1,7 +1,7 @@
-"""Listeners as text -> endpoints, and the rules that hold among them.
+"""Parsing listeners into endpoints, and the rules between them.
 
-`NAME://host:port`; the name maps to a security protocol through listener.security.protocol.map. An empty host means
-all addresses and is kept as "" (Kafka's null); IPv6 hosts stand in brackets.
+`NAME://host:port`; listener.security.protocol.map maps the name to a security protocol. An empty host means all
+addresses and is kept as "" (Kafka's null); IPv6 hosts are in brackets.
 """
 
 import re
@@ -16,7 +16,7 @@ LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
 class SecurityProtocol(StrEnum):
-    """How a listener's connections are secured; the value is Kafka's name."""
+    """A listener's security protocol; the value is Kafka's name."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -25,7 +25,7 @@ class SecurityProtocol(StrEnum):
 
     @property
     def code(self) -> int:
-        """The number in metadata records (SecurityProtocol.id)."""
+        """The code in metadata records (Kafka's SecurityProtocol.id)."""
         return PROTOCOL_CODES[self]
 
     @property
@@ -60,7 +60,7 @@ class Endpoint:
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Return host ("" for all addresses) and port of a text that is known to be host:port."""
+    """Return host ("" for all addresses) and port of a text that was validated as host:port."""
     matched = ADDRESS.fullmatch(text)
     assert matched is not None, f"{text} was checked to be host:port"
     return matched[1] or matched[2], int(matched[3])
@@ -82,7 +82,7 @@ def parse_protocol_map(key: str, text: str) -> dict[str, SecurityProtocol]:
 def parse_endpoints(
     key: str, entries: Iterable[str], protocols: Mapping[str, SecurityProtocol], *, require_distinct_ports: bool = True
 ) -> tuple[Endpoint, ...]:
-    """Return the endpoints that `listeners` or `advertised.listeners` names. Raises ConfigRuleError."""
+    """Return the endpoints of `listeners` or `advertised.listeners`. Raises ConfigRuleError."""
     texts = tuple(entries)
     endpoints = tuple(_parse_endpoint(key, texts, entry, protocols) for entry in texts)
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
@@ -108,7 +108,7 @@ def _parse_endpoint(
 
 
 def _check_ports(key: str, entries: tuple[str, ...], endpoints: tuple[Endpoint, ...]) -> None:
-    """Two listeners may share a port only as one IPv4 and one IPv6 address."""
+    """Check ports: two listeners may share one only if one has an IPv4 and the other an IPv6 address."""
     for port in {endpoint.port for endpoint in endpoints} - {0}:
         hosts = [endpoint.host for endpoint in endpoints if endpoint.port == port]
         versions = sorted(_ip_version(host) for host in hosts)
@@ -133,8 +133,8 @@ def _check_ports(key: str, entries: tuple[str, ...], endpoints: tuple[Endpoint, 
 
 
 def _ip_version(host: str) -> int:
-    """Return 4 or 6 for an address, 0 for a name."""
-    from ipaddress import ip_address  # only configurations with doubled ports pay for it
+    """Return 4 or 6 for an address, 0 for a host name."""
+    from ipaddress import ip_address
 
     try:
         return ip_address(host).version

@@ -1,7 +1,7 @@
-"""The facts of every configuration key, read off Apache Kafka 4.3.1; parsed by kafkapy.config.definitions.
+"""The definition of every configuration key, extracted from Apache Kafka 4.3.1; parsed by kafkapy.config.definitions.
 
 Columns: key | type | default (null, <required>) | valid values | importance | internal (| the broker key that a topic
-key inherits from). `tests/unit/config/test_facts.py` holds them against tests/golden/*_configs.tsv.
+key inherits from). `tests/unit/config/test_facts.py` compares them with tests/golden/*_configs.tsv.
 """
 
 from typing import Final
@@ -450,7 +450,7 @@ remote.log.manager.follower.thread.pool.size remote.log.reader.threads
 replica.alter.log.dirs.io.max.bytes.per.second share.coordinator.cached.buffer.max.bytes
 transaction.partition.verification.enable unclean.leader.election.enable
 """
-"""Broker keys that may change at run time, for one broker or for all."""
+"""Broker keys that can be changed dynamically, for one broker or for all."""
 
 PER_BROKER_DYNAMIC: Final = """
 cordoned.log.dirs listener.security.protocol.map listeners principal.builder.class sasl.enabled.mechanisms
@@ -464,14 +464,14 @@ ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keysto
 ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
 ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
 """
-"""Broker keys that may change at run time for one broker only."""
+"""Broker keys that can be changed dynamically for one broker only."""
 
 CLIENT_METRICS: Final = """
 interval.ms | INT | 300000 | | MEDIUM | false
 match | LIST | [] | | MEDIUM | false
 metrics | LIST | [] | | MEDIUM | false
 """
-"""Keys of a client metrics subscription (KIP-714); kafkapy.config.rules bounds interval.ms."""
+"""Keys of a client metrics subscription (KIP-714); kafkapy.config.rules checks the range of interval.ms."""
 
 OWN: Final = """
 kafkapy.admin.listener | STRING | null | host:port | MEDIUM | false
@@ -479,14 +479,15 @@ kafkapy.authentication.timeout.ms | INT | 10000 | [1,...] | MEDIUM | false
 kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false
 kafkapy.sasl.oauthbearer.allowed.urls | LIST | [] |  | LOW | false
 """
-"""Broker keys that only kafkapy has (a deviation): where /metrics, /livez, /readyz and /buildinfo are served, host:port
-(Apache Kafka has JMX, and others' agents for Prometheus); how long a TLS handshake, and then a login, may take (Apache
-Kafka waits for connections.max.idle.ms); the versions that KIP-896 removed, for clients from 0.9 on; from which URLs
-the keys of bearer tokens may be read (Apache Kafka has a system property, which works here, too)."""
+"""Broker keys that only kafkapy has (a deviation): the host:port that serves /metrics, /livez, /readyz and /buildinfo
+(Apache Kafka has JMX, and third-party agents for Prometheus); the timeout of a TLS handshake, and then of a login
+(Apache Kafka waits for connections.max.idle.ms); whether to serve the versions that KIP-896 removed, for clients from
+0.9 on; the URLs from which keys of bearer tokens may be read (in Apache Kafka a system property, which is supported,
+too)."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false
 leader.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false
 replica.alter.log.dirs.io.max.bytes.per.second | LONG | 9223372036854775807 | [0,...] | MEDIUM | false
 """
-"""Broker keys that no server.properties holds: they exist at run time only."""
+"""Broker keys that are not valid in server.properties, but can only be set dynamically."""

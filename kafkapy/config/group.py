@@ -1,4 +1,4 @@
-"""The group coordinator: classic, consumer and streams groups, and the __consumer_offsets topic."""
+"""Keys of the group coordinator: classic, consumer and streams groups, and the __consumer_offsets topic."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

@@ -1,4 +1,4 @@
-"""Properties -> BrokerConfig: every key typed and checked, then what the keys must be to each other (checks.py)."""
+"""Properties -> BrokerConfig: parses and checks every key, then the rules between keys (checks.py)."""
 
 import re
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ MECHANISM_KEYS: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""Keys that a listener may have once for each SASL mechanism: listener.name.<listener>.<mechanism>.<key>."""
+"""Keys that may be set per SASL mechanism of a listener: listener.name.<listener>.<mechanism>.<key>."""
 
 FREE_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
-"""Keys of plugins that this broker does not have, but which belong into a server.properties all the same."""
+"""Prefixes of keys for plugins. kafkapy has no such plugins, but the keys are valid in a server.properties."""
 
 
 def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-    """Return the configuration and warnings, one for each key that is unknown or questionable. Raises ConfigError."""
+    """Return the configuration, and a warning for each unknown or questionable key. Raises ConfigError."""
     for key in ("node.id", "broker.id"):
-        if key in properties:  # parsed before one is copied to the other, so that the one that was given is blamed
+        if key in properties:  # parsed before one is copied to the other, so that errors name the key that was given
             broker_definitions()[key].parse(properties[key])
     originals = _with_node_id(properties)
     values = {key: _value(definition, originals) for key, definition in broker_definitions().items()}
@@ -35,13 +35,13 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
 
 
 def warnings_of_keys(properties: Mapping[str, str]) -> list[str]:
-    """Return a warning for each key that is unknown. Raises ConfigError for a listener's own key of a bad value."""
+    """Return a warning for each unknown key. Raises ConfigError for an invalid value of a listener-prefixed key."""
     known = broker_definitions()
     return [warning for key in properties if key not in known and (warning := _check_other_key(properties, key))]
 
 
 def base_key(key: str) -> str:
-    """Return the key that a listener's key overrides, or the key itself."""
+    """Return a key without its listener prefix: the key that it overrides."""
     matched = LISTENER_KEY.fullmatch(key)
     if matched is None:
         return key
@@ -49,7 +49,7 @@ def base_key(key: str) -> str:
 
 
 def _with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
-    """broker.id and node.id are two names of one thing: either stands for both."""
+    """Return the properties with both node.id and broker.id, if one is set: they have the same meaning."""
     originals = dict(properties)
     if "node.id" in originals:
         originals.setdefault("broker.id", originals["node.id"])
@@ -69,7 +69,7 @@ def _value(definition: Definition, originals: Mapping[str, str]) -> Value:
 
 
 def _check_other_key(originals: Mapping[str, str], key: str) -> str | None:
-    """Check a key that is not in the table: a listener's own, a plugin's, or an unknown one."""
+    """Check a key that is not in the table: with a listener prefix, of a plugin, or unknown (returns a warning)."""
     base = base_key(key)
     if base in broker_definitions():
         broker_definitions()[base].parse(originals[key])
@@ -80,7 +80,7 @@ def _check_other_key(originals: Mapping[str, str], key: str) -> str | None:
 
 
 def _suggestion(key: str) -> str:
-    from difflib import get_close_matches  # only mistakes pay for it
+    from difflib import get_close_matches  # imported only for unknown keys
 
     matches = get_close_matches(key, broker_definitions(), n=1, cutoff=0.8)
     return f" (did you mean {matches[0]}?)" if matches else ""

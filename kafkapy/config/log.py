@@ -1,7 +1,7 @@
 """A topic's log configuration: every key of Kafka 4.3.1's topic configs, typed, with Kafka's defaults.
 
-`LogConfig()` is what a topic without overrides gets on a broker without settings. A broker's own defaults and a topic's
-overrides are laid over it by `kafkapy.config.topic.log_config`.
+`LogConfig()` is the configuration of a topic without overrides on a broker without settings.
+`kafkapy.config.topic.log_config` applies a broker's defaults and a topic's overrides.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ DAY_MS: Final = 86400000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogConfig(Section):
-    """How a partition's log rolls, keeps, cleans, flushes and checks its records."""
+    """A partition's log settings: segment roll, retention, compaction, flushes and record checks."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_gzip_level: int = -1
@@ -30,7 +30,7 @@ class LogConfig(Section):
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     index_interval_bytes: int = 4096
     internal_segment_bytes: int | None = None
-    """Kafka's own tests set it below segment.bytes' minimum; `log_config` folds it into segment_bytes."""
+    """For tests, below the minimum of segment.bytes; `log_config` copies it to segment_bytes."""
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     local_retention_bytes: int = -2
     local_retention_ms: int = -2

@@ -1,4 +1,4 @@
-"""The log.* keys: where logs lie, how they are checkpointed and cleaned, and what topics inherit."""
+"""The log.* keys: log directories, checkpoints, the cleaner, and the defaults that topics inherit."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

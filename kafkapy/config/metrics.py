@@ -1,4 +1,4 @@
-"""Metrics, their reporters and client telemetry."""
+"""Keys of metrics, their reporters and client telemetry."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

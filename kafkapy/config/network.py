@@ -1,4 +1,4 @@
-"""Where the node listens, what it says of itself, and the bounds of its sockets and queues."""
+"""Keys of the node's listeners and advertised listeners, and the limits of its sockets and queues."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

@@ -1,4 +1,4 @@
-"""Who this node is, and what does not belong to a single subsystem: roles, ids, topic defaults, life cycle."""
+"""The node's identity, and keys that belong to no single subsystem: roles, ids, topic defaults, start and stop."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

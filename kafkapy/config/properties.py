@@ -1,6 +1,6 @@
 """Java .properties text -> dict, as java.util.Properties.load reads it.
 
-Lines end at \\n, \\r or \\r\\n; an odd number of backslashes at the end joins the next line, whose leading blanks go.
+Lines end at \\n, \\r or \\r\\n. An odd number of backslashes at the end joins the next line without its leading blanks.
 A key ends at the first unescaped '=', ':' or blank. Escapes: \\t \\n \\r \\f \\uXXXX; any other escaped character is
 itself. Comments start with '#' or '!'. The last of several equal keys wins.
 """
@@ -19,7 +19,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(entries: Iterable[tuple[str, str]]) -> str:
-    """Return a properties file's text with these entries, one a line; parse_properties gives them back."""
+    """Return the text of a properties file with these entries, one per line; parse_properties reverses it."""
     return "".join(f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}\n" for key, value in entries)
 
 
@@ -84,7 +84,7 @@ def _escaped(text: str, position: int) -> tuple[str, int]:
 
 
 def _join_surrogates(text: str) -> str:
-    """Java writes a character beyond U+FFFF as two escapes."""
+    """Join surrogate pairs: Java writes a character beyond U+FFFF as two escapes."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,4 +1,4 @@
-"""The KRaft quorum, the metadata log and its snapshots, the broker's lease at the controller."""
+"""Keys of the KRaft quorum, the metadata log and its snapshots, and the broker's session at the controller."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

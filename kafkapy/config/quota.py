@@ -1,4 +1,4 @@
-"""Windows in which rates are measured."""
+"""Keys of quotas: the windows in which rates are measured."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

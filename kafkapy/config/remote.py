@@ -1,4 +1,4 @@
-"""Tiered storage (KIP-405): the keys are known and checked; the feature itself does not exist here."""
+"""Keys of tiered storage (KIP-405). They are parsed and checked, but the feature is not supported."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

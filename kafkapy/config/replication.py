@@ -1,4 +1,4 @@
-"""Fetching from leaders, in-sync replicas, leader balance, purgatories."""
+"""Keys of replication: fetching from leaders, in-sync replicas, leader balance, purgatories."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

@@ -1,7 +1,7 @@
-"""What the controller asks about dynamic configs: is this change valid, and which value counts for a topic.
+"""The controller's rules for dynamic configs: validation of changes, and the effective configs of a topic.
 
-An implementation of kafkapy.metadata.configs.ConfigRules. Complaints are Kafka's, as
-ApiError with INVALID_CONFIG or INVALID_REQUEST. Source: KIP-226, KIP-714, KIP-848, KIP-932.
+Implements kafkapy.metadata.configs.ConfigRules. Errors are ApiError INVALID_CONFIG or INVALID_REQUEST with Kafka's
+messages. Source: KIP-226, KIP-714, KIP-848, KIP-932.
 """
 
 import re
@@ -31,7 +31,7 @@ GROUP: Final = 32
 
 INVALID_CONFIG: Final = 40
 INVALID_REQUEST: Final = 42
-"""Two of kafkapy.protocol.error_code's, which this layer does not import."""
+"""Two codes of kafkapy.protocol.error_code, which this layer must not import."""
 
 SOURCE_TOPIC: Final = 1
 SOURCE_BROKER: Final = 2
@@ -41,7 +41,7 @@ SOURCE_DEFAULT: Final = 5
 SOURCE_BROKER_LOGGER: Final = 6
 SOURCE_CLIENT_METRICS: Final = 7
 SOURCE_GROUP: Final = 8
-"""Where a value comes from, as in DescribeConfigs and CreateTopics."""
+"""The source of a value, as in DescribeConfigs and CreateTopics."""
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
@@ -53,7 +53,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
         ("log.retention.hours", HOUR_MS),
     ),
 }
-"""Topic keys that several broker keys stand behind, first wins, each with its unit in ms."""
+"""Topic keys whose default comes from several broker keys, the first that is set wins; with the unit in ms."""
 
 GROUP_SYNONYMS: Final[Mapping[str, str]] = {
     key: f"group.{key}"
@@ -74,7 +74,7 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
         "streams.assignment.interval.ms",
     )
 }
-"""The broker key that a group key inherits from."""
+"""The broker key from which a group key inherits its default."""
 
 MATCH_KEYS: Final = (
     "client_instance_id",
@@ -87,7 +87,7 @@ MATCH_KEYS: Final = (
 
 
 class Resource(Protocol):
-    """Whose configs: kafkapy.metadata.image.ConfigResource is one."""
+    """A resource that has configs, such as kafkapy.metadata.image.ConfigResource."""
 
     @property
     def resource_type(self) -> int: ...
@@ -97,7 +97,7 @@ class Resource(Protocol):
 
 
 class EffectiveConfig(NamedTuple):
-    """A topic config as it works: source as in DescribeConfigs (SOURCE_*)."""
+    """The effective value of a topic config; `source` as in DescribeConfigs (SOURCE_*)."""
 
     name: str
     value: str | None
@@ -107,7 +107,7 @@ class EffectiveConfig(NamedTuple):
 
 
 class DynamicConfigRules:
-    """The rules of a cluster, as the node that decides has them: by its configuration as it is now."""
+    """The rules of a cluster, according to the current configuration of the node that decides (the controller)."""
 
     def __init__(self, config: DynamicConfig) -> None:
         self._config = config
@@ -117,28 +117,28 @@ class DynamicConfigRules:
         return self._config.current
 
     def validate(self, resource: Resource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
-        """Raise ApiError where `configs`, the whole next configs of a resource, cannot work."""
+        """Raise ApiError if `configs`, all new configs of a resource, are invalid."""
         try:
             self._validate(resource, configs, existing)
         except ConfigError as error:
             raise ApiError(INVALID_CONFIG, str(error)) from error
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Whether APPEND and SUBTRACT work on a key: it is a LIST, of a topic or broker as in Kafka's own schema."""
+        """Whether APPEND and SUBTRACT are allowed: the key is a LIST of a topic or broker, as in Kafka's schema."""
         if resource_type not in (TOPIC, BROKER):
             return False
         definition = definitions_of(resource_type).get(key)
         return definition is not None and definition.type is ConfigType.LIST
 
     def default_value(self, resource_type: int, key: str) -> str | None:
-        """Return Kafka's default of a key as text, None where there is none."""
+        """Return Kafka's default of a key as text, None without one."""
         definition = definitions_of(resource_type).get(key)
         return None if definition is None else definition.default_text
 
     def effective_topic_configs(
         self, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
     ) -> list[EffectiveConfig]:
-        """Return every topic key with the value that counts; an internal one only where it is set."""
+        """Return every topic key with its effective value; internal keys only if they are set."""
         return [
             self._effective(definition, cluster, node, topic)
             for key, definition in topic_definitions().items()
@@ -148,13 +148,13 @@ class DynamicConfigRules:
     def effective_topic_config(
         self, key: str, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
     ) -> str | None:
-        """Return the value of one topic key, found as in effective_topic_configs."""
+        """Return the effective value of one topic key, as in effective_topic_configs."""
         return self._effective(topic_definitions()[key], cluster, node, topic).value
 
     def _effective(
         self, definition: Definition, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
     ) -> EffectiveConfig:
-        """Topic, then this node's and the cluster's dynamic configs, then the static ones, then Kafka's default."""
+        """Return the first value of: topic, this node's and the cluster's dynamic configs, static configs, default."""
         if definition.key in topic:
             return EffectiveConfig(definition.key, topic[definition.key], SOURCE_TOPIC, False, False)
         layers = ((node, SOURCE_BROKER), (cluster, SOURCE_CLUSTER), (self._config.static.originals, SOURCE_STATIC))
@@ -187,7 +187,7 @@ class DynamicConfigRules:
         values = inherited_values(self._broker) | _parse_known(configs, topic_definitions(), "topic")
         validate_log_values(values)
         if values["remote.storage.enable"]:
-            # Tiered storage does not exist here, whatever remote.log.storage.system.enable says: a named deviation.
+            # Tiered storage is not supported, even with remote.log.storage.system.enable: a deviation.
             raise ApiError(
                 INVALID_CONFIG,
                 "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
@@ -232,7 +232,7 @@ def _bound_key(key: str, bound: str) -> str:
 
 
 def definitions_of(resource_type: int) -> Mapping[str, Definition]:
-    """Return the keys of a resource type; of brokers, those of server.properties and those only dynamic."""
+    """Return the keys of a resource type; for brokers, those of server.properties and the dynamic-only ones."""
     if resource_type == BROKER:
         return {**broker_definitions(), **dynamic_only_definitions()}
     tables = {TOPIC: topic_definitions, CLIENT_METRICS: client_metrics_definitions, GROUP: group_definitions}
@@ -240,14 +240,14 @@ def definitions_of(resource_type: int) -> Mapping[str, Definition]:
 
 
 def broker_synonyms_of(definition: Definition) -> tuple[tuple[str, int], ...]:
-    """Return the broker keys that stand behind a topic key, first wins, each with its unit in ms (1 for none)."""
+    """Return the broker keys that give a topic key's default, first wins, each with its unit in ms (1 for none)."""
     if definition.key in BROKER_SYNONYMS:
         return BROKER_SYNONYMS[definition.key]
     return ((definition.broker_key, 1),) if definition.broker_key is not None else ()
 
 
 def validate_log_values(values: Mapping[str, Value]) -> None:
-    """Check what a topic's keys must be to each other. Raises ApiError."""
+    """Check the rules between a topic's keys. Raises ApiError."""
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if _number(low) > _number(high):
         raise ApiError(

@@ -1,12 +1,12 @@
-"""What every config model shares: frozen, typed, fields named as Kafka's keys with underscores for dots.
+"""The base class of all config models: frozen and typed, with Kafka's keys (underscores for dots) as field names.
 
-The models hold values that are known to be good: `definitions` types and checks a text by its key, `checks` compares
-keys, and both speak of keys as the operator wrote them. A test may ask for a segment of 200 bytes that no
-server.properties could.
+The models do not validate. `definitions` parses and checks each key's text, and `checks` compares keys; both report
+errors by the keys that the operator wrote. So a test can build a model with values that server.properties does not
+allow, such as a segment of 200 bytes.
 
-They are plain dataclasses, and pydantic validates them as they are (tests/unit/config does, strictly). Models derived
-from pydantic's BaseModel cost 150 ms and 16 MB of a start that may take 300 ms and 60 MB, to check a second time what
-the table has checked with Kafka's own words; these cost 8 ms and 1 MB.
+They are plain dataclasses that pydantic can validate (tests/unit/config does, strictly). Models derived from pydantic's
+BaseModel would cost 150 ms and 16 MB of a start that may take 300 ms and 60 MB, to repeat checks that `definitions`
+makes with Kafka's own messages. These cost 8 ms and 1 MB.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ def dotted(field: str) -> str:
 
 
 class Section:
-    """A subsystem's part of the configuration."""
+    """The configuration of one subsystem."""
 
     __slots__ = ()
     __pydantic_config__ = {"arbitrary_types_allowed": True, "revalidate_instances": "always"}
-    """For those who validate with pydantic: takes Password as it is, looks into a section that is one already."""
+    """For validation with pydantic: accept Password as it is, and validate instances again."""
 
     @classmethod
     def keys(cls) -> dict[str, str]:
-        """Return this section's dotted keys, each with its field."""
+        """Return this section's dotted keys, with the field of each."""
         return {dotted(field.name): field.name for field in fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:
-        """Return the section made of typed values by dotted key; other sections' keys may be among them."""
+        """Build the section from typed values by dotted key; keys of other sections are ignored."""
         return cls(**{field: values[key] for key, field in cls.keys().items()})

@@ -1,4 +1,4 @@
-"""Who may do what, and SASL: the values used where a listener has none of its own."""
+"""Keys of authorization and SASL: the defaults of all listeners."""
 
 from kafkapy.config.definitions import Password
 from kafkapy.config.section import Section

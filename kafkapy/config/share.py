@@ -1,4 +1,4 @@
-"""Share groups and their coordinator."""
+"""Keys of share groups and their coordinator."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

@@ -1,4 +1,4 @@
-"""The ssl.* keys: the values used where a listener has none of its own, and those of one listener."""
+"""The ssl.* keys: the defaults of all listeners, and the values of one listener."""
 
 from typing import TYPE_CHECKING
 
@@ -40,9 +40,9 @@ class TlsConfig(Section):
 
 
 def listener_tls(config: "BrokerConfig", listener: str) -> TlsConfig:
-    """Return the ssl.* keys of one listener: its own, else those of all.
+    """Return the ssl.* keys of one listener: with its prefix, else without prefix.
 
-    On a SASL_SSL listener ssl.client.auth counts only if it is the listener's own (KIP-684).
+    On a SASL_SSL listener ssl.client.auth counts only with the listener's prefix (KIP-684).
     """
     values = {key: config.listener_value(listener, key) for key in [*TlsConfig.keys()]}
     own_key = f"listener.name.{listener.lower()}.ssl.client.auth"

@@ -1,4 +1,4 @@
-"""A topic's log configuration from its overrides, the broker's keys that it inherits, and Kafka's defaults."""
+"""A topic's log configuration: its overrides, the broker keys that it inherits, and Kafka's defaults."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -14,9 +14,9 @@ HOUR_MS: Final = 3_600_000
 
 
 def log_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> LogConfig:
-    """Return the configuration of a topic with these overrides, which are known to be valid.
+    """Return the configuration of a topic with these overrides, which were validated before.
 
-    A stored override that this version does not know is left out. internal.segment.bytes wins over segment.bytes.
+    Stored overrides that this version does not know are ignored. internal.segment.bytes overrides segment.bytes.
     """
     values = inherited_values(broker)
     values.update(parse_overrides(overrides))
@@ -26,13 +26,13 @@ def log_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> LogConfi
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Return the typed values of the overrides that are known. Raises ConfigError."""
+    """Return the typed values of the known overrides. Raises ConfigError."""
     definitions = topic_definitions()
     return {key: definitions[key].parse(text) for key, text in overrides.items() if key in definitions}
 
 
 def inherited_values(broker: "BrokerConfig") -> dict[str, Value]:
-    """Return every topic key's typed value on a broker, for a topic without overrides."""
+    """Return every topic key's typed value for a topic without overrides on a broker."""
     values = {key: definition.default for key, definition in topic_definitions().items()}
     for key, definition in topic_definitions().items():
         if definition.broker_key is not None:
@@ -55,7 +55,7 @@ def roll_jitter_ms(broker: "BrokerConfig") -> int:
 
 
 def retention_ms(broker: "BrokerConfig") -> int:
-    """log.retention.ms, else .minutes, else .hours; -1 for ever, whatever the negative number was."""
+    """log.retention.ms, else .minutes, else .hours; -1 (unlimited) for any negative number."""
     keys = (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))
     return max(_first_set(broker, *keys), -1)
 

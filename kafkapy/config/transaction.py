@@ -1,4 +1,4 @@
-"""The transaction coordinator, its topic, and how long producer ids are remembered."""
+"""Keys of the transaction coordinator, its topic, and the expiration of producer ids."""
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass

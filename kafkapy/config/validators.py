@@ -1,6 +1,6 @@
-"""What a value must be besides its type: ranges, words, lists; made from the notation of the facts tables.
+"""Validators of config values (ranges, words, lists), built from the notation of the facts tables.
 
-A complaint's text is Apache Kafka's. `ConfigRuleError` is one that names key and value in its own sentence.
+Error messages are Apache Kafka's. A `ConfigRuleError` has a complete message that names key and value itself.
 """
 
 import re
@@ -24,7 +24,7 @@ NON_EMPTY_LISTS: Final = frozenset(
         "process.roles",
     }
 )
-"""Lists that must hold something (ConfigDef.ValidList without isEmptyAllowed)."""
+"""Lists that must not be empty (ConfigDef.ValidList without isEmptyAllowed)."""
 
 FREE_LISTS: Final = frozenset(
     {
@@ -34,7 +34,7 @@ FREE_LISTS: Final = frozenset(
         "leader.replication.throttled.replicas",
     }
 )
-"""Lists with validators of their own, which mind neither duplicates nor empty items."""
+"""Lists with special validators, which allow duplicates and empty items."""
 
 DURATION: Final = re.compile(
     r"[+-]?P(?=.)(?:[+-]?\d+D)?(?:T(?=.)(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:[.,]\d{0,9})?S)?)?", re.IGNORECASE
@@ -44,14 +44,14 @@ HOST_AND_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._
 
 
 class ConfigRuleError(ConfigError):
-    """A ConfigError whose message is a whole sentence that needs no more said."""
+    """A ConfigError whose message is complete without key and value."""
 
     def __str__(self) -> str:
         return self.message
 
 
 def validator_for(key: str, valid_values: str, *, is_list: bool) -> Validator | None:
-    """Return the check that a facts table's notation stands for, None where everything of the type is good."""
+    """Return the validator for a facts table's notation, None if every value of the type is valid."""
     if is_list:
         return _list_validator(key, valid_values)
     if key == "compression.gzip.level":
@@ -185,7 +185,7 @@ def _bootstrap_servers(key: str, value: Any) -> None:
 def parse_quorum_voters(entries: tuple[str, ...]) -> dict[int, tuple[str, int]]:
     """Return voter id -> (host, port) from controller.quorum.voters. Raises ConfigError.
 
-    An entry reads `{id}@{host}:{port}`. Addresses that say nothing (0.0.0.0:0) are allowed here, as in Kafka's check.
+    An entry is `{id}@{host}:{port}`. Non-routable addresses (0.0.0.0:0) are allowed here, as in Kafka's check.
     """
     return dict(_parse_quorum_voter(entry) for entry in entries)
 
