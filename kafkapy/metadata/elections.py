@@ -22,7 +22,10 @@ from kafkapy.types import Uuid
 
 
 class Election(Enum):
-    """Whom to elect: PREFERRED tries the preferred replica first; ONLINE takes one in ISR or ELR; UNCLEAN any alive."""
+    """The kind of election. ONLINE elects from ISR or ELR. PREFERRED tries the preferred replica first.
+
+    UNCLEAN may elect any replica that is alive, if no clean leader is found.
+    """
 
     PREFERRED = auto()
     ONLINE = auto()

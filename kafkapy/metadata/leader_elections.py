@@ -73,7 +73,7 @@ class LeaderElectionControl:
         return Decision(len(records), records)
 
     def _may_improve(self, partition: PartitionRegistration) -> bool:
-        """Whether an election could help: not if the preferred replica's broker is down, the most common case."""
+        """Whether an election could help. Skips partitions with a leader while their preferred replica is down."""
         if partition.has_preferred_leader or not partition.replicas:
             return False
         preferred = partition.replicas[0]

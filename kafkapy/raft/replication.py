@@ -36,7 +36,7 @@ from kafkapy.raft.voters import VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
-"""The snapshot written by `storage format`. It is not a prefix of the log, so no replica is told to download it."""
+"""The snapshot written by `storage format`. It is not a prefix of the log, so replicas must not download it."""
 
 
 class Replication(RaftState):

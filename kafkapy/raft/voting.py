@@ -160,7 +160,7 @@ class VoteHandling(RaftState):
     # ---- time
 
     def _give_up_prospect(self, role: Prospective, now_ms: int) -> None:
-        """No majority would vote for us: go back to the leader we had, or wait for one."""
+        """After a lost pre-vote, follow the former leader again, or wait for a leader."""
         if role.leader_id >= 0 and role.leader_endpoints and role.leader_id != self.local.node_id:
             self._become_follower(role.leader_epoch, role.leader_id, role.leader_endpoints, now_ms)
         elif role.leader_id == self.local.node_id:

@@ -56,7 +56,7 @@ class FetchedPartition:
         self.log_start_offset = UNKNOWN_OFFSET
 
     def note_answer(self, answer: PartitionData) -> bool:
-        """Record an answer; return whether it has news compared with the one before.
+        """Record an answer; return whether it differs from the one before or has records.
 
         After an error the high watermark is set to unknown, so that the first successful answer is sent.
         """
@@ -128,7 +128,7 @@ class FetchSession:
     def note_answers(
         self, answers: Iterable[tuple[FetchedPartition, PartitionData]]
     ) -> list[tuple[FetchedPartition, PartitionData]]:
-        """Return the answers that have news; partitions with records go to the end of the order."""
+        """Return the answers that have to be sent; partitions with records move to the end of the order."""
         news = []
         for partition, answer in answers:
             if self.partitions.get(partition.key) is not partition:
