@@ -1,9 +1,9 @@
-"""`__cluster_metadata-0` on disk: the log, its snapshots and quorum-state, as the quorum's driver uses them.
+"""`__cluster_metadata-0` on disk: the log, its snapshots and quorum-state, for the quorum's driver.
 
-What must hold after a crash at any step: the log is a prefix of what was written, whole batches only; there is a
-snapshot at or above the log's start unless that is 0; quorum-state is old or new. Recovery trusts no checkpoint: after
-an unclean stop the whole log is checked (after a clean one, too, in Apache Kafka). Calls block; those of the running
-broker are short (page cache), syncs go to a worker.
+Invariants after a crash at any step: the log is a prefix of what was written, in whole batches; there is a snapshot at
+or above the log start offset unless that is 0; quorum-state is the old or the new one. Recovery uses no checkpoint: the
+whole log is read and checked. Methods block; those used by a running broker only shortly (page cache), and syncs run on
+a worker.
 """
 
 import logging
@@ -41,10 +41,10 @@ from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
 logger = logging.getLogger("kafkapy.storage")
 
 MAX_BATCH_BYTES: Final = 8 << 20
-"""Kafka's bound on a batch of the metadata log; what is atomic must fit into one."""
+"""Kafka's limit for a batch of the metadata log; records that must be atomic have to fit one batch."""
 READ_BYTES: Final = 1 << 20
 RESERVED_BYTES: Final = 1 << 20
-"""What changes of the metadata leave free, for what the quorum writes of its own accord."""
+"""Free space that metadata changes must leave for the quorum's own records."""
 _SEGMENT_NAME: Final = re.compile(r"^(\d{20})\.log$")
 
 
@@ -54,7 +54,7 @@ class NothingToReadError(StorageError):
 
 @dataclass(slots=True)
 class CommittedBatch:
-    """A batch for listeners; record i has offset base_offset + i. A control batch has no records but moves offsets."""
+    """A committed batch for listeners; record i has offset base_offset + i. `records` is empty for a control batch."""
 
     base_offset: int
     last_offset: int
@@ -66,7 +66,7 @@ class CommittedBatch:
 
 
 def metadata_log_config(config: QuorumConfig) -> LogConfig:
-    """Return the metadata log's configuration: nothing is deleted but behind a snapshot."""
+    """Return the metadata log's configuration: without time or size retention, as `maybe_trim` deletes segments."""
     return LogConfig(
         segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
         segment_ms=config.metadata_log_segment_ms,
@@ -79,7 +79,7 @@ def metadata_log_config(config: QuorumConfig) -> LogConfig:
 class MetadataLog:
     """The metadata log, its snapshots and quorum-state in one directory.
 
-    `view` and `voters` are what recovery found; the Raft core takes them and keeps them current.
+    `view` and `voters` are built by recovery; the Raft core takes them over and updates them.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MetadataLog:
         was_clean_shutdown: bool = False,
         make_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open and recover. Raises StorageError. make_room is called where there is none for an append."""
+        """Open and recover. Raises StorageError. make_room is called if there is too little space for an append."""
         self.directory = directory
         self._make_room = make_room
         self._disk = disk
@@ -114,7 +114,7 @@ class MetadataLog:
             self._recover_view()
         except StorageError:
             with suppress(StorageError, ApiError):
-                self.log.close()  # as it was: with its indexes trimmed
+                self.log.close()  # with its indexes trimmed, as a clean stop left it
             raise
 
     def _open_log(self, disk: Disk, now_ms: int, snapshot_ids: list[OffsetAndEpoch]) -> Log:
@@ -148,7 +148,7 @@ class MetadataLog:
     # ---- recovery
 
     def _usable_snapshots(self, disk: Disk) -> list[OffsetAndEpoch]:
-        """Return the snapshots at or above the first segment; what lies below it is not needed any more."""
+        """Return the snapshots at or above the first segment's base offset; delete older ones."""
         first_offset = _first_segment_offset(disk, self.directory)
         self.snapshots.clear_remains()
         found = self.snapshots.complete()
@@ -162,13 +162,13 @@ class MetadataLog:
         return usable
 
     def _start_offset(self, disk: Disk, snapshot_ids: list[OffsetAndEpoch]) -> int:
-        """Return the log start offset: the oldest snapshot's end, where the first segment begins in its middle."""
+        """Return the log start offset: the oldest snapshot's end offset, or 0 if the first segment begins at 0."""
         if _first_segment_offset(disk, self.directory) == 0:
             return 0
         return snapshot_ids[0].offset
 
     def _truncate_to_latest_snapshot(self, snapshot_ids: list[OffsetAndEpoch]) -> None:
-        """Start over at a snapshot that was downloaded before a crash, but not yet made the log's start."""
+        """Empty the log and start at a snapshot that was downloaded before a crash, if the log is behind it."""
         if not snapshot_ids:
             return
         latest = snapshot_ids[-1]
@@ -180,7 +180,7 @@ class MetadataLog:
             snapshot_ids[:] = [latest]
 
     def _recover_view(self) -> None:
-        """Learn offsets, epochs and voters from the latest snapshot and a scan of all batch headers."""
+        """Build offsets, epochs and voters from the latest snapshot and all batches of the log, checking each batch."""
         latest = self.view.latest_snapshot
         if latest is not None:
             reader = self.snapshots.open_reader(latest)
@@ -200,9 +200,10 @@ class MetadataLog:
         self.view.durable_end_offset = self.view.end_offset
 
     def _damaged(self, found: str, place: str) -> StorageError:
-        """The operator decides: what is cut off is metadata, and with it go the logs of which only that tells.
+        """Return the error for a damaged log, with advice for the operator, who decides about the truncation.
 
-        A deviation: Apache Kafka cuts the log at the first batch that does not hold, after a clean stop, too.
+        Truncating loses metadata, and with it the logs of the topics known only from it. A deviation: Apache Kafka
+        truncates the log at the first invalid batch even after a clean stop.
         """
         advice = f"Restore {self.directory} from a backup"
         if self._was_clean:
@@ -227,9 +228,9 @@ class MetadataLog:
     # ---- reading and writing
 
     def check_room(self, size_bytes: int) -> None:
-        """Raise ApiError KAFKA_STORAGE_ERROR where an append would not fit: one that breaks off ends the node.
+        """Raise ApiError KAFKA_STORAGE_ERROR if there is no space for an append, as a failed append stops the node.
 
-        Raises StorageError where that cannot be told, as the directory is gone.
+        Raises StorageError if the free space cannot be read, because the directory is missing.
         """
         with self.log.failures("looking for room"):
             free_bytes = self._disk.free_bytes(self.directory)
@@ -241,7 +242,7 @@ class MetadataLog:
             raise ApiError(KAFKA_STORAGE_ERROR, f"{free_bytes} bytes are free where the metadata lies")
 
     def append(self, data: bytes | memoryview, *, leader_epoch: int, now_ms: int) -> int:
-        """Write a batch that has its offsets and epoch already; return its last offset."""
+        """Write a batch that already has its offsets and epoch; return its last offset."""
         failpoint("quorum.log.before_append")
         result = self.log.append_as_leader(
             data, leader_epoch=leader_epoch, now_ms=now_ms, origin=AppendOrigin.RAFT_LEADER
@@ -250,11 +251,11 @@ class MetadataLog:
         return result.last_offset
 
     def append_fetched(self, data: bytes | memoryview, *, now_ms: int) -> int:
-        """Write a batch as the leader wrote it."""
+        """Write batches fetched from the leader, unchanged; return the last offset."""
         return self.log.append_as_follower(data, now_ms).last_offset
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[RecordBatch]:
-        """Yield the batches from the one with start_offset on, up to end_offset, about READ_BYTES at a time."""
+        """Yield the batches from the one that contains start_offset up to end_offset, reading READ_BYTES at a time."""
         while start_offset < end_offset:
             found = self.read_bytes(start_offset, READ_BYTES)
             if not found:
@@ -266,7 +267,7 @@ class MetadataLog:
                 yield batch
 
     def read_bytes(self, start_offset: int, max_bytes: int) -> bytes:
-        """Return whole batches from start_offset on, at least one if there is one."""
+        """Return whole batches from the one that contains start_offset on, at least one if there is any."""
         found = self.log.read(start_offset, max_bytes, isolation=FetchIsolation.LOG_END, min_one_batch=True, wait=True)
         if found.region is None:
             return b""
@@ -286,14 +287,14 @@ class MetadataLog:
         truncate_to(self.log, end_offset)
 
     def reset_to_snapshot(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
-        """Empty the log; it goes on at the snapshot's end. The snapshot is durable already."""
+        """Empty the log and set its start and end to the snapshot's end offset. The snapshot must be durable."""
         truncate_fully_and_start_at(self.log, snapshot_id.offset)
         self.drop_snapshots_before(snapshot_id, now_ms=now_ms)
 
     # ---- trimming
 
     def maybe_trim(self, snapshot_ids: list[OffsetAndEpoch], *, now_ms: int) -> int | None:
-        """Delete the prefix that Kafka's keys do not keep; return the new start offset, None where nothing goes."""
+        """Delete the prefix beyond metadata.max.retention.bytes and .ms; return the new start offset, or None."""
         if len(snapshot_ids) < 2:
             return None
         keep_from = snapshots_to_trim_to(
@@ -330,7 +331,7 @@ class MetadataLog:
 
 
 def to_committed(batch: RecordBatch) -> CommittedBatch:
-    """Return a batch as listeners take it; a control batch without its records."""
+    """Convert a batch for listeners. Raises StorageError if its records cannot be parsed."""
     try:
         records = [] if batch.is_control else [record.value or b"" for record in batch.records()]
     except ApiError as error:
@@ -348,6 +349,6 @@ def to_committed(batch: RecordBatch) -> CommittedBatch:
 
 
 def _first_segment_offset(disk: Disk, directory: str) -> int:
-    """Return the base offset of the first segment; 0 in a new directory."""
+    """Return the base offset of the first segment, 0 if there is none."""
     found = [int(match[1]) for name in disk.list_directory(directory) if (match := _SEGMENT_NAME.match(name))]
     return min(found, default=0)

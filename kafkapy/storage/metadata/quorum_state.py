@@ -1,14 +1,14 @@
-"""The quorum-state file of `__cluster_metadata-0`: the epoch, who leads it, whom we voted for in it.
+"""The quorum-state file of `__cluster_metadata-0`: the leader epoch, its leader, and this node's vote in it.
 
-One JSON object on one line, QuorumStateData of the protocol, with data_version. Version 0 goes with kraft.version 0
-(static voters, written along; no directories), version 1 with kraft.version 1:
+One JSON object on one line, QuorumStateData of the protocol, with data_version. Version 0 is used with kraft.version 0
+(static voters, which are included; no directory ids), version 1 with kraft.version 1:
 
     {"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],
      "data_version":0}
     {"leaderId":3,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 
-Written anew and renamed, file and directory synced: after a crash there is the old state or the new one. What it says
-was promised to other voters, so it must never be lost.
+The file is replaced by a rename, with file and directory synced: after a crash it holds the old or the new state. It
+must never be lost, because other voters rely on the votes and epochs in it.
 """
 
 import json
@@ -24,7 +24,7 @@ HIGHEST_VERSION: Final = 1
 
 
 class QuorumStateFile:
-    """The file in one directory. Calls block until the disk has it."""
+    """The file in one directory. Methods block; `write` returns when the state is durable."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -32,7 +32,7 @@ class QuorumStateFile:
         self.path = f"{directory}/{QUORUM_STATE_FILE}"
 
     def read(self) -> tuple[ElectionState, tuple[int, ...]] | None:
-        """Return the state and, from version 0, the voters' ids; None where there is no file. Raises StorageError."""
+        """Return the state and, in version 0, the voters' ids; None if the file is missing. Raises StorageError."""
         if not self._disk.exists(self.path):
             return None
         data = self._disk.read_file(self.path)
@@ -79,7 +79,7 @@ def encode_quorum_state(state: ElectionState, kraft_version: int, voter_ids: tup
 
 
 def decode_quorum_state(data: bytes) -> tuple[ElectionState, tuple[int, ...]]:
-    """Read either version. Raises ValueError where it is neither."""
+    """Decode version 0 or 1. Raises ValueError."""
     fields = json.loads(data)
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")

@@ -1,12 +1,12 @@
-"""Snapshots of the metadata log: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside its segments (KIP-630).
+"""Snapshots of the metadata log: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` in its directory (KIP-630).
 
-A snapshot stands for all records below its end offset. It is a sequence of batches with offsets of their own from 0 and
-the epoch of its name: a control batch (SnapshotHeader with the timestamp of the last record it stands for, then
-KRaftVersion and Voters where kraft.version is 1), data batches, a control batch with SnapshotFooter. 0-0 is what
-`storage format --standalone` writes.
+A snapshot replaces all records below its end offset. It is a sequence of batches with their own offsets from 0 and the
+epoch in its name: a control batch (SnapshotHeader with the timestamp of the last replaced record; with kraft.version 1
+also KRaftVersion and Voters), data batches, a control batch with SnapshotFooter. `storage format --standalone` writes
+the snapshot 0-0.
 
-While written or downloaded the name ends in .part; once it is complete it is synced and renamed, and never changes
-again. One that is deleted is first renamed to .deleted. What a crash leaves of either is removed at the next start.
+While being written or downloaded, a snapshot's name ends in .part. When complete it is synced and renamed, and never
+changes again. A deleted one is first renamed to .deleted. The next start deletes .part and .deleted files.
 """
 
 import logging
@@ -54,7 +54,7 @@ def parse_name(name: str) -> tuple[OffsetAndEpoch, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """What retention asks of a snapshot."""
+    """A snapshot's size and age, for retention."""
 
     snapshot_id: OffsetAndEpoch
     size_bytes: int
@@ -62,9 +62,9 @@ class SnapshotFacts:
 
 
 class SnapshotReader:
-    """A complete snapshot, checked as it is read. Blocks; raises StorageError where it is damaged.
+    """Reads and checks a complete snapshot. Blocks; raises StorageError if it is damaged.
 
-    Opening reads the first batch: `kraft_version`, `voters`, and the timestamp are known from then on.
+    The constructor reads the first batch, and with it `kraft_version`, `voters` and the timestamp.
     """
 
     def __init__(self, disk: Disk, directory: str, snapshot_id: OffsetAndEpoch, *, suffix: str = "") -> None:
@@ -94,7 +94,7 @@ class SnapshotReader:
                 self.voters = voters_from_record(message)
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Yield the values of the data records, a list per batch. Raises StorageError, also for a missing footer."""
+        """Yield the data records' values, a list per batch. Raises StorageError, also if the footer is missing."""
         has_footer = False
         for batch in self._checked_batches():
             if has_footer:
@@ -107,7 +107,7 @@ class SnapshotReader:
             raise self._damage("it has no footer")
 
     def check(self) -> None:
-        """Read it all. Raises StorageError."""
+        """Read and check the whole snapshot. Raises StorageError."""
         for _ in self.batches():
             pass
 
@@ -121,7 +121,7 @@ class SnapshotReader:
         return [message for message in found if message is not None]
 
     def _checked_batches(self) -> Iterator[RecordBatch]:
-        """Yield the batches, a chunk of the file in memory at a time."""
+        """Yield the batches, with one chunk of the file in memory at a time."""
         file = self._open()
         try:
             size = file.size()
@@ -147,7 +147,7 @@ class SnapshotReader:
             raise StorageError(self._directory, f"opening {self.path}: {error}") from error
 
     def _chunk(self, file: File, position: int, size: int) -> bytes:
-        """Return the file from `position` on: a chunk, or the whole first batch where that is larger."""
+        """Return a chunk of the file from `position` on, or the whole first batch if that is larger."""
         data = file.pread(READ_CHUNK_BYTES, position)
         if len(data) < _LENGTH_FIELD_END:
             raise self._damage("it ends inside of a batch")
@@ -161,7 +161,7 @@ class SnapshotReader:
 
 
 class SnapshotWriter:
-    """Writes a new snapshot, slice by slice: `append` each, then `finish`, `sync` (fit for a worker) and `freeze`."""
+    """Writes a new snapshot: `append` for each slice, then `finish`, `sync` (blocks; safe on a worker), `freeze`."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class SnapshotWriter:
         self._part.sync()
 
     def freeze(self) -> None:
-        """Give it its name, durably: from now on it counts."""
+        """Rename it durably to its final name: it is now complete."""
         self._part.freeze()
 
     def abort(self) -> None:
@@ -224,7 +224,7 @@ class SnapshotWriter:
 
 
 class PartFile:
-    """A snapshot on its way: made here, or downloaded byte by byte."""
+    """An incomplete snapshot (.part), written here or downloaded in pieces."""
 
     def __init__(self, disk: Disk, directory: str, snapshot_id: OffsetAndEpoch) -> None:
         self.snapshot_id = snapshot_id
@@ -245,7 +245,7 @@ class PartFile:
         self._file.sync()
 
     def open_reader(self) -> SnapshotReader:
-        """Return a reader of what was written so far, to check it before it gets its name. Raises StorageError."""
+        """Return a reader of the .part file, to check it before `freeze`. Raises StorageError."""
         return SnapshotReader(self._disk, self._directory, self.snapshot_id, suffix=".part")
 
     def freeze(self) -> None:
@@ -261,14 +261,14 @@ class PartFile:
 
 
 class SnapshotStore:
-    """The snapshots of one directory: which there are, how large and how old; deletes what is not needed."""
+    """The snapshots in one directory: lists them, caches their sizes and ages, deletes those no longer needed."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.directory = directory
         self._facts: dict[OffsetAndEpoch, SnapshotFacts] = {}
         self._doomed: list[tuple[str, int]] = []
-        """(path, when to delete it) of files renamed to .deleted."""
+        """Files renamed to .deleted: (path, due time in ms)."""
 
     def complete(self) -> list[OffsetAndEpoch]:
         """Return the complete snapshots, oldest first."""
@@ -276,7 +276,7 @@ class SnapshotStore:
         return sorted(found[0] for found in parsed if found is not None and found[1] == SUFFIX)
 
     def clear_remains(self) -> None:
-        """Delete what a crash left of partial and deleted snapshots. Only at start."""
+        """Delete .part and .deleted files left by a crash. Only at the start."""
         for name in self._disk.list_directory(self.directory):
             found = parse_name(name)
             if found is not None and found[1] != SUFFIX:
@@ -289,7 +289,7 @@ class SnapshotStore:
         return SnapshotReader(self._disk, self.directory, snapshot_id)
 
     def facts_of(self, snapshot_id: OffsetAndEpoch) -> SnapshotFacts:
-        """Return size and age; read once, as a snapshot does not change."""
+        """Return size and age; cached, as a snapshot does not change. Raises StorageError, OSError."""
         facts = self._facts.get(snapshot_id)
         if facts is None:
             reader = self.open_reader(snapshot_id)
@@ -302,7 +302,7 @@ class SnapshotStore:
         return facts
 
     def doom(self, snapshot_ids: Iterable[OffsetAndEpoch], due_ms: int) -> None:
-        """Take snapshots out of service: renamed now, deleted at due_ms (somebody may be reading them)."""
+        """Rename snapshots to .deleted now; delete them at due_ms, as readers may still use them."""
         for snapshot_id in snapshot_ids:
             path = self.path_of(snapshot_id)
             if self._disk.exists(path):
@@ -326,8 +326,9 @@ def snapshots_to_trim_to(
 ) -> OffsetAndEpoch | None:
     """Return the snapshot that the log should begin with by metadata.max.retention.bytes and .ms; None to keep all.
 
-    Oldest first, a snapshot goes while log and snapshots are too large together, or while it is too old; the latest
-    one always stays. A negative limit means none. `log_bytes` is not counted down: segments go whole (as in Kafka).
+    Snapshots are dropped oldest first, while the log and the snapshots together are too large, or while the snapshot is
+    too old; the latest one is always kept. A negative limit means no limit. As in Kafka, log_bytes is not reduced for
+    dropped snapshots, because only whole segments are deleted.
     """
     keep_from = 0
     total_bytes = log_bytes + sum(fact.size_bytes for fact in facts)

@@ -1,8 +1,8 @@
-"""The files of a stopped log directory as text, line by line as kafka-dump-log.sh has it.
+"""Print the files of a stopped log directory as text, with the same lines as kafka-dump-log.sh.
 
 Dumper.dump() takes .log, .checkpoint (snapshots of the Raft log), .index, .timeindex, .txnindex and .snapshot files;
-finish() reports what the indexes and logs were found to contradict. What records hold is told by a decoder of
-dump_records.py. Nothing is written and no lock is taken.
+finish() prints the inconsistencies found between indexes and logs. A decoder of dump_records.py prints the records.
+Nothing is written and no lock is taken.
 """
 
 import re
@@ -41,7 +41,7 @@ from kafkapy.storage.segment import offset_index, time_index, txn_index
 RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 NO_LIMIT: Final = 0x7FFFFFFF
-"""max_bytes where it was not given; the tool then tells what stands behind the last whole batch."""
+"""max_bytes if not given; the tool then also reports the bytes after the last whole batch."""
 
 _RAFT_SNAPSHOT_NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 _TIMESTAMP_TYPES = {NO_TIMESTAMP_TYPE: "NoTimestampType", CREATE_TIME: "CreateTime", LOG_APPEND_TIME: "LogAppendTime"}
@@ -50,7 +50,7 @@ _HEADER_BYTES = MAGIC_POSITION + 1
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What is printed; the names are those of the tool's options."""
+    """Options of a dump; the names are those of the tool's options."""
 
     deep_iteration: bool = False
     print_data_log: bool = False
@@ -62,7 +62,7 @@ class DumpOptions:
 
 
 class Dumper:
-    """Prints files, and remembers what did not fit. `out` and `err` take a line each."""
+    """Prints files and collects inconsistencies for `finish`. `out` and `err` are called with one line each."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Dumper:
         self.has_failed = False
 
     def dump(self, path: str) -> None:
-        """Print one file. Raises OSError where it, or the log that an index belongs to, cannot be read."""
+        """Print one file. Raises OSError if the file, or the log that an index belongs to, cannot be read."""
         self._out(f"Dumping {path}")
         suffix = PurePath(path).suffix
         try:
@@ -102,7 +102,7 @@ class Dumper:
             self._err(f"{path}: {error}")
 
     def finish(self) -> None:
-        """Print what was found wrong, by file."""
+        """Print the inconsistencies found, grouped by kind and file."""
         for heading, lines in self._findings.items():
             self._err(heading)
             for line in lines:
@@ -203,7 +203,7 @@ class Dumper:
             log.close()
 
     def _positions(self, path: str) -> list[tuple[int, int]]:
-        """Return (offset, position) of the log's start and of the entries of its offset index."""
+        """Return (offset, position) of the log's start and of each entry of its offset index."""
         base_offset = _base_offset(path)
         data = _without_zeros(self._read_index(path, offset_index.ENTRY), offset_index.ENTRY)
         entries = offset_index.ENTRY.iter_unpack(data)
@@ -277,20 +277,20 @@ def _beside(path: str, suffix: str) -> str:
 
 
 def _without_zeros(data: bytes, entry: struct.Struct) -> bytes:
-    """Return the entries before the zeros of a file that a crash left at its full size; the first one always."""
+    """Return the entries without the trailing zeros that a crash leaves in a preallocated file; at least one entry."""
     used_bytes = len(data.rstrip(b"\0"))
     return data[: max(-(-used_bytes // entry.size), 1) * entry.size]
 
 
 def _check_last_offset(data: bytes, base_offset: int) -> None:
-    """Raise CorruptIndexError where a broker would build the offset index anew at its start."""
+    """Raise CorruptIndexError if a broker would rebuild the offset index at its start."""
     delta, _ = offset_index.ENTRY.unpack_from(data, len(data) - offset_index.ENTRY.size)
     if delta < 0:
         raise CorruptIndexError(f"the last offset {base_offset + delta} is below the base offset {base_offset}")
 
 
 def _check_times(data: bytes, base_offset: int) -> None:
-    """Raise CorruptIndexError where a broker would build the time index anew at its start."""
+    """Raise CorruptIndexError if a broker would rebuild the time index at its start."""
     if not data:
         return
     first_ms, _ = time_index.ENTRY.unpack_from(data)
@@ -302,7 +302,7 @@ def _check_times(data: bytes, base_offset: int) -> None:
 
 
 def _batches(file: File, position: int, end: int) -> Iterator[RecordBatch]:
-    """Yield the whole batches in [position, end). Raises CorruptRecordError where none can be."""
+    """Yield the whole batches in [position, end). Raises CorruptRecordError for an invalid length."""
     while end - position >= _HEADER_BYTES:
         length = int.from_bytes(file.pread(4, position + 8), "big", signed=True)
         if length < MIN_MESSAGE_BYTES:

@@ -1,7 +1,7 @@
-"""What a log's records say, as kafka-dump-log.sh prints it: text, metadata records, coordinators' records.
+"""Decode a log's records to the text that kafka-dump-log.sh prints: plain text, metadata and coordinator records.
 
-A decoder takes a record and returns its key and its payload as text, None for what is not printed. What cannot be
-read becomes a text that says so, as in Kafka's tool: a dump goes on.
+A decoder takes a record and returns its key and payload as text, None for a part that is not printed. A record that
+cannot be parsed becomes an error text, as in Kafka's tool, and the dump continues.
 """
 
 import base64
@@ -60,7 +60,7 @@ _RAFT_TITLES = {
 
 
 def decode_text(record: Record) -> tuple[str | None, str | None]:
-    """Key and value as UTF-8, with replacement characters for what is not."""
+    """Decode key and value as UTF-8, with replacement characters for invalid bytes."""
     return (
         None if record.key is None else _text(record.key),
         None if record.value is None else _text(record.value),
@@ -68,7 +68,7 @@ def decode_text(record: Record) -> tuple[str | None, str | None]:
 
 
 def _text(data: bytes) -> str:
-    """Decode as Java does: it puts one replacement character for an encoded surrogate, whole or not, Python more."""
+    """Decode as Java does: one replacement character for an encoded surrogate, complete or not; Python uses more."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -76,11 +76,11 @@ def _text(data: bytes) -> str:
 
 
 def decode_metadata(record: Record) -> tuple[str | None, str | None]:
-    """A record of `__cluster_metadata` or of its snapshots."""
+    """Decode a record of `__cluster_metadata` or of its snapshots."""
     try:
         value = record.value or b""
         message = decode_record(value)
-        version = value[2]  # behind frame version and api key, each of one byte
+        version = value[2]  # after frame version and api key, one byte each
         name = re.sub(r"(?<!^)([A-Z])", r"_\1", message.NAME).upper()
         return None, _json({"type": name, "version": version, "data": to_json(message, version)})
     except ProtocolError as error:
@@ -88,22 +88,22 @@ def decode_metadata(record: Record) -> tuple[str | None, str | None]:
 
 
 def decode_group(record: Record) -> tuple[str | None, str | None]:
-    """A record of `__consumer_offsets`."""
+    """Decode a record of `__consumer_offsets`."""
     return _decode_coordinator(record, _GROUP_RECORDS)
 
 
 def decode_transaction(record: Record) -> tuple[str | None, str | None]:
-    """A record of `__transaction_state`."""
+    """Decode a record of `__transaction_state`."""
     return _decode_coordinator(record, _TRANSACTION_RECORDS)
 
 
 def decode_share(record: Record) -> tuple[str | None, str | None]:
-    """A record of `__share_group_state`."""
+    """Decode a record of `__share_group_state`."""
     return _decode_coordinator(record, _SHARE_RECORDS)
 
 
 def control_text(record: Record) -> str:
-    """Return what a control record says. Raises InvalidRecordsError where it cannot be read."""
+    """Return a control record as text. Raises InvalidRecordsError if it cannot be parsed."""
     control_type = control_type_of(record.key)
     if control_type in (ControlType.COMMIT, ControlType.ABORT):
         marker = end_txn_marker_of(record)
@@ -141,7 +141,7 @@ def _decode_coordinator(record: Record, names: dict[int, str]) -> tuple[str | No
 
 
 def _open_members(members: list[dict[str, Any]]) -> None:
-    """Put what a classic consumer's subscription and assignment say where their bytes stand, if they can be read."""
+    """Replace the bytes of a classic consumer's subscription and assignment by their JSON, if they can be parsed."""
     for member in members:
         for field, name in (
             ("subscription", "ConsumerProtocolSubscription"),

@@ -1,9 +1,9 @@
-"""Formatting log directories, as kafka-storage.sh does: what must lie in a directory before a node may start on it.
+"""Format log directories as kafka-storage.sh does: write the files that a node needs before its first start.
 
-Every directory gets meta.properties (cluster, node, its own id) and bootstrap.checkpoint, the first records of the
-metadata log: a snapshot file with the feature levels. In the metadata directory of a quorum whose voters lie in the log
-(kraft.version 1) __cluster_metadata-0/00000000000000000000-0000000000.checkpoint names them.
-A directory that holds meta.properties is formatted, so that file is written last. Source: KIP-631, KIP-853.
+Every directory gets meta.properties (cluster, node and directory id) and bootstrap.checkpoint, a snapshot file with the
+first records of the metadata log: the feature levels. If the quorum's voters are kept in the log (kraft.version 1), the
+metadata directory also gets __cluster_metadata-0/00000000000000000000-0000000000.checkpoint with the voters.
+A directory with meta.properties counts as formatted, so that file is written last. Source: KIP-631, KIP-853.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,11 +45,11 @@ DEFAULT_SINCE: Final = {
     "share.version": 28,
     "streams.version": 29,
 }
-"""The metadata.version (22 is 4.0-IV0, 29 is 4.2-IV1) from which on a feature is on unless asked otherwise."""
+"""The metadata.version (22 is 4.0-IV0, 29 is 4.2-IV1) from which on a feature is enabled by default."""
 ELR_SINCE: Final = 23
-"""The metadata.version whose records can carry eligible leader replicas."""
+"""The first metadata.version whose records can hold eligible leader replicas."""
 SCRAM_SINCE: Final = 11
-"""The metadata.version that has records of SCRAM credentials."""
+"""The first metadata.version with records of SCRAM credentials."""
 CONTROL_SNAPSHOT_HEADER: Final = 3
 CONTROL_SNAPSHOT_FOOTER: Final = 4
 CONTROL_KRAFT_VERSION: Final = 5
@@ -57,12 +57,12 @@ CONTROL_KRAFT_VOTERS: Final = 6
 
 
 class FormatError(KafkapyError):
-    """Directories that cannot be formatted, or not like that; the message is for the operator."""
+    """The directories cannot be formatted as requested; the message is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A controller that the quorum begins with (`id@host:port:directory` of --initial-controllers)."""
+    """An initial controller of the quorum (`id@host:port:directory` of --initial-controllers)."""
 
     node_id: int
     host: str
@@ -71,7 +71,7 @@ class Voter:
 
     @classmethod
     def parse(cls, text: str) -> "Voter":
-        """Raises FormatError."""
+        """Parse `id@host:port:directory`. Raises FormatError."""
         try:
             node_id, address = text.strip().split("@")
             host_and_port, directory = address.rsplit(":", 1)
@@ -86,7 +86,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class FormatRequest:
-    """What to format. `voters` is None for a quorum with static voters or one that this node joins later."""
+    """A request to format. `voters` is None for a quorum with static voters or one that this node joins later."""
 
     config: BrokerConfig
     cluster_id: str
@@ -96,13 +96,13 @@ class FormatRequest:
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     ignore_formatted: bool = False
     scram_records: "Sequence[UserScramCredentialRecord]" = ()
-    """Credentials that the metadata begins with."""
+    """Credentials for the bootstrap metadata."""
 
 
 def format_directories(
     request: FormatRequest, disk: Disk, random: Random, clock: Clock, say: Callable[[str], None]
 ) -> None:
-    """Format the directories of a configuration; `say` hears what is done. Raises FormatError, OSError."""
+    """Format a configuration's directories; `say` is called with progress messages. Raises FormatError, OSError."""
     voters = _initial_voters(request, random)
     features = _feature_levels(request)
     formatted = {path: read_meta_properties(disk, path) for path in directories_of(request.config)}
@@ -120,16 +120,16 @@ def directories_of(config: BrokerConfig) -> list[str]:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Return what a directory says of itself, None when it is not formatted. Raises CheckpointError, OSError."""
+    """Return a directory's meta.properties, None if it is not formatted. Raises CheckpointError, OSError."""
     path = f"{directory}/{META_PROPERTIES}"
     return decode_meta_properties(disk.read_file(path), path) if disk.exists(path) else None
 
 
 def check_not_lost(disk: Disk, paths: Iterable[str]) -> None:
-    """Raise FormatError if one of the directories holds logs: their meta.properties is lost, they are no new ones.
+    """Raise FormatError if one of `paths` holds logs: then a meta.properties was lost, and the node is not new.
 
-    Formatted anew, the metadata directory has another id than the quorum's log names: no controller would ever be
-    active. A deviation: Apache Kafka's tool formats them, and the node then waits for a controller for ever.
+    A newly formatted metadata directory has another id than the one in the quorum's log, so no controller would ever
+    become active. A deviation: Apache Kafka's tool formats it, and the node then waits for a controller forever.
     """
     for path in paths:
         names = partition_directories(disk, path)
@@ -170,7 +170,7 @@ def embedded_config(
 
 
 def format_embedded(config: BrokerConfig, disk: Disk, random: Random, clock: Clock) -> None:
-    """Format those of an embedded node's directories that are not, with a quorum of this one node.
+    """Format the unformatted directories of an embedded node, with a quorum of this node only.
 
     Raises FormatError, OSError.
     """
@@ -188,9 +188,9 @@ def format_embedded(config: BrokerConfig, disk: Disk, random: Random, clock: Clo
 
 
 def _identity_unless_failed(disk: Disk, path: str, config: BrokerConfig) -> MetaProperties | Exception | None:
-    """Return what a directory says of itself; an error where it cannot: the start then goes on without it.
+    """Return a directory's meta.properties, or the error if it cannot be read: the start continues without it.
 
-    Of the metadata directory errors are raised, because nothing goes on without that one.
+    For the metadata directory the error is raised, because a node cannot start without it.
     """
     try:
         return read_meta_properties(disk, path)
@@ -201,9 +201,9 @@ def _identity_unless_failed(disk: Disk, path: str, config: BrokerConfig) -> Meta
 
 
 def has_static_voters(disk: Disk, metadata_log_dir: str) -> bool:
-    """Whether a formatted directory's quorum has its voters in the configuration (kraft.version 0), not in the log.
+    """Return whether a formatted directory's quorum has static voters (kraft.version 0), not voters in the log.
 
-    The state of the quorum tells by its version; before a first start, the voters' checkpoint by being there.
+    Decided by the version of quorum-state; before the first start, by whether the voters' checkpoint is missing.
     Raises FormatError, OSError.
     """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
@@ -255,7 +255,7 @@ def _standalone_voter(config: BrokerConfig, random: Random) -> Voter:
 
 
 def _feature_levels(request: FormatRequest) -> dict[str, int]:
-    """Return every feature's level: what is asked for, else what the release has by default. Raises FormatError."""
+    """Return every feature's level: as requested, else the release's default. Raises FormatError."""
     from kafkapy.metadata.features import KNOWN_FEATURES
 
     metadata_version = request.feature_levels.get(METADATA_VERSION, KNOWN_FEATURES[METADATA_VERSION].max_version)
@@ -359,7 +359,7 @@ def _description(path: str, config: BrokerConfig, voters: Sequence[Voter] | None
 def bootstrap_checkpoint(
     features: Mapping[str, int], more: "Sequence[UserScramCredentialRecord]" = (), *, now_ms: int
 ) -> bytes:
-    """Return bootstrap.checkpoint: header, the feature levels above 0 but kraft.version, more records, footer."""
+    """Return bootstrap.checkpoint: header, the feature levels above 0 except kraft.version, `more`, footer."""
     from kafkapy.metadata.record_serde import encode_record
     from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
     from kafkapy.record.builder import build_batch

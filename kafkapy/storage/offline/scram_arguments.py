@@ -1,9 +1,9 @@
-"""What `storage format --add-scram` is given: credentials that the metadata has from its first record on. KIP-900.
+"""Parse the arguments of `storage format --add-scram`: credentials for the bootstrap metadata. KIP-900.
 
     SCRAM-SHA-256=[name=alice,password=alice-secret]
     SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]
 
-Syntax and complaints are those of kafka-storage.sh, except that no complaint shows a password or a salt.
+Syntax and error messages are those of kafka-storage.sh, except that no message shows a password or a salt.
 """
 
 import base64
@@ -26,7 +26,7 @@ SALT_BYTES: Final = 16
 
 
 def parse_scram_argument(argument: str, random: Random) -> UserScramCredentialRecord:
-    """Return the record of one argument. Raises FormatError."""
+    """Return the credential record for one argument. Raises FormatError."""
     mechanism, text = _mechanism(argument.strip())
     parts = dict(_part(each) for each in _split(text))
     name = parts.pop("name", None)
@@ -67,7 +67,7 @@ def _mechanism(argument: str) -> tuple[ScramMechanism, str]:
 
 
 def _split(text: str) -> list[str]:
-    """Split as Java does: empty parts at the end do not count."""
+    """Split at commas as Java does: without empty parts at the end."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
