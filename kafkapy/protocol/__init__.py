@@ -1,1 +1,1 @@
-"""Bytes to messages and back: Kafka's wire protocol without a socket. Nothing is imported before it is asked for."""
+"""Kafka's wire protocol without sockets: encodes and decodes messages. Submodules are imported on demand."""

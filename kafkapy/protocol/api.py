@@ -1,6 +1,6 @@
-"""The APIs that Apache Kafka 4.3.1 knows, and the generated classes of their requests, responses and records.
+"""The APIs of Apache Kafka 4.3.1, and the generated classes of their requests, responses and records.
 
-Light to import: a message's module is imported when its class is first asked for.
+Cheap to import: a message's module is imported when its class is first requested.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ API_VERSIONS = 18
 
 
 class Api(NamedTuple):
-    """An API of Apache Kafka: what exists, not what this broker serves."""
+    """An API of Apache Kafka 4.3.1 with its versions there; this broker may serve fewer (handlers/table.py)."""
 
     key: int
     name: str
@@ -34,7 +34,7 @@ class Api(NamedTuple):
         return self.name + "Response"
 
     def response_header_version(self, version: int) -> int:
-        """Return 1 for flexible versions, else 0; always 0 for ApiVersions, whose reader knows no version yet."""
+        """Return 1 for flexible versions, else 0; always 0 for ApiVersions, as its reader knows no versions yet."""
         return 1 if version >= self.flexible_from and self.key != API_VERSIONS else 0
 
 
@@ -52,24 +52,24 @@ def api_of(api_key: int) -> Api:
 
 @cache
 def request_type(api_key: int) -> type[Message]:
-    """Import and return the class of an API's request. Raises ProtocolError for a key that no API has."""
+    """Import and return the class of an API's request. Raises ProtocolError for an unknown key."""
     return message_type(api_of(api_key).request_name)
 
 
 @cache
 def response_type(api_key: int) -> type[Message]:
-    """Import and return the class of an API's response. Raises ProtocolError for a key that no API has."""
+    """Import and return the class of an API's response. Raises ProtocolError for an unknown key."""
     return message_type(api_of(api_key).response_name)
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """Return the version of the header before a response. Raises ProtocolError for a key that no API has."""
+    """Return the header version of a response. Raises ProtocolError for an unknown key."""
     return api_of(api_key).response_header_version(api_version)
 
 
 @cache
 def message_type(name: str) -> type[Message]:
-    """Import and return the class of any message or record by its spec's name. Raises ProtocolError."""
+    """Import and return the class of a message or record by its name in the spec. Raises ProtocolError."""
     module = MESSAGE_MODULES.get(name)
     if module is None:
         raise ProtocolError(f"no message is named {name!r}")

@@ -1,14 +1,13 @@
-"""An outbound connection as a pure machine: requests in -> bytes out, bytes in -> responses in the order of requests.
+"""The state machine of an outbound connection: requests become bytes; received bytes become responses, in order.
 
-The first request is ApiVersions. Everything else waits for its response, because the version of each request is the
-highest that both sides speak (KIP-35). A peer that does not know our version of ApiVersions answers with
-UNSUPPORTED_VERSION in the format of version 0 and is asked again with the highest version that it names (KIP-511).
+The first request is ApiVersions. All others wait for its response, because each request uses the highest version that
+both sides support (KIP-35). A peer that does not support our version of ApiVersions answers UNSUPPORTED_VERSION in the
+format of version 0; the request is then repeated with the highest version in that response (KIP-511). If a login is
+required, it follows (client_login.py), and requests wait for it, too.
 
-Where the peer asks for a login, it follows (client_login.py); requests wait for that, too.
-
-The driver writes what `take_output` returns, passes on what arrives, and calls `is_expired` at `deadline_ms`. A request
-that is not answered in time costs the connection, as in Apache Kafka's NetworkClient: its response could come at any
-time and would have to be waited for.
+The driver writes what `take_output` returns, passes received bytes to `receive`, and calls `is_expired` at
+`deadline_ms`. If a request is not answered in time, the driver closes the connection, as Apache Kafka's NetworkClient
+does: responses are ordered, so all later ones would have to wait for the missing one.
 """
 
 from collections import deque
@@ -29,35 +28,35 @@ UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 OWN_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
-"""What the machine asks on its own account."""
+"""The APIs that the machine itself calls."""
 RENEWED_AT: Final = 85
-"""Percent of a session after which it is renewed: what Java's clients begin with."""
+"""Percent of the session lifetime after which it is renewed: the lower bound of Java clients."""
 API_VERSIONS_VERSION: Final = 4
-"""The ApiVersions that we begin with: the newest of Apache Kafka 4.3.1."""
+"""The version of the first ApiVersions request: the newest of Apache Kafka 4.3.1."""
 
 
 @dataclass(slots=True, eq=False)
 class ClientRequest:
-    """A request for a peer. `build` makes the message once its version is known, in min_version..max_version."""
+    """A request to a peer. `build(version)` creates the message, for a version in min_version..max_version."""
 
     api_key: int
     build: Callable[[int], Message]
     on_response: Callable[[Message, int], None]
-    """Called once with the response and its version, unless on_failure is."""
+    """Called once with the response and its version, unless on_failure is called."""
     on_failure: Callable[[bool], None]
-    """Called once if no response will come; True if the peer speaks none of our versions, or one that cannot carry the
-    message; False if it cannot be reached, does not answer in time or closes the connection."""
+    """Called once if there will be no response: with True if there is no common version, or it cannot encode the
+    message; with False if the peer is unreachable, does not answer in time or closes the connection."""
     timeout_ms: int
     min_version: int
     max_version: int
     deadline_ms: int = 0
-    """Set when it is submitted."""
+    """Set when the request is submitted."""
     version: int = -1
-    """Set when it is written."""
+    """Set when the request is written."""
 
 
 class ClientConnection:
-    """The machine of one connection; a new connection gets a new one."""
+    """The state machine of one connection; each connection needs a new one."""
 
     __slots__ = (
         "_client_id",
@@ -83,9 +82,9 @@ class ClientConnection:
         max_response_bytes: int,
         new_login: NewLogin | None = None,
     ) -> None:
-        """max_response_bytes: a longer response is a ProtocolError before any of it is buffered.
+        """max_response_bytes: a response that claims a larger size raises ProtocolError.
 
-        new_login: makes the machine of each login, None where the peer asks for none.
+        new_login: creates the SASL mechanism of each login; None if the peer requires no login.
         """
         self._new_login = new_login
         self._login: ClientLogin | None = None
@@ -103,23 +102,23 @@ class ClientConnection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the peer's versions are known and no login is under way."""
+        """Whether the peer's versions are known and no login is in progress."""
         return self._versions is not None and self._login is None
 
     @property
     def waiting_count(self) -> int:
-        """The number of requests without a response, those of the connection itself included."""
+        """The number of unanswered requests, including the machine's own."""
         return len(self._in_flight) + len(self._queue)
 
     def start(self, now_ms: int, timeout_ms: int) -> None:
-        """Ask for the peer's versions, then log in. Called once, first."""
+        """Request the peer's versions, then log in. Call once, before all else."""
         self._login_began_ms = now_ms
         self._ask_versions(API_VERSIONS_VERSION, now_ms + timeout_ms)
 
     def submit(self, request: ClientRequest) -> None:
-        """Send a request whose deadline is set, or let it wait until versions are known and the login is done.
+        """Send a request, or queue it until versions are known and the login is done. Its deadline_ms must be set.
 
-        A session that ends soon is renewed before the request is sent (KIP-368). Raises ProtocolError.
+        A session that is due for renewal is renewed before the request is sent (KIP-368). Raises ProtocolError.
         """
         if self._session_due_ms is not None and self._login is None:
             submitted_ms = request.deadline_ms - request.timeout_ms
@@ -131,13 +130,13 @@ class ClientConnection:
             self._send(request, self._versions)
 
     def take_output(self) -> bytes:
-        """Return the bytes to write, and forget them."""
+        """Return and remove the bytes to write."""
         data = bytes(self._output)
         self._output.clear()
         return data
 
     def receive(self, data: bytes) -> None:
-        """Take bytes that arrived; call back for each response that is whole. Raises ProtocolError: close then."""
+        """Take received bytes; call on_response for each complete response. After a ProtocolError the driver closes."""
         self._input += data
         position = 0
         while len(self._input) - position >= 4:
@@ -152,16 +151,16 @@ class ClientConnection:
         del self._input[:position]
 
     def deadline_ms(self) -> int | None:
-        """Return when `is_expired` may become true; None while nothing is waited for."""
+        """Return the earliest deadline of an unanswered request, None if there is none."""
         return min((request.deadline_ms for request in (*self._in_flight, *self._queue)), default=None)
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether a request in flight was not answered in time."""
+        """Whether a request was not answered in time."""
         deadline_ms = self.deadline_ms()
         return deadline_ms is not None and now_ms >= deadline_ms
 
     def close(self) -> list[ClientRequest]:
-        """Return the requests that will not be answered, oldest first; the driver fails them."""
+        """Return the unanswered requests, oldest first; the driver calls their on_failure."""
         unanswered = [request for request in (*self._in_flight, *self._queue) if request.api_key not in OWN_APIS]
         self._in_flight.clear()
         self._queue.clear()
@@ -175,11 +174,11 @@ class ClientConnection:
             return
         try:
             self._write(request, version)
-        except EncodeError:  # it alone: others wait behind it
+        except EncodeError:  # fail only this request: others are queued
             request.on_failure(True)
 
     def _write(self, request: ClientRequest, version: int) -> None:
-        """Raises EncodeError; then nothing has changed."""
+        """Append the request to the output. On an EncodeError nothing has changed."""
         body = request.build(version).encode(version)
         request.version = version
         out = Writer()
@@ -246,7 +245,7 @@ class ClientConnection:
     # ---- the login
 
     def _begin_login(self, now_ms: int, deadline_ms: int) -> None:
-        """Raises LoginError."""
+        """Start a login. Raises LoginError."""
         assert self._new_login is not None
         self._login = login = ClientLogin(self._new_login)
         self._login_began_ms = now_ms
@@ -262,7 +261,7 @@ class ClientConnection:
         self._write(request, version)
 
     def _go_on_with_login(self, response: Message, deadline_ms: int) -> None:
-        """Raises LoginError."""
+        """Send the next login request, or complete the login. Raises LoginError."""
         login, versions = self._login, self._versions
         assert login is not None
         assert versions is not None
@@ -278,9 +277,9 @@ class ClientConnection:
 
 
 def _ignore_failure(_is_unsupported: bool) -> None:
-    """ApiVersions is the machine's own: those that wait for it are told."""
+    """The on_failure of the machine's own requests: the requests that wait for them fail by themselves."""
 
 
 def newest_version(api_key: int) -> int:
-    """Return the newest stable version of an API that our codec speaks."""
+    """Return the newest stable version of an API in Apache Kafka 4.3.1."""
     return APIS[api_key].max_stable_version

@@ -1,4 +1,4 @@
-"""The client's side of a SASL login, over SaslHandshake 1 and SaslAuthenticate: which request comes next. KIP-152."""
+"""The client's side of a SASL login with SaslHandshake v1 and SaslAuthenticate requests. KIP-152."""
 
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
@@ -15,7 +15,7 @@ AUTHENTICATE_VERSION: Final = 2
 
 
 class LoginError(ProtocolError):
-    """The peer refused the login, or did not prove itself. The message names no secret."""
+    """The peer refused the login, or did not prove its identity. The message contains no secret."""
 
 
 class Mechanism(Protocol):
@@ -28,31 +28,31 @@ class Mechanism(Protocol):
     def is_complete(self) -> bool: ...
 
     def evaluate(self, challenge: bytes) -> bytes:
-        """Raises KafkapyError."""
+        """Return the token that answers a challenge (b"" at the start). Raises KafkapyError."""
         ...
 
 
 NewLogin: TypeAlias = Callable[[], Mechanism]
-"""Return the machine of one login. Raises KafkapyError where the configuration has none."""
+"""Returns the mechanism of a new login. Raises KafkapyError if the configuration has no credentials."""
 
 
 class ClientLogin:
     """One login on a connection."""
 
     def __init__(self, new_login: NewLogin) -> None:
-        """Raises LoginError."""
+        """Create the mechanism. Raises LoginError."""
         try:
             self._mechanism = new_login()
         except KafkapyError as error:
             raise LoginError(f"no login is possible: {error}") from error
         self.session_lifetime_ms = 0
-        """Once complete: how long the session lasts, 0 for ever."""
+        """The session lifetime once complete; 0 means unlimited."""
 
     def handshake(self) -> Message:
         return SaslHandshakeRequest(mechanism=self._mechanism.mechanism)
 
     def next_request(self, response: Message) -> Message | None:
-        """Return what to send after a response, None once the login is complete. Raises LoginError."""
+        """Return the request to send after a response, None once the login is complete. Raises LoginError."""
         if isinstance(response, SaslHandshakeResponse):
             if response.error_code:
                 enabled = ", ".join(response.mechanisms) or "none"

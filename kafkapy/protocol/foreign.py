@@ -1,4 +1,4 @@
-"""Other protocols, recognized by the four bytes where Kafka's protocol has the size of a frame."""
+"""Recognizes other protocols (HTTP, TLS, SSH) by their first four bytes, where Kafka's protocol has the frame size."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ SSH: Final = b"SSH-"
 
 
 def foreign_protocol(size: int) -> str | None:
-    """Return what a client speaks whose frame would have this size (int32), None if it may be Kafka's protocol."""
+    """Return the protocol whose first four bytes are this frame size (int32), None if it may be Kafka's protocol."""
     first = (size & 0xFFFFFFFF).to_bytes(4, "big")
     if first in HTTP_METHODS:
         return "HTTP"

@@ -1,8 +1,8 @@
-"""Request and response headers, which every frame begins with: written by hand, for they are on every path.
+"""Request and response headers, with which every frame starts. Hand-written for speed, not generated.
 
 Request header v1: int16 api key, int16 api version, int32 correlation id, nullable string client id; v2 adds tagged
-fields (the client id stays a string with an int16 length). Response header v0: int32 correlation id; v1 adds tagged
-fields. Which of them is used follows from the API and its version. KIP-482, KIP-511.
+fields (the client id keeps its int16 length). Response header v0: int32 correlation id; v1 adds tagged fields. The API
+and its version determine the header version. KIP-482, KIP-511.
 """
 
 from struct import Struct
@@ -19,14 +19,14 @@ _pack_correlation_id_and_no_tags = Struct(">iB").pack
 _FIXED_BYTES = 10
 
 MAX_HEADER_TAGS = 1_000
-"""Tagged fields of a header: Apache Kafka 4.3.1 defines none; what later versions may add is far from this."""
+"""Maximum tagged fields of a header. Apache Kafka 4.3.1 defines none; later versions may add a few."""
 
 FLEXIBLE_FROM = {key: api.flexible_from for key, api in APIS.items()}
 
 
 @dataclass(slots=True)
 class RequestHeader:
-    """What a request says of itself. `client_id` is None where the client sends none."""
+    """The header of a request. `client_id` is None if the client sends none."""
 
     api_key: int
     api_version: int
@@ -35,10 +35,10 @@ class RequestHeader:
 
 
 def read_request_header(frame: Data) -> tuple[RequestHeader, int]:
-    """Return the header at the start of a frame (its size not included) and the position of the body.
+    """Return the header at the start of a frame (without its size prefix) and the position of the body.
 
-    Tagged fields are skipped: none is defined. A version that the API has not is returned as it is: the answer to that
-    is the router's. Raises ProtocolError, also for a key that no API has.
+    Tagged fields are skipped, as none is defined. An unsupported version is returned unchanged: the router handles it.
+    Raises ProtocolError, also for an unknown api key.
     """
     try:
         api_key, api_version, correlation_id, size = _unpack_fixed(frame)
@@ -69,7 +69,7 @@ def read_request_header(frame: Data) -> tuple[RequestHeader, int]:
 def write_request_header(
     out: Writer, *, api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> None:
-    """Append the header of a request that we send."""
+    """Append the header of an outgoing request."""
     raw = b"" if client_id is None else client_id.encode()
     out += Struct(">hhih").pack(api_key, api_version, correlation_id, -1 if client_id is None else len(raw))
     out += raw
@@ -78,7 +78,7 @@ def write_request_header(
 
 
 def write_response_header(out: Writer, api_key: int, api_version: int, correlation_id: int) -> None:
-    """Append the header of an answer: v0 for ApiVersions, else v1 where the version is flexible."""
+    """Append the header of a response: v1 if the version is flexible, otherwise and for ApiVersions v0."""
     if api_version >= FLEXIBLE_FROM[api_key] and api_key != API_VERSIONS:
         out += _pack_correlation_id_and_no_tags(correlation_id, 0)
     else:
@@ -86,7 +86,7 @@ def write_response_header(out: Writer, api_key: int, api_version: int, correlati
 
 
 def read_response_header(frame: Data, api_key: int, api_version: int) -> tuple[int, int]:
-    """Return the correlation id of an answer to us and the position of its body. Raises ProtocolError."""
+    """Return the correlation id of a received response and the position of its body. Raises ProtocolError."""
     if len(frame) < 4:
         raise ProtocolError(f"response header is cut short in a frame of {len(frame)} bytes")
     position = 4

@@ -1,9 +1,9 @@
-"""Messages as JSON and back, in the conventions of Kafka's own JsonConverters: for people, tools and tests.
+"""Converts messages to JSON and back, in the conventions of Kafka's JsonConverters, for tools and tests.
 
-Field names are lowerCamelCase; bytes and records are base64; a uuid is its 22 characters of unpadded URL-safe base64;
-a tagged field at its default is left out, and one that is absent is at its default. All other fields of the version
-must be there. A float64 that JSON has no number for is "NaN", "Infinity" or "-Infinity". Tagged fields that the schema
-does not know, which Kafka's converters lose, are under "unknownTaggedFields": {"<tag>": base64}.
+Field names are lowerCamelCase; bytes and records are base64; a uuid is 22 characters of unpadded URL-safe base64. A
+tagged field at its default is omitted, and a missing one gets its default. All other fields of the version are
+required. Non-finite float64 values are "NaN", "Infinity" and "-Infinity". Unknown tagged fields, which Kafka's
+converters drop, are in "unknownTaggedFields": {"<tag>": base64}.
 """
 
 import base64
@@ -23,7 +23,7 @@ INT_TYPES = {"int8", "int16", "uint16", "int32", "uint32", "int64"}
 
 
 class Field(NamedTuple):
-    """A field as one version has it."""
+    """A field in one version."""
 
     json_name: str
     attribute: str
@@ -34,7 +34,7 @@ class Field(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A struct as one version has it: `default` is an instance with nothing set, only to compare with."""
+    """A struct in one version; `default` is an instance with all defaults, used only for comparison."""
 
     make: type[MessageStruct]
     default: MessageStruct
@@ -47,10 +47,10 @@ def to_json(message: Message, version: int) -> dict[str, Any]:
 
 
 def from_json(name: str, version: int, value: Any) -> Message:
-    """Return the message called `name` that a JSON object stands for.
+    """Return the message called `name` from its JSON object.
 
-    Raises EncodeError for a wrong type, a missing or unknown field, or a version that the message has not;
-    ProtocolError for a name that no message has.
+    Raises EncodeError for a wrong type, a missing or unknown field, or an unsupported version; ProtocolError for an
+    unknown message name.
     """
     kind = message_type(name)
     if not kind.MIN_VERSION <= version <= kind.MAX_VERSION:
@@ -68,7 +68,7 @@ def _shape(message: str, struct: str, version: int) -> Shape:
 
 
 def _field(row: str, version: int) -> Field | None:
-    """Return what a line of the field table says of `version`, None where the version has no such field."""
+    """Parse a line of the field table for `version`; return None if the version does not have the field."""
     json_name, attribute, type_name, versions, nullable, tagged = row.split()
     if not _contains(versions, version):
         return None

@@ -1,12 +1,12 @@
-"""Kafka's primitive types on the wire: what the generated codecs in `messages/` are written with.
+"""Kafka's primitive types on the wire: the functions that the generated codecs in `messages/` call.
 
-Reading. The fixed-size fields, and the first byte or bytes of every length, are read by fused `struct` calls in the
-generated code, so a function here that reads a value takes the length's beginning as its `size` or `count` argument
-and the position after it. Nothing is allocated from a length before it is known to be there: a slice never reaches
-past its buffer, and a count is compared with the bytes that remain. A value that is cut short leaves a position past
-the end of the buffer; every later read fails on it, and `Message.read`, the one edge, raises ProtocolError.
+Reading: the generated code reads fixed-size fields, together with the first byte or bytes of the length that follows,
+in one `struct` call. A function here therefore takes the start of the length as its `size` or `count` argument, and the
+position after it. Memory is never allocated for a length that the data does not contain: a slice ends at the end of its
+buffer, and a count is compared with the remaining bytes. A truncated value leaves a position past the end of the
+buffer, at which every later read fails; `Message.read` turns all these failures into ProtocolError.
 
-Writing goes to a `Writer`; `records` values that are large, or regions of a file, are not copied but spliced in.
+Writing appends to a `Writer`; large `records` values and file regions are not copied but spliced in.
 
 Source: https://kafka.apache.org/protocol#protocol_types, KIP-482 (compact types and tagged fields).
 """
@@ -25,15 +25,15 @@ NewT = TypeVar("NewT")
 
 ZERO_UUID: Final = bytes(16)
 SPLICE_BYTES: Final = 16 * 1024
-"""Records of this size or more are spliced, not copied: about where a copy begins to cost more than one more iovec."""
+"""Records of at least this size are spliced, not copied: about where a copy costs more than an additional iovec."""
 MAX_STRING_BYTES: Final = 0x7FFF
 """Kafka refuses longer strings in both directions, in the compact form too."""
 
 UNBOUNDED: Final = 1 << 62
-"""No bound on the elements of a message, for those that do not come from clients: records, answers to us."""
+"""No bound on the elements of a message; for messages not sent by clients, such as records and received responses."""
 
 EMPTY: Final[Any] = object()
-"""Default of constructor arguments that stand for a fresh list or struct."""
+"""Default of constructor arguments that means a new empty list or a new struct."""
 
 
 class _New(Protocol):
@@ -41,18 +41,18 @@ class _New(Protocol):
 
 
 new = cast(_New, object.__new__)
-"""Makes an instance without calling its constructor: the readers set every field themselves, a third faster."""
+"""Creates an instance without calling its constructor: the readers set every field themselves, a third faster."""
 
 _pack_int16 = struct.Struct(">h").pack
 _pack_int32 = struct.Struct(">i").pack
 
 
 class EncodeError(ProtocolError):
-    """A message that its version cannot carry, or with a value that its field's type cannot; the output is unusable."""
+    """The version cannot represent the message, or a field's type cannot hold its value; the output is unusable."""
 
 
 class MessageStruct:
-    """Base of the generated classes: equality and repr over their slots."""
+    """Base class of the generated classes: equality and repr of all slots."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class MessageStruct:
 
 
 class Message(MessageStruct):
-    """Base of the generated top-level classes: requests, responses, headers, records and values."""
+    """Base class of the generated top-level classes: requests, responses, headers, records and values."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class Message(MessageStruct):
     ) -> tuple["MessageT", int]:
         """Read a message of `version` at `position`; return it and the position after it.
 
-        max_elements: how many entries all of its arrays and tagged sections may have together. Raises ProtocolError.
+        max_elements: the maximum total of its array entries and tagged fields. Raises ProtocolError.
         """
         reader = cls.READERS.get(version)
         if reader is None:
@@ -113,7 +113,7 @@ class Message(MessageStruct):
         return message
 
     def write(self, out: "Writer", version: int) -> None:
-        """Append the message to `out` as `version` has it. Raises EncodeError."""
+        """Append the message to `out` in the format of `version`. Raises EncodeError."""
         writer = self.WRITERS.get(version)
         if writer is None:
             raise EncodeError(f"{self.NAME} has no version {version}")
@@ -122,11 +122,11 @@ class Message(MessageStruct):
         except EncodeError as error:
             raise EncodeError(f"{self.NAME} v{version}: {error}") from error
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
-            # What a null, an int out of range or a lone surrogate raises in the straight-line code.
+            # Raised by the generated code for a null, an int out of range or a lone surrogate.
             raise EncodeError(f"{self.NAME} v{version} has a value that its field cannot hold: {error}") from error
 
     def encode(self, version: int) -> bytes:
-        """Return the bytes of the message, spliced records included. Raises EncodeError."""
+        """Return the bytes of the message, including spliced records. Raises EncodeError."""
         out = Writer()
         self.write(out, version)
         return out.joined()
@@ -136,24 +136,24 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 class Writer(bytearray):
-    """The bytes of a frame, growing, and the record payloads that belong between them.
+    """The growing bytes of a frame, and the record payloads to insert between them.
 
-    `splices` are (position in this bytearray, payload) in rising order: the frame is the bytearray with each payload
-    put in at its position, which earlier payloads do not shift.
+    `splices` holds (position in this bytearray, payload) in increasing order. The frame is the bytearray with each
+    payload inserted at its position; positions do not count inserted payloads.
     """
 
     __slots__ = ("splices",)
 
-    def __init__(self) -> None:  # a bytearray is empty without its own __init__, and super() costs 150 ns an answer
+    def __init__(self) -> None:  # an empty bytearray needs no super().__init__(), which takes 150 ns
         self.splices: list[tuple[int, FileRegion | bytes | memoryview]] = []
 
     @property
     def wire_length(self) -> int:
-        """The length of the frame: these bytes and all payloads."""
+        """The length of the frame, including all payloads."""
         return len(self) + sum(len(payload) for _, payload in self.splices)
 
     def joined(self) -> bytes:
-        """Return the frame in one piece; reads regions (may block)."""
+        """Return the whole frame; reads file regions (may block)."""
         if not self.splices:
             return bytes(self)
         pieces: list[bytes | memoryview] = []
@@ -170,7 +170,7 @@ class Writer(bytearray):
 
 
 def uvarint_rest(data: Data, position: int, first: int) -> tuple[int, int]:
-    """Return an unsigned varint whose first byte, `first`, had its high bit set, and the position after it."""
+    """Return an unsigned varint whose first byte `first` has its high bit set, and the position after it."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[position]
@@ -218,7 +218,7 @@ def compact_nullable_string(data: Data, position: int, size: int) -> tuple[str |
         return None, position
     if size > 0x7F:
         length, end = uvarint_rest(data, position, size)
-        if length == 0:  # in more bytes than it needs
+        if length == 0:  # a zero encoded in more bytes than necessary
             return None, end
     return compact_string(data, position, size)
 
@@ -249,7 +249,7 @@ def compact_nullable_byte_string(data: Data, position: int, size: int) -> tuple[
 
 
 def records(data: Data, position: int, size: int) -> tuple[Records, int]:
-    """Return a view of the record batches: it lives as long as `data` does."""
+    """Return a view of the record batches, valid as long as `data`."""
     if size < 0:
         raise null_or_negative(size)
     end = position + size
@@ -275,10 +275,10 @@ def compact_nullable_records(data: Data, position: int, size: int) -> tuple[Reco
 
 
 class ElementBudget:
-    """What is left of the elements that one message may have: entries of arrays, and tagged fields.
+    """The remaining number of elements (array entries and tagged fields) that one message may have.
 
-    Each costs time and memory, whatever few bytes it takes: one byte for an empty string. An array's count is taken
-    off before its first element is read, so that a message with too many is refused before they cost anything.
+    Each element costs time and memory even if it takes a single byte, like an empty string. An array's count is
+    subtracted before its first element is read, so that a message with too many is refused before they cost anything.
     """
 
     __slots__ = ("left",)
@@ -287,12 +287,12 @@ class ElementBudget:
         self.left = most
 
     def exceeded(self, count: int) -> ProtocolError:
-        """Return the error of `count` more elements, which have been taken off."""
+        """Return the error for `count` elements, which have already been subtracted."""
         return ProtocolError(f"{count} more array entries or tagged fields, where {self.left + count} more are allowed")
 
 
 def check_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> None:
-    """Take `count` elements off the budget; refuse a count that it, or what is left of `data`, does not allow.
+    """Subtract `count` from the budget. Raises ProtocolError if it exceeds the budget or the rest of `data`.
 
     Each element takes at least `element_bytes`.
     """
@@ -306,7 +306,7 @@ def check_count(data: Data, position: int, count: int, element_bytes: int, budge
 
 
 def compact_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> tuple[int, int]:
-    """Return an array's count whose first byte was `count`, checked as by check_count, and the position after it."""
+    """Return a compact array's count, checked like check_count, and the position after it. `count`: its first byte."""
     if count > 0x7F:
         count, position = uvarint_rest(data, position, count)
     elif count == 1:
@@ -324,7 +324,7 @@ def _numbers(count: int, code: str) -> struct.Struct:
 
 
 def int_list(data: Data, position: int, count: int, code: str) -> list[Any]:
-    """Return `count` fixed-size numbers of struct's format `code`."""
+    """Return `count` fixed-size numbers; `code` is their `struct` format."""
     return list(_numbers(count, code).unpack_from(data, position))
 
 
@@ -335,7 +335,7 @@ def uuid_list(data: Data, position: int, count: int) -> list[bytes]:
 def tag_section(data: Data, position: int, count: int, budget: ElementBudget) -> tuple[dict[int, bytes] | None, int]:
     """Return the tagged fields of a struct by tag, unparsed, and the position after them.
 
-    `count` is the section's first byte. Duplicate tags are refused; their order is not looked at, as Kafka does not.
+    `count` is the section's first byte. Duplicate tags are refused; their order is not checked, as in Kafka.
     """
     if count > 0x7F:
         count, position = uvarint_rest(data, position, count)
@@ -357,7 +357,7 @@ def tag_section(data: Data, position: int, count: int, budget: ElementBudget) ->
 
 
 def check_tag_end(tag: int, value: bytes, end: int) -> None:
-    """Refuse a known tagged field that is not exactly as long as its size said."""
+    """Raise ProtocolError unless a known tagged field was exactly as long as its size."""
     if end != len(value):
         raise ProtocolError(f"tagged field {tag} of {len(value)} bytes ends at byte {end}")
 
@@ -468,12 +468,12 @@ def _splice(out: Writer, value: FileRegion | bytes | memoryview) -> None:
 
 
 def write_ints(out: bytearray, values: list[Any], code: str) -> None:
-    """Append fixed-size numbers of struct's format `code`."""
+    """Append fixed-size numbers; `code` is their `struct` format."""
     out += _numbers(len(values), code).pack(*values)
 
 
 def write_tag_section(out: bytearray, tags: dict[int, bytes], unknown: dict[int, bytes] | None) -> None:
-    """Append the tagged fields of a struct in rising order of tag: those it knows, and those kept unread."""
+    """Append the tagged fields of a struct in increasing order of tag: the known ones, and the unknown ones as read."""
     if unknown:
         if tags.keys() & unknown.keys():
             raise EncodeError(f"tags {sorted(tags.keys() & unknown.keys())} are known and unknown at once")
@@ -487,7 +487,7 @@ def write_tag_section(out: bytearray, tags: dict[int, bytes], unknown: dict[int,
 
 
 def unwritable(field: str) -> EncodeError:
-    """Return the error of a field that is set but that the version has not, and that is not ignorable."""
+    """Return the error for a field that is set and not ignorable, but does not exist in the version."""
     return EncodeError(f"{field} is set, and this version has no such field")
 
 

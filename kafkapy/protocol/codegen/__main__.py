@@ -1,4 +1,4 @@
-"""`python -m kafkapy.protocol.codegen [--check]`: write the generated files, or prove that they are current."""
+"""`python -m kafkapy.protocol.codegen [--check]`: write the generated files, or check that they are up to date."""
 
 import sys
 

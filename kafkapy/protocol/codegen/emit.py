@@ -1,8 +1,8 @@
-"""Python text of a message's module: its classes, and a read and a write function per distinct layout.
+"""Generates the Python source of a message's module: its classes, and a read and a write function per distinct layout.
 
-The generated functions are straight lines: neighbouring fields of fixed size, with the beginning of the length that
-follows them, are one `struct` call; nothing looks at versions or schemas when it runs. The text is what `ruff format`
-would leave.
+The generated functions are straight-line code: adjacent fixed-size fields, with the start of the length that follows
+them, are one `struct` call; versions and schemas are not consulted at run time. The source is formatted like the output
+of `ruff format`.
 """
 
 from kafkapy.protocol.codegen.layout import MessageLayouts, message_layouts
@@ -13,7 +13,7 @@ from kafkapy.protocol.codegen.write_function import WriteFunction
 
 
 def emit_module(spec: MessageSpec) -> str:
-    """Return the source of the module that reads and writes one message."""
+    """Return the source of a message's module."""
     layouts = message_layouts(spec)
     body = Body()
     functions: list[str] = []
@@ -47,7 +47,7 @@ def _head(spec: MessageSpec, body: Body) -> list[str]:
 
 
 def _import_order(name: str) -> tuple[int, str]:
-    """Return ruff's order: CONSTANTS, then Classes, then functions."""
+    """Return the sort key of ruff's import order: CONSTANTS, then Classes, then functions."""
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 

@@ -1,4 +1,4 @@
-"""Which files are generated, and from what; writes them or compares them with what is checked in."""
+"""Generates all files from the specs, and writes them or compares them with the checked-in files."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ PROTOCOL = PROJECT / "kafkapy" / "protocol"
 
 
 def generate(specs_directory: Path) -> dict[str, str]:
-    """Return the text of every generated file by its path below kafkapy/protocol. Raises SpecError."""
+    """Return the content of every generated file by its path relative to kafkapy/protocol. Raises SpecError."""
     specs = load_specs(specs_directory)
     files = {f"messages/{spec.module}.py": emit_module(spec) for spec in specs}
     files["messages/__init__.py"] = '"""Generated: a module per message; see kafkapy.protocol.codegen."""\n'
@@ -38,7 +38,7 @@ def _read_table(path: Path) -> list[dict[str, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the generated files, or with --check say which of them differ; return the exit status."""
+    """Write the generated files, or with --check print which of them differ; return the exit status."""
     try:
         files = generate(SPECS)
     except SpecError as error:

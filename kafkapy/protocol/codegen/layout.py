@@ -1,6 +1,6 @@
-"""What the bytes of a struct are at a version, and which versions share it.
+"""The byte layout of each struct in each version.
 
-A `StructLayout` is a value: two versions with equal layouts are read and written by the same function.
+A `StructLayout` is a value: versions with equal layouts share their read and write functions.
 """
 
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ FIXED_CODES = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
     "uuid": "16s",
 }  # fmt: skip
-"""struct's format code of the types that have one size."""
+"""The `struct` format codes of the fixed-size types."""
 
 FIXED_SIZES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16, "B": 1}
 
 
 @dataclass(frozen=True)
 class FieldLayout:
-    """How one present field is written: `is_compact` lengths, `struct` the layout of a nested struct."""
+    """The encoding of a field in a version. `is_compact`: varint lengths; `struct`: the layout of a nested struct."""
 
     spec: FieldSpec
     is_nullable: bool
@@ -28,7 +28,7 @@ class FieldLayout:
 
     @property
     def minimum_bytes(self) -> int:
-        """The fewest bytes that the field takes."""
+        """The minimum encoded size of the field."""
         if self.is_tagged:
             return 0
         if not self.spec.is_array and self.spec.type in FIXED_CODES:
@@ -41,7 +41,7 @@ class FieldLayout:
 
     @property
     def element_bytes(self) -> int:
-        """The fewest bytes of one element of the array; at least 1, so that a count is always bounded."""
+        """The minimum encoded size of an array element; at least 1, so that array counts are always bounded."""
         if self.struct is not None:
             return max(1, self.struct.minimum_bytes)
         if self.spec.type in FIXED_CODES:
@@ -68,14 +68,14 @@ class StructLayout:
 
     @property
     def missing(self) -> list[FieldSpec]:
-        """Fields that this layout has not and that may not be dropped silently."""
+        """The fields that are not in this layout and not ignorable."""
         present = {field.spec for field in self.fields}
         return [field for field in self.spec.fields if field not in present and not field.ignorable]
 
 
 @dataclass
 class MessageLayouts:
-    """The distinct layouts of a message: functions are named after the first version that has them."""
+    """The distinct layouts of a message. Functions are named after the first version of their layout."""
 
     spec: MessageSpec
     by_version: dict[int, StructLayout]
@@ -83,7 +83,7 @@ class MessageLayouts:
 
 
 def message_layouts(spec: MessageSpec) -> MessageLayouts:
-    """Return every distinct layout of the message and of the structs in it, inner before outer."""
+    """Return the distinct layouts of the message and of its nested structs, inner before outer."""
     by_version: dict[int, StructLayout] = {}
     first_version: dict[StructLayout, int] = {}
     for version in range(spec.valid.low, spec.valid.high + 1):

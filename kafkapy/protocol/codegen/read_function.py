@@ -1,11 +1,11 @@
-"""Python text of the functions that read a struct at one layout."""
+"""Generates the Python source of the functions that read a struct in one layout."""
 
 from kafkapy.protocol.codegen.layout import FIXED_CODES, FIXED_SIZES, FieldLayout, MessageLayouts, StructLayout
 from kafkapy.protocol.codegen.text import ANNOTATIONS, HELPERS, LINE_LENGTH, Body, default_value, function_name, wrap
 
 
 class ReadFunction:
-    """Writes the function that reads one layout; `data` and `position` name what is being read from."""
+    """Generates the function that reads one layout; `data` and `position` are the names of its input variables."""
 
     def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
         self.layouts = layouts
@@ -42,7 +42,7 @@ class ReadFunction:
         self.lines += wrap(f"{targets} = {function}(", arguments, ")", self.indent, trailing_comma=False)
 
     def flush(self) -> None:
-        """Read all pending fields of fixed size at once."""
+        """Emit one read of all pending fixed-size fields."""
         if not self.pending:
             return
         targets = [target for target, _ in self.pending]
@@ -71,7 +71,7 @@ class ReadFunction:
             self.sized(spec.type, target, is_compact=field.is_compact, is_nullable=field.is_nullable)
 
     def sized(self, kind: str, target: str, *, is_compact: bool, is_nullable: bool) -> None:
-        """Read a string, bytes or records: its length's beginning joins the pending fields."""
+        """Emit the read of a string, bytes or records; the start of its length is read with the pending fields."""
         helper = ("compact_" if is_compact else "") + ("nullable_" if is_nullable else "") + HELPERS[kind]
         self.body.use(helper)
         data, position = self.data, self.position
@@ -83,7 +83,7 @@ class ReadFunction:
         self.emit(f"{target}, {position} = {helper}({data}, {position}, size)")
 
     def struct(self, field: FieldLayout, layout: StructLayout, target: str) -> None:
-        """Read a struct. One that may be null has a marker before it: null is below 0, but 0 in a tagged field."""
+        """Emit the read of a struct. A nullable one has a marker before it: negative for null, or 0 if it is tagged."""
         if field.is_nullable:
             self.pending.append(("marker", "B" if field.is_tagged else "b"))
         self.flush()
@@ -153,7 +153,7 @@ class ReadFunction:
         self.emit("item.unknown_tagged_fields = None")
 
     def tags(self) -> list[str]:
-        """End the function with its tagged fields; return the function that reads those this layout knows."""
+        """Emit the read of the tagged fields; return the function that reads the ones in this layout."""
         self.emit("if tag_count:")
         self.body.use("tag_section")
         if not self.layout.tagged:
@@ -166,7 +166,7 @@ class ReadFunction:
 
 
 class ReadTagsFunction(ReadFunction):
-    """Writes the function that reads the known tagged fields of one layout, each from its own bytes."""
+    """Generates the function that reads the known tagged fields of one layout, each from its own bytes."""
 
     def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
         super().__init__(layouts, layout, body)

@@ -1,9 +1,9 @@
-"""Message schemas as Kafka describes them: a JSON file becomes a checked `MessageSpec`.
+"""Parses Kafka's message schemas: a JSON file becomes a checked `MessageSpec`.
 
-A spec file holds name, type, apiKey, validVersions, flexibleVersions, listeners, fields and commonStructs; a field
-holds name, type, versions, nullableVersions, taggedVersions, tag, default, ignorable, mapKey, entityType, zeroCopy and
-the fields of the struct it defines. What is not understood is refused, so that nothing is generated from a guess.
-Source: the README of Kafka's message specifications, KIP-482.
+A spec file has name, type, apiKey, validVersions, flexibleVersions, listeners, fields and commonStructs; a field has
+name, type, versions, nullableVersions, taggedVersions, tag, default, ignorable, mapKey, entityType, zeroCopy and the
+fields of the struct it defines. Unknown keys and types are refused. Source: the README of Kafka's message
+specifications, KIP-482.
 """
 
 import json
@@ -41,7 +41,7 @@ RESERVED_STRUCTS = {"Message", "MessageStruct", "Records", "Data", "Writer", "St
 
 
 class SpecError(Exception):
-    """A schema that cannot be generated from; names the file's message and the field."""
+    """An invalid or unsupported schema; the error names the message and the field."""
 
 
 class Versions(NamedTuple):
@@ -77,7 +77,7 @@ class FieldSpec:
 
     @property
     def attribute(self) -> str:
-        """The Python name: with an underscore after it where the plain one means something else."""
+        """The Python name, with an underscore appended if it is a keyword or reserved."""
         name = snake_case(self.name)
         return f"{name}_" if iskeyword(name) or name in RESERVED_ATTRIBUTES else name
 
@@ -98,9 +98,9 @@ class StructSpec:
 
 @dataclass(frozen=True)
 class MessageSpec:
-    """A message; `structs` holds those it nests by name, in the order in which they can be defined.
+    """A message; `structs` holds its nested structs by name, inner before outer.
 
-    `path`: of its file, below protocol_specs.
+    `path`: its file, relative to protocol_specs.
     """
 
     name: str
@@ -116,7 +116,7 @@ class MessageSpec:
 
     @property
     def group(self) -> str:
-        """The directory of its file: what kind of messages it is among."""
+        """The directory of its file, which is the kind of message."""
         return self.path.partition("/")[0]
 
     @property
@@ -125,14 +125,14 @@ class MessageSpec:
 
     @property
     def flexible_from(self) -> int:
-        """The first flexible version, NO_VERSION when there is none."""
+        """The first flexible version, NO_VERSION if there is none."""
         low = max(self.flexible.low, self.valid.low)
         return low if low in self.flexible and low in self.valid else NO_VERSION
 
 
 @cache
 def snake_case(name: str) -> str:
-    """Return the Python name of a spec's CamelCase name: TopicId -> topic_id, KRaftVersion -> kraft_version."""
+    """Convert a spec's CamelCase name to a Python name: TopicId -> topic_id, KRaftVersion -> kraft_version."""
     name = name.replace("KRaft", "Kraft")
     name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
@@ -266,9 +266,9 @@ EMPTY_STRUCT = EmptyStruct()
 
 
 def parse_default(where: str, type_name: str, is_array: bool, nullable: Versions, value: Any) -> Any:
-    """Return the Python value of a spec's default; "" stands for the type's own zero, "null" needs a nullable field.
+    """Return the Python value of a spec's default; "" means the type's zero value, "null" requires a nullable field.
 
-    A bare JSON null is no default at all, as in Kafka's generator: such a list is empty, such a struct is there.
+    A bare JSON null counts as no default, as in Kafka's generator: an empty list, or a struct with default fields.
     """
     if value is None:
         value = ""

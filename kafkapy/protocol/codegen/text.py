@@ -1,4 +1,4 @@
-"""What the emitters of a module's text share: wrapping as ruff does it, names, defaults, and what has been used."""
+"""Shared by the source generators: line wrapping like ruff's, names, defaults, and the names a module uses."""
 
 from collections.abc import Iterable
 
@@ -11,11 +11,11 @@ ANNOTATIONS = {
     **dict.fromkeys(INT_RANGES, "int"),
 }  # fmt: skip
 HELPERS = {"string": "string", "bytes": "byte_string", "records": "records"}
-"""How primitives.py calls the values that carry their length."""
+"""The names in primitives.py for types that carry their length."""
 
 
 class Body:
-    """What a module's text has used so far: names of primitives.py, and compiled struct formats."""
+    """Collects what a generated module uses: names from primitives.py, and compiled struct formats."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -26,7 +26,7 @@ class Body:
         return name
 
     def format(self, verb: str, codes: Iterable[str]) -> str:
-        """Return the module's name of struct's pack or unpack_from for these codes."""
+        """Return the module-level name of struct's pack or unpack_from for these format codes."""
         codes = list(codes)
         letters = "".join({"?": "t", "16s": "u"}.get(code, code) for code in codes)
         name = f"_{verb}_{letters}"
@@ -41,9 +41,9 @@ class Body:
 def wrap(
     opening: str, items: list[str], closing: str, indent: str, *, bare: bool = False, trailing_comma: bool = True
 ) -> list[str]:
-    """Return `opening items closing` on one line where it fits, else an item a line, each with its comma.
+    """Return `opening items closing` on one line if it fits, otherwise one item per line, each with a comma.
 
-    Without `trailing_comma`, all items are put on one indented line first, as ruff does for a call.
+    Without `trailing_comma`, all items go on one indented line if they fit, as ruff formats a call.
     """
     line = f"{indent}{opening}{', '.join(items)}{closing}"
     if bare:
@@ -57,12 +57,12 @@ def wrap(
 
 
 def function_name(verb: str, layouts: MessageLayouts, layout: StructLayout) -> str:
-    """Return the name of the function that reads or writes one layout: it tells the first version that has it."""
+    """Return the name of the function that reads or writes a layout; it contains the layout's first version."""
     return f"_{verb}_{snake_case(layout.spec.name)}_v{layouts.first_version[layout]}"
 
 
 def default_value(field: FieldSpec, body: Body) -> str:
-    """Return the expression that makes a field's default."""
+    """Return the Python expression of a field's default."""
     if field.default is EMPTY_STRUCT:
         return f"{field.type}()"
     if field.default == ():

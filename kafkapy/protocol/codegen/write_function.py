@@ -1,7 +1,7 @@
-"""Python text of the functions that write a struct at one layout.
+"""Generates the Python source of the functions that write a struct in one layout.
 
-A field that the layout has not is dropped where it is ignorable; otherwise it must be at its default. KIP-482 and the
-README of Kafka's message specifications.
+A field that is not in the layout is dropped if it is ignorable; otherwise it must have its default value. KIP-482 and
+the README of Kafka's message specifications.
 """
 
 from kafkapy.protocol.codegen.layout import FIXED_CODES, FieldLayout, MessageLayouts, StructLayout
@@ -10,7 +10,7 @@ from kafkapy.protocol.codegen.text import HELPERS, LINE_LENGTH, Body, default_va
 
 
 class WriteFunction:
-    """Writes the function that writes one layout; `out` names what is being written to."""
+    """Generates the function that writes one layout; `out` is the name of its output variable."""
 
     def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
         self.layouts = layouts
@@ -97,7 +97,7 @@ class WriteFunction:
         self.emit(f"    {call}")
 
     def is_known_set(self, field: FieldLayout) -> bool:
-        """Whether the lines before this one leave no doubt that the field is not null."""
+        """Whether the code generated before this ensures that the field is not null."""
         return False
 
     def array(self, field: FieldLayout, value: str) -> None:
@@ -133,13 +133,13 @@ class WriteFunction:
         self.indent = outer
 
     def no_tags(self) -> list[str]:
-        """Refuse tagged fields where the version has no room for them."""
+        """Emit the refusal of tagged fields in a version that is not flexible."""
         self.emit("if item.unknown_tagged_fields:")
         self.emit(f'    raise {self.body.use("unwritable")}("unknown_tagged_fields")')
         return []
 
     def tags(self) -> list[str]:
-        """End the function with its tagged fields; return the function that writes those this layout knows."""
+        """Emit the write of the tagged fields; return the function that writes the ones in this layout."""
         spec = self.layouts.spec
         terms = ["item.unknown_tagged_fields"]
         for field in self.layout.tagged:
@@ -157,7 +157,7 @@ class WriteFunction:
 
 
 class WriteTagsFunction(WriteFunction):
-    """Writes the function that writes the tagged fields of one layout, those not at their defaults."""
+    """Generates the function that writes the tagged fields of one layout that differ from their defaults."""
 
     def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
         super().__init__(layouts, layout, body)
@@ -181,7 +181,7 @@ class WriteTagsFunction(WriteFunction):
 
 
 def _is_set(field: FieldSpec, value: str, spec: MessageSpec, body: Body) -> list[str]:
-    """Return the terms of an `or` that is true when the field is not at its default."""
+    """Return the terms of an `or` expression that is true if the field differs from its default."""
     if field.default is None:
         return [f"{value} is not None"]
     if field.default is EMPTY_STRUCT:
