@@ -52,7 +52,7 @@ class NeedsWarming(KafkapyError):
     def warm(self) -> None:
         """Read the bytes into the page cache. Blocks; safe on a worker, as it touches only the File.
 
-        Raises OSError, but not if the file was closed in the meantime (its segment was deleted): the next read tells.
+        Raises OSError, but not if the file was closed in the meantime (its segment was deleted); then read again.
         """
         try:
             self.file.warm(self.length, self.position)

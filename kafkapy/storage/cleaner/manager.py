@@ -1,9 +1,9 @@
 """The broker's side of log cleaning: choose the log, plan a pass, swap in the cleaned segments.
 
 A log stays in service while a pass reads its files, so results are verified: a cleaned group is swapped in only if the
-segments it was made from are still in the log, untruncated. Otherwise it is dropped, and the log is cleaned later. If
-cleaning fails, the partition is set aside (uncleanable) until the next start, with an error in the log; its records are
-still served. A disk failure takes the directory offline, as elsewhere; if the disk is full, the pass is postponed.
+segments it was made from are still in the log, untruncated. Otherwise it is dropped, and the log is cleaned later. A
+partition whose cleaning fails is logged as uncleanable and set aside until the next start, but still served. A disk
+failure takes the directory offline, as elsewhere; if the disk is full, the pass is postponed.
 """
 
 import errno

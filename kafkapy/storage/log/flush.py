@@ -79,8 +79,7 @@ class Flush:
     def complete(self, now_ms: int) -> None:
         """Apply the result of `run`: move the recovery point, unless the log was truncated in the meantime.
 
-        After a failed flush the directory goes offline. If there was no space, or the log's directory was renamed, the
-        next flush retries instead.
+        After a failed flush the directory goes offline; without space, or after a rename, the next flush retries.
         """
         self._release()
         log = self.log

@@ -2,8 +2,8 @@
 
 The result is the same as that of append_as_leader for each batch: the same bytes in the log and its indexes, the same
 producer state. Only the simple case is handled: batches accepted by record/small_batch.py, no more than one index entry
-covers, from producers in sequence, without a roll or a flush. Everything else is refused before any change is made; the
-caller then appends these batches one by one.
+covers, from producers in sequence, without a roll or a flush. Other batches are refused before any change, and the
+caller appends them one by one.
 """
 
 from typing import Final, NamedTuple

@@ -87,9 +87,9 @@ class Log:
         """The cleaner has compacted the log below this offset; None if it has not, or if that is unknown."""
         self.flush_under_way: Flush | None = None
         self.is_doomed = False
-        """Whether it was permanently removed from service: deleted, or replaced by its copy in another directory."""
+        """Whether it is permanently out of service: deleted, or replaced by its copy in another directory."""
         self.truncation_count = 0
-        """Lets a flush or a cleaning pass detect that the log was truncated after it started."""
+        """Lets a flush or cleaning pass detect a truncation after its start."""
         self.local_log = LocalLog(loaded, files, directory, config, jitter)
         self._reader = self.local_log.reader
         self._rules: dict[AppendOrigin, ValidationRules] = {}
@@ -99,7 +99,7 @@ class Log:
         self.flush_messages = 0
         """When this many records lie above the recovery point, responses to appends wait for a flush."""
         self.flush_required_to = 0
-        """Responses for records below this offset wait for the recovery point, because flush.messages was reached."""
+        """Responses for records below this offset wait for the recovery point: flush.messages was reached."""
         self.update_config(config)
         self._check_offsets()
 
@@ -127,7 +127,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """End of what read_committed readers see: the start of the oldest open transaction, or the high watermark."""
+        """Where read_committed readers stop: the start of the oldest open transaction, or the high watermark."""
         first_unstable_offset = self.producer_state.first_unstable_offset
         if first_unstable_offset is None or first_unstable_offset >= self.high_watermark:
             return self.high_watermark
@@ -477,7 +477,7 @@ class Log:
         self.recovery_point = min(self.recovery_point, offset)
 
     def note_truncation_begun(self, offset: int) -> None:
-        """Prepare for the removal of records at and above `offset`; flushes and cleaning passes see the new count."""
+        """Prepare for the removal of records at and above `offset`; see truncation_count."""
         self.truncation_count += 1
         self.lower_recovery_point(offset)
         self.flush_required_to = min(self.flush_required_to, offset)
@@ -485,7 +485,7 @@ class Log:
             self.clean_to = min(self.clean_to, offset)
 
     def note_truncated(self, end_offset: int, log_start_offset: int) -> None:
-        """Set the log end offset and log start offset after a truncation; the high watermark is clamped to them."""
+        """Set the end and start offsets after a truncation; clamp the high watermark."""
         self.log_end_offset = end_offset
         self.log_start_offset = log_start_offset
         self.high_watermark = max(log_start_offset, min(self.high_watermark, end_offset))
@@ -501,7 +501,7 @@ class Log:
         self.is_doomed = True
 
     def _check_offsets(self) -> None:
-        """Assert log_start_offset <= LSO <= high_watermark <= log_end_offset and recovery_point <= log_end_offset."""
+        """Assert that the offsets are in order: log start <= LSO <= HW <= LEO, and recovery point <= LEO."""
         stable, high = self.last_stable_offset, self.high_watermark
         assert self.log_start_offset <= stable <= high <= self.log_end_offset, f"{self}: {stable=} {high=}"
         assert self.recovery_point <= self.log_end_offset, f"{self}: durable up to {self.recovery_point}"
@@ -526,7 +526,7 @@ class Log:
         self.local_log.close_files()
 
     def take_over_from(self, other: "Log") -> None:
-        """Take the offsets, epochs and verifications of `other`, of which this log is a complete copy."""
+        """Take over the offsets, epochs and verifications of `other`; this log is its complete copy."""
         assert self.log_end_offset == other.log_end_offset, f"{self} does not end where {other} does"
         self.update_high_watermark(other.high_watermark)
         self.maybe_increment_log_start_offset(min(other.log_start_offset, self.high_watermark))

@@ -150,8 +150,8 @@ class DoomedLogs:
     def take_due(self, now_ms: int) -> Iterator[Deletion]:
         """Yield the due deletions, with their files released; pinned regions stay readable until they are released.
 
-        One log at a time, because thousands may be due at once after a topic's deletion, and each has files to close. A
-        log being flushed is skipped for now: a file created by the flush would prevent the removal of the directory.
+        One log at a time: after a topic's deletion thousands may be due at once, each with files to close. A log being
+        flushed is skipped for now: a file created by the flush would prevent the directory's removal.
         """
         self._name_some(now_ms)
         for doomed in [doomed for doomed in self._waiting.values() if doomed.due_ms <= now_ms]:

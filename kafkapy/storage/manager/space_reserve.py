@@ -5,9 +5,8 @@ cannot start without an election and a registration, and a topic cannot be delet
 file of a few MiB is deleted when an append finds no space, or a start finds too little, and written again when there is
 enough. Apache Kafka has no such reserve: it takes a full directory offline, and does not start on one.
 
-The released space must not be used for records of any log directory: several may share a disk, and the metadata's
-directory may not be one of log.dirs. Which of them share a disk is unknown, so all directories with little free space
-refuse records; those with enough need not.
+The released space must not be used for records, in any log directory: several may share a disk, even with a metadata
+directory outside log.dirs. Which ones do is unknown, so every directory with little free space refuses records.
 """
 
 import logging

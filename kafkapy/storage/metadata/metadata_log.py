@@ -1,9 +1,8 @@
 """`__cluster_metadata-0` on disk: the log, its snapshots and quorum-state, for the quorum's driver.
 
 Invariants after a crash at any step: the log is a prefix of what was written, in whole batches; there is a snapshot at
-or above the log start offset unless that is 0; quorum-state is the old or the new one. Recovery uses no checkpoint: the
-whole log is read and checked. Methods block; those used by a running broker only shortly (page cache), and syncs run on
-a worker.
+or above the log start offset unless that is 0; quorum-state is old or new. Recovery uses no checkpoint and checks the
+whole log. Methods block; those for a running broker only shortly (page cache), and syncs run on a worker.
 """
 
 import logging
@@ -180,7 +179,7 @@ class MetadataLog:
             snapshot_ids[:] = [latest]
 
     def _recover_view(self) -> None:
-        """Build offsets, epochs and voters from the latest snapshot and all batches of the log, checking each batch."""
+        """Build offsets, epochs and voters from the latest snapshot and all batches, checking each."""
         latest = self.view.latest_snapshot
         if latest is not None:
             reader = self.snapshots.open_reader(latest)
@@ -202,8 +201,8 @@ class MetadataLog:
     def _damaged(self, found: str, place: str) -> StorageError:
         """Return the error for a damaged log, with advice for the operator, who decides about the truncation.
 
-        Truncating loses metadata, and with it the logs of the topics known only from it. A deviation: Apache Kafka
-        truncates the log at the first invalid batch even after a clean stop.
+        Truncation loses metadata, and the logs of topics known only from it. A deviation: Apache Kafka truncates the
+        log at the first invalid batch even after a clean stop.
         """
         advice = f"Restore {self.directory} from a backup"
         if self._was_clean:
@@ -228,9 +227,9 @@ class MetadataLog:
     # ---- reading and writing
 
     def check_room(self, size_bytes: int) -> None:
-        """Raise ApiError KAFKA_STORAGE_ERROR if there is no space for an append, as a failed append stops the node.
+        """Raise ApiError KAFKA_STORAGE_ERROR without space for an append, as a failed append stops the node.
 
-        Raises StorageError if the free space cannot be read, because the directory is missing.
+        Raises StorageError if the directory is missing.
         """
         with self.log.failures("looking for room"):
             free_bytes = self._disk.free_bytes(self.directory)

@@ -326,9 +326,8 @@ def snapshots_to_trim_to(
 ) -> OffsetAndEpoch | None:
     """Return the snapshot that the log should begin with by metadata.max.retention.bytes and .ms; None to keep all.
 
-    Snapshots are dropped oldest first, while the log and the snapshots together are too large, or while the snapshot is
-    too old; the latest one is always kept. A negative limit means no limit. As in Kafka, log_bytes is not reduced for
-    dropped snapshots, because only whole segments are deleted.
+    Snapshots are dropped oldest first, while log and snapshots together are too large, or the snapshot is too old; the
+    latest is kept. A negative limit means none. As in Kafka, log_bytes stays the same: only whole segments are deleted.
     """
     keep_from = 0
     total_bytes = log_bytes + sum(fact.size_bytes for fact in facts)

@@ -144,7 +144,7 @@ class VerificationState:
 
 
 class StagedProducer:
-    """One producer's state after an append in progress; `entry` stays unchanged until ProducerState.commit."""
+    """One producer's state after an append in progress; ProducerState.commit copies it to `entry`."""
 
     __slots__ = ("batches", "coordinator_epoch", "entry", "has_marker", "has_transactional_data", "last_timestamp_ms",
                  "origin", "producer_epoch", "started", "transaction_first_offset", "verification")  # fmt: skip

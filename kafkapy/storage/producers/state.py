@@ -202,10 +202,7 @@ class ProducerState:
             self._end_verifications(prepared)
 
     def _note_started(self, started: list[tuple[int, int]]) -> None:
-        """Add the transactions begun by one append, as (first offset, producer id), in order of their first offsets.
-
-        One append may begin several transactions of the same producer.
-        """
+        """Add the (first offset, producer id) of transactions begun by one append, maybe several per producer."""
         last_offset = next(reversed(self._open), -1)
         for first_offset, producer_id in sorted(started):
             assert first_offset > last_offset, f"a transaction begins at {first_offset}, after one at {last_offset}"

@@ -7,10 +7,10 @@ the recovery point was synced and is not checked; a missing or broken index is r
 A segment with offsets too far apart for its indexes is split (segment_split.py), and loading starts again, as in Apache
 Kafka. A deviation: Kafka leaves such a segment to its cleaner if the indexes exist; kafkapy always splits it.
 
-Two checks are intentionally stricter than Apache Kafka's. The log also ends at a batch whose offsets are not above
-those before it, and before a segment that begins above the end of the previous one (after a power failure the name of a
-new segment may be durable while the end of the old one is not). Such a gap is accepted only in a compacted log, or if
-the log was evidently compacted: by gaps within a segment, or a gap so wide that the segment had to end there.
+Stricter than Apache Kafka on purpose: the log also ends at a batch whose offsets are not above those before it, and
+before a segment that begins above the end of the previous one (after a power failure a new segment's name may be
+durable, but not the old one's end). Such a gap is accepted only if the log is compacted or evidently was: by gaps
+within a segment, or a gap so wide that the segment had to end there.
 """
 
 import logging
