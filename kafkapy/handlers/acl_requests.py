@@ -1,4 +1,4 @@
-"""What DescribeAcls, CreateAcls and DeleteAcls share: filters, and whether there are ACLs at all."""
+"""Shared by DescribeAcls, CreateAcls and DeleteAcls: filters, and whether ACLs are enabled."""
 
 from typing import Protocol
 
@@ -20,12 +20,12 @@ class WireFilter(Protocol):
 
 
 def is_disabled(services: Services) -> bool:
-    """Return whether there is no authorizer: ACLs are kept then, but neither told nor changed."""
+    """Return whether there is no authorizer: existing ACLs are kept then, but neither described nor changed."""
     return services.authorizer.allows_everything
 
 
 def filter_of(asked: WireFilter) -> AclFilter:
-    """Raises ProtocolError for a code of 0 (UNKNOWN), at which Apache Kafka closes the connection, too."""
+    """Return the filter. Raises ProtocolError for a code 0 (UNKNOWN): Apache Kafka closes the connection, too."""
     codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     if 0 in codes:
         raise ProtocolError("a filter of ACLs has an unknown code")

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn 0-4: the offsets of a group will be committed in a transaction.
+"""AddOffsetsToTxn 0-4: prepare a transaction to commit the offsets of a group.
 
-The partition of `__consumer_offsets` that the group belongs to joins the transaction. v2: PRODUCER_FENCED instead of
+Adds the group's partition of `__consumer_offsets` to the transaction. v2: PRODUCER_FENCED instead of
 INVALID_PRODUCER_EPOCH. Clients of transaction version 2 do not send it: TxnOffsetCommit 5 adds the partition.
 """
 

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn 0-5: partitions join a transaction, all of them or none.
+"""AddPartitionsToTxn 0-5: add partitions to a transaction, all or none.
 
-0-3 come from clients. v2: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. 4 and 5 come from brokers, for several
-transactions; they may ask only whether partitions were added (KIP-890). A partition that cannot be added has its own
-code, the others of its transaction OPERATION_NOT_ATTEMPTED.
+Clients send 0-3. v2: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. Brokers send 4 and 5, for several transactions;
+with verify_only they only check whether partitions were added (KIP-890). If a partition cannot be added, it gets its
+error code and the transaction's other partitions get OPERATION_NOT_ATTEMPTED.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ async def _codes(
 def _refused(
     services: Services, context: RequestContext, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return the partitions that the asker may not write to, or that do not exist."""
+    """Return the error codes of partitions that the client may not write, or that do not exist."""
     is_from_client = context.api_version < FROM_BROKERS_SINCE
     names = (topic for topic, _ in partitions if not is_internal(topic))
     access = TopicAccess(services, context, AclOperation.WRITE, names) if is_from_client else None

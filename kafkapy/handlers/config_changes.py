@@ -1,6 +1,6 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: refusing resources one by one, then one write for the rest.
+"""Shared by AlterConfigs and IncrementalAlterConfigs: refuse resources one by one, then one write for the rest.
 
-A broker checks what concerns itself (its own configs, duplicates, permission) before the controller decides.
+A broker checks its own configs, duplicates and permission before the controller decides.
 """
 
 import sys
@@ -54,7 +54,7 @@ def resource_of(requested: RequestedResource) -> ConfigResource:
 
 
 def twice_named(resources: Iterable[RequestedResource]) -> set[ConfigResource]:
-    """Return the resources that a request names more than once: each time they are refused."""
+    """Return the resources that a request names more than once; all their entries are refused."""
     return {resource for resource, count in Counter(map(resource_of, resources)).items() if count > 1}
 
 
@@ -64,7 +64,7 @@ def check_duplicate(resource: ConfigResource, duplicates: set[ConfigResource]) -
 
 
 def check_names_and_values(configs: Iterable[NamedConfig], has_value: Callable[[Any], bool]) -> None:
-    """Refuse keys named twice, and nulls where `has_value` says that a value is needed. Raises ApiError."""
+    """Raise ApiError for duplicate keys, and for null values of configs for which `has_value` is true."""
     listed = list(configs)
     if len({config.name for config in listed}) != len(listed):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -76,10 +76,10 @@ def check_names_and_values(configs: Iterable[NamedConfig], has_value: Callable[[
 def check_permission(
     services: Services | ControllerServices, context: RequestContext, resource: ConfigResource, operation: AclOperation
 ) -> None:
-    """Raise ApiError unless the asker may do `operation` to the resource's configs.
+    """Raise ApiError unless the client may do `operation` on the resource's configs.
 
-    Deviation: it is asked before a broker's configs are checked, so that the answer tells nothing to who may not know.
-    Apache Kafka's broker checks them first, and its controller asks about what has passed.
+    Deviation: authorization comes before the checks of a broker's configs, so that an unauthorized client learns
+    nothing from the response. Apache Kafka's broker checks them first, and its controller authorizes the rest.
     """
     kind, refusal = ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     name = CLUSTER_NAME
@@ -92,16 +92,16 @@ def check_permission(
 
 
 def check_topic_name(name: str) -> None:
-    """Raise ApiError for a name that no topic can have; the empty one is refused by the controller's rules."""
+    """Raise ApiError for an invalid topic name; the empty name is refused by the controller."""
     reason = invalid_topic_name_reason(name) if name else None
     if reason is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def check_broker_id(services: Services | ControllerServices, name: str) -> None:
-    """Raise ApiError unless a broker's configs are asked of that broker itself ("": of all brokers).
+    """Raise ApiError unless a broker resource is this broker, or all brokers ("").
 
-    A controller takes any node's: those that a broker has passed on, and its own.
+    A controller accepts any node: requests forwarded by brokers, and its own.
     """
     if name and not isinstance(services, ControllerServices):
         check_own_id(services, name)
@@ -122,9 +122,9 @@ def broker_id_of(name: str, complaint: str) -> int:
 
 
 def check_broker_configs(services: Services | ControllerServices, name: str, configs: Mapping[str, str]) -> None:
-    """Raise ApiError unless `configs` could become all that is set for this broker, or for all ("").
+    """Raise ApiError unless `configs` are valid as all dynamic configs of this broker, or of all brokers ("").
 
-    A broker checks its own before it passes them on; the controller knows no broker's properties file.
+    Brokers check this before they forward: the controller does not know their properties files.
     """
     if isinstance(services, ControllerServices):
         return
@@ -136,7 +136,7 @@ def check_broker_configs(services: Services | ControllerServices, name: str, con
 
 
 async def load_key_store_reader(services: Services | ControllerServices, resources: Iterable[RequestedConfigs]) -> None:
-    """Import what opens PKCS12 files, if a request names key stores: 120 ms, which nobody else is to wait for."""
+    """Import the PKCS12 reader in the IO pool if a request names key stores: it takes 120 ms."""
     if PKCS12_READER in sys.modules:
         return
     if any(KEY_STORE_KEY in config.name for resource in resources for config in resource.configs):
@@ -150,9 +150,9 @@ async def write(
     decide: Decide,
     request: Message,
 ) -> Results:
-    """Have the controller decide; where it cannot, that is the result of every resource.
+    """Have the controller decide. If that fails, the error is the result of every resource.
 
-    `request` says the same for a controller on another node: what is left of the client's request.
+    `request` is the same change as a request, the rest of the client's, for a controller on another node.
     """
     try:
         if not isinstance(services, ControllerServices) and not services.active_controller.is_local:
@@ -165,7 +165,7 @@ async def write(
 
 
 def _results(response: Any) -> Results:
-    """Return what the controller's answer to AlterConfigs or IncrementalAlterConfigs says of each resource."""
+    """Return the result of each resource from a forwarded AlterConfigs or IncrementalAlterConfigs."""
     return {
         ConfigResource(each.resource_type, each.resource_name): (
             ApiError(each.error_code, each.error_message) if each.error_code else None
@@ -177,7 +177,7 @@ def _results(response: Any) -> Results:
 def responses(
     new: Callable[[int, str | None, int, str], ResponseT], resources: Iterable[RequestedResource], results: Results
 ) -> list[ResponseT]:
-    """Return what is told of each resource, as `new(error_code, error_message, resource_type, resource_name)`."""
+    """Return each resource's response, made by `new(error_code, error_message, resource_type, resource_name)`."""
     told = []
     for requested in resources:
         error = results[resource_of(requested)]

@@ -1,7 +1,7 @@
-"""ConsumerGroupDescribe 0-1: KIP-848 groups with their epochs, members, and what each has and is to have.
+"""ConsumerGroupDescribe 0-1: KIP-848 groups with their epochs, members, and the members' assignments and targets.
 
-v1: the type of each member, classic or consumer (KIP-1099). Every group has its own error. A group with a topic that
-the asker may not describe is not shown at all, as in Kafka.
+v1: the type of each member, classic or consumer (KIP-1099). Each group has its own error code. A group with a topic
+that the client may not describe gets an error, as in Kafka.
 """
 
 from kafkapy.errors import ApiError
@@ -22,7 +22,7 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     response = ConsumerGroupDescribeResponse()
     access = TopicAccess(services, context, AclOperation.DESCRIBE)
-    # Deviation: a group that is named twice is described once, as each may have thousands of members.
+    # Deviation: a group that is named twice is described once, because a group may have thousands of members.
     async for group_id in walk(services, context).over(dict.fromkeys(request.group_ids)):
         described = await _describe(services, context, group_id)
         if request.include_authorized_operations and not described.error_code:

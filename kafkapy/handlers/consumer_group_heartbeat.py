@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat 0-1: join, stay in, and leave a KIP-848 group; the answer brings the assignment.
+"""ConsumerGroupHeartbeat 0-1: join, stay in, and leave a KIP-848 group; the response has the assignment.
 
-v1: the member makes its own id (KIP-1082); topics by regular expression (SubscribedTopicRegex).
-The topics that the member names it must be allowed to describe; what its expression matches is filtered by that.
+v1: the member generates its own id (KIP-1082); topics by regular expression (SubscribedTopicRegex).
+The member needs DESCRIBE on all topics that it names. Matches of its expression without DESCRIBE are left out.
 """
 
 from kafkapy.errors import ApiError

@@ -1,6 +1,6 @@
-"""CreatePartitions 0-3: more partitions for topics that exist; each topic succeeds or fails by itself.
+"""CreatePartitions 0-3: add partitions to existing topics. Each topic succeeds or fails on its own.
 
-v2: flexible. v3: topics beyond controller_mutation_rate get THROTTLING_QUOTA_EXCEEDED (KIP-599).
+v2: flexible. v3: topics above controller_mutation_rate get THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ async def handle(
 def _refused(
     services: Services, context: RequestContext, request: CreatePartitionsRequest
 ) -> list[CreatePartitionsTopicResult]:
-    """Return the results of topics that do not even reach the controller."""
+    """Return the results of topics that are refused before the controller decides."""
     results = []
     for name, count in Counter(topic.name for topic in request.topics).items():
         if count > 1:

@@ -1,10 +1,11 @@
 """CreateTopics 2-7: new topics, each by partition count and replication factor or by a manual assignment.
 
-v4: -1 for the broker's default count and factor (KIP-464). v5: answers the count, the factor and all configs that the
-topic has (KIP-525). v6: topics beyond controller_mutation_rate get THROTTLING_QUOTA_EXCEEDED, before they are created
-and the client is throttled (KIP-599). v7: answers the topic id.
+v4: -1 for the broker's default count and factor (KIP-464). v5: the response has the count, the factor and all configs
+of the topic (KIP-525). v6: topics above controller_mutation_rate get THROTTLING_QUOTA_EXCEEDED; before v6 they are
+created and the client is throttled (KIP-599). v7: the response has the topic id.
 
-A failure of the whole, as a time-out or an operation that is too large, is told of every topic, refused ones too.
+A failure of the whole request, such as a time-out or too large an operation, is reported for every topic, also for
+those refused before.
 """
 
 from collections import Counter
@@ -53,7 +54,7 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
 def _refused(
     services: Services, context: RequestContext, counts: Mapping[str, int], *, may_create_all: bool
 ) -> list[CreatableTopicResult]:
-    """Return the results of topics that do not even reach the controller."""
+    """Return the results of topics that are refused before the controller decides."""
     creatable = TopicAccess(services, context, AclOperation.CREATE)
     results = []
     for name, count in counts.items():
@@ -72,7 +73,7 @@ def _refusal(name: str, count: int) -> ApiError | None:
 
 
 def _describable(services: Services, context: RequestContext, counts: Mapping[str, int]) -> TopicAccess:
-    """Return whose configs the asker may be told; Kafka asks even about topics that it refuses to create."""
+    """Return the client's DESCRIBE_CONFIGS rights. Kafka authorizes even topics that it refuses to create."""
     access = TopicAccess(services, context, AclOperation.DESCRIBE_CONFIGS, log_if_denied=False)
     for name, count in counts.items():
         if _refusal(name, count) is None:

@@ -1,4 +1,4 @@
-"""DeleteGroups 0-2: groups without members, with all that they have committed."""
+"""DeleteGroups 0-2: delete groups without members, with their committed offsets."""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services, walk

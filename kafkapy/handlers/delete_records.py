@@ -1,7 +1,7 @@
-"""DeleteRecords 0-2: move the start of partitions up to an offset; offset -1 stands for the high watermark. KIP-107.
+"""DeleteRecords 0-2: advance the log start offset of partitions; offset -1 means the high watermark. KIP-107.
 
-Answers the low watermark once all replicas begin there. Segments that lie below go with the next run of retention.
-A topic that is only compacted: POLICY_VIOLATION; an internal one: INVALID_TOPIC_EXCEPTION.
+Answers with the low watermark once all replicas have reached the offset. Segments below it are deleted by the next
+retention run. A topic that is only compacted gets POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION.
 """
 
 from kafkapy.handlers.cluster_view import is_internal
@@ -41,7 +41,7 @@ def _plan(
     asked: DeleteRecordsPartition,
     deletions: list[PartitionDeletion],
 ) -> DeleteRecordsPartitionResult:
-    """Return the result of one partition: a refusal, or one that a deletion just added will fill in."""
+    """Return the result of one partition: an error, or a result that the PartitionDeletion added here completes."""
     result = DeleteRecordsPartitionResult(asked.partition_index, INVALID_LOW_WATERMARK)
     partitions = services.replica_manager.partitions
     partition = partitions.find(topic, asked.partition_index)

@@ -1,8 +1,8 @@
-"""DeleteTopics 1-6: topics to delete, by name or by id.
+"""DeleteTopics 1-6: delete topics, by name or by id.
 
-v3: delete.topic.enable=false answers TOPIC_DELETION_DISABLED, before it INVALID_REQUEST. v5: error messages, and
-THROTTLING_QUOTA_EXCEEDED for topics beyond controller_mutation_rate (KIP-599).
-v6: topics by id (KIP-516): either a name or an id each.
+v3: delete.topic.enable=false gives TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST. v5: error messages, and
+THROTTLING_QUOTA_EXCEEDED for topics above controller_mutation_rate (KIP-599). v6: topics by id (KIP-516): each has
+either a name or an id.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ _MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
 }
-"""What clients of Apache Kafka read here, in its words."""
+"""Apache Kafka's messages for these error codes."""
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -57,7 +57,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
 
 
 class _Asked(NamedTuple):
-    """The names and ids that are asked for once and properly, and the ids that are asked for more than once."""
+    """The valid names and ids that are requested once, and the ids that are requested more than once."""
 
     names: list[str]
     ids: list[Uuid]
@@ -65,14 +65,14 @@ class _Asked(NamedTuple):
 
 
 class _Rights:
-    """What the asker, who may not delete every topic of the cluster, may do to those of the request."""
+    """The client's rights to the topics of the request, if it has no DELETE on the cluster."""
 
     def __init__(self, services: Services, context: RequestContext) -> None:
         self._describable = TopicAccess(services, context, AclOperation.DESCRIBE)
         self._deletable = TopicAccess(services, context, AclOperation.DELETE)
 
     def ask(self, names: Iterable[str]) -> None:
-        """Ask both questions about each topic, whether its answers are needed or not, as Apache Kafka does."""
+        """Check both rights for each topic, needed or not, as Apache Kafka does."""
         for name in names:
             self._describable.allows(name)
             self._deletable.allows(name)
@@ -85,14 +85,14 @@ class _Rights:
 
 
 def shuffle(results: list[DeletableTopicResult], random: Random) -> None:
-    """Shuffle in place: positions must not tell topics that do not exist from topics that the asker may not see."""
+    """Shuffle in place, so that positions do not reveal which topics exist but are hidden from the client."""
     for last in range(len(results) - 1, 0, -1):
         other = random.randrange(0, last + 1)
         results[last], results[other] = results[other], results[last]
 
 
 def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> _Asked:
-    """Return what is asked for properly; answer the rest."""
+    """Return the valid entries of the request; add the errors of the others to `results`."""
     names, ids = Counter(request.topic_names), Counter[Uuid]()
     for topic in request.topics:
         if topic.name is None and topic.topic_id == ZERO_UUID:
@@ -115,7 +115,7 @@ def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) ->
 def _find(
     controller: Controller, asked: _Asked, rights: _Rights | None, results: list[DeletableTopicResult]
 ) -> dict[Uuid, str]:
-    """Return the topics to delete, id -> name; answer those that do not exist or are not the client's to delete."""
+    """Return the topics to delete, id -> name; add the errors of missing and unauthorized topics to `results`."""
     by_id = controller.topics.by_id
     if rights is not None:
         rights.ask({*asked.names, *(by_id[topic_id].name for topic_id in asked.ids if topic_id in by_id)})
@@ -140,7 +140,7 @@ def _find_named(
     found: dict[Uuid, str],
     results: list[DeletableTopicResult],
 ) -> None:
-    """Add the topics that are asked for by name; those also asked for by id are refused, and no longer deleted."""
+    """Add the topics requested by name. One also requested by id is refused, and removed from `found`."""
     supplied = {*found, *asked.duplicate_ids}
     for name in asked.names:
         topic = controller.topics.by_name.get(name)

@@ -1,7 +1,7 @@
 """DescribeConfigs 1-4: the configs of topics, brokers, groups, subscriptions and loggers, with their sources.
 
-A node, broker or controller, describes itself (its id), or what is set for all (""); others' ids are refused. Null or
-no keys mean all of them, a key that does not exist is left out. v1: synonyms on request (KIP-226). v3: types, and
+A node, broker or controller, describes itself (by its id) or the cluster-wide defaults (""); other ids are refused.
+Null or no keys mean all keys; unknown keys are left out. v1: synonyms on request (KIP-226). v3: types, and
 documentation on request. v4: flexible.
 """
 
@@ -50,7 +50,7 @@ async def handle(
     async for requested in walk(services, context).over(_distinct(request.resources)):
         result = DescribeConfigsResult(resource_type=requested.resource_type, resource_name=requested.resource_name)
         try:
-            if not is_understood:  # one type that nobody knows, and Kafka takes the whole request for malformed
+            if not is_understood:  # like Kafka: one unknown type makes the whole request invalid
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The request names a resource of an unknown type.")
             check_permission(services, context, resource_of(requested), AclOperation.DESCRIBE_CONFIGS)
             result.configs = described.rows(requested)
@@ -61,7 +61,7 @@ async def handle(
 
 
 def _distinct(resources: Iterable[DescribeConfigsResource]) -> Iterable[DescribeConfigsResource]:
-    """Return each resource once for the keys that are asked of it.
+    """Return each pair of resource and requested keys once.
 
     Deviation: Apache Kafka describes a resource as often as it is named; a broker has 300 configs.
     """
@@ -70,7 +70,7 @@ def _distinct(resources: Iterable[DescribeConfigsResource]) -> Iterable[Describe
 
 
 class _Described:
-    """The rows of a request's resources. Resources that are alike share theirs, which are not changed any more."""
+    """The rows of a request's resources. Resources with equal configs share their rows, which are never modified."""
 
     def __init__(self, services: Services | ControllerServices, request: DescribeConfigsRequest) -> None:
         self._services = services
@@ -79,7 +79,7 @@ class _Described:
         self._rows: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
 
     def rows(self, requested: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-        """Return the rows of the keys asked for, or of all. Raises ApiError."""
+        """Return the rows of the requested keys, or of all. Raises ApiError."""
         alike, entries = self._entries_of(requested)
         rows = self._rows.get(alike)
         if rows is None:
@@ -92,7 +92,7 @@ class _Described:
         return [row for row in rows if row.name in keys]
 
     def _entries_of(self, requested: DescribeConfigsResource) -> tuple[Hashable, Callable[[], list[ConfigEntry]]]:
-        """Return what resources with the same configs have in common, and what makes those. Raises ApiError."""
+        """Return a key that is equal for resources with equal configs, and a function for these. Raises ApiError."""
         services, kind, name = self._services, requested.resource_type, requested.resource_name
         if kind == RESOURCE_BROKER:
             is_default = _is_cluster_default(services, name)
@@ -123,7 +123,7 @@ def _check_topic(services: Services | ControllerServices, name: str) -> None:
 
 
 def _is_cluster_default(services: Services | ControllerServices, name: str) -> bool:
-    """Return whether what is set for all brokers is meant, and not this broker. Raises ApiError for another one."""
+    """Return whether `name` means all brokers (""), not this one. Raises ApiError for another broker's id."""
     if not name:
         return True
     if broker_id_of(name, "Broker id must be an integer, but it is: ") != services.node_id:
@@ -147,8 +147,8 @@ def _logger_entries() -> list[ConfigEntry]:
 
 
 def _document(resource_type: int, rows: Iterable[DescribeConfigsResourceResult]) -> None:
-    """Add the texts of the keys. Loggers have none."""
-    from kafkapy.config.documentation import documentation_of  # most brokers are never asked
+    """Add the documentation of the keys. Loggers have none."""
+    from kafkapy.config.documentation import documentation_of  # imported late: rarely requested
 
     if resource_type != RESOURCE_BROKER_LOGGER:
         for row in rows:

@@ -1,9 +1,9 @@
 """DescribeGroups 0-6: classic groups with their members.
 
-v3: authorized operations (KIP-430). v4: static members. v6: a group that is not there, or is no classic one, says
-GROUP_ID_NOT_FOUND and why (KIP-1043); before, it looks like a dead one.
+v3: authorized operations (KIP-430). v4: static members. v6: a group that does not exist, or is not a classic one, gets
+GROUP_ID_NOT_FOUND with a message (KIP-1043); before v6 it is shown as Dead.
 
-A request with the tag of kafkapy.group.explain also gets each group's last rebalances, in the same tag of the answer.
+A request with the tag of kafkapy.group.explain also gets each group's last rebalances, in the same tag.
 """
 
 from kafkapy.errors import ApiError
@@ -17,7 +17,7 @@ from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_o
 
 async def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     way = walk(services, context)
-    # Deviation: a group that is named twice is described once, as each may have thousands of members.
+    # Deviation: a group that is named twice is described once, because a group may have thousands of members.
     group_ids = dict.fromkeys(request.groups)
     groups = [await _describe(services, context, group_id) async for group_id in way.over(group_ids)]
     if request.unknown_tagged_fields is not None and EXPLAIN_TAG in request.unknown_tagged_fields:
@@ -42,7 +42,7 @@ async def _describe(services: Services, context: RequestContext, group_id: str) 
 
 
 async def _explain(services: Services, group: DescribedGroup) -> None:
-    """Tell of a group's rebalances, unless it may not be described or is coordinated elsewhere."""
+    """Add a group's last rebalances, unless it may not be described or has another coordinator."""
     if group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
         return
     told = await services.groups.read(group.group_id, lambda shard: shard.explain_group(group.group_id))

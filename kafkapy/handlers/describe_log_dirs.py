@@ -1,10 +1,10 @@
-"""DescribeLogDirs 1-5: the log directories, how full they are, and the partitions in them with their sizes and lags.
+"""DescribeLogDirs 1-5: the log directories with their usage, and their partitions with sizes and lags.
 
-Null topics: all partitions. Partitions asked for that are not here are left out. While a replica moves between
-directories it is told twice: a future one lags by what is still to be copied, any other by how far its end is behind
-the high watermark.
+Null topics means all partitions. Requested partitions that are not on this broker are left out. While a replica moves
+between directories it is listed twice. The lag of the future replica is what is still to be copied; the lag of others
+is the distance of their log end offset to the high watermark.
 
-v3  an error of the whole, v4 total and usable bytes (KIP-827), v5 cordoned directories (KIP-1066).
+v3  a top-level error code, v4 total and usable bytes (KIP-827), v5 cordoned directories (KIP-1066).
 """
 
 from itertools import chain
@@ -59,7 +59,7 @@ async def _describe(
 async def _topics(
     services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None, way: Walk
 ) -> list[DescribeLogDirsTopic]:
-    """Return the logs of a directory in the order of their partitions, giving way to others."""
+    """Return the logs of a directory in the order of their partitions, yielding to the event loop."""
     topics: dict[str, DescribeLogDirsTopic] = {}
     described = chain(((log, False) for log in directory.logs), ((log, True) for log in directory.future_logs))
     async for log, is_future in way.over(described):

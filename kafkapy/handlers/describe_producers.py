@@ -1,6 +1,6 @@
-"""DescribeProducers 0: the producers that a partition knows, with their open transactions. KIP-664.
+"""DescribeProducers 0: the active producers of a partition, with their open transactions. KIP-664.
 
-Any replica answers, not only the leader. READ on the topic. Transactions that hang are found by it.
+Any replica answers, not only the leader. Needs READ on the topic. Used to find hanging transactions.
 """
 
 from kafkapy.errors import ApiError
@@ -25,7 +25,7 @@ async def handle(
 ) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     way = walk(services, context)
-    # Deviation: a partition that is named twice is described once, as each may have thousands of producers.
+    # Deviation: a partition that is named twice is described once: it may have thousands of producers.
     described: set[tuple[str, int]] = set()
     async for topic in way.over(request.topics):
         error = _topic_error(services, context, topic.name)

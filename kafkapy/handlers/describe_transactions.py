@@ -1,7 +1,7 @@
 """DescribeTransactions 0: state, producer, time-out and partitions of transactional ids (KIP-664).
 
-Each id has its own code: TRANSACTIONAL_ID_NOT_FOUND, or what says that its coordinator is not here. Topics that the
-asker may not describe are left out.
+Each id has its own error code: TRANSACTIONAL_ID_NOT_FOUND, or that this broker is not its coordinator. Topics that the
+client may not describe are left out.
 """
 
 from kafkapy.errors import ApiError
@@ -16,7 +16,7 @@ from kafkapy.security.authorizer import AclOperation, ResourceType
 async def handle(
     services: Services, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    # Deviation: a transaction that is named twice is described once, as each may have thousands of partitions.
+    # Deviation: a transaction that is named twice is described once: it may have thousands of partitions.
     ids = walk(services, context).over(dict.fromkeys(request.transactional_ids))
     return DescribeTransactionsResponse(
         transaction_states=[await _describe(services, context, each) async for each in ids]

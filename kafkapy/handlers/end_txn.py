@@ -1,8 +1,8 @@
-"""EndTxn 0-5: a transaction is committed or aborted.
+"""EndTxn 0-5: commit or abort a transaction.
 
-Answered once that is decided for good and the markers were tried: what a commit returned is readable, unless a
-partition cannot take its marker now. v2: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. v5: each transaction ends
-with the epoch bumped, and the response says the next one (KIP-890).
+Answered once the decision is committed and writing the markers was tried: after the response to a commit its records
+are readable, except in a partition that cannot take its marker now. v2: PRODUCER_FENCED instead of
+INVALID_PRODUCER_EPOCH. v5: each end bumps the epoch, and the response has the next one (KIP-890).
 """
 
 from kafkapy.errors import ApiError

@@ -1,12 +1,12 @@
-"""FindCoordinator 0-6: which broker coordinates a group or a transactional id; the first question creates its topic.
+"""FindCoordinator 0-6: the broker that coordinates a group or a transactional id. The first request creates the topic.
 
-v1: coordinators of transactions, too. v4: several keys at once (KIP-699), each with its own error. v6: coordinators of
-share groups (KIP-932). A topic that is being created, or whose partition has no leader yet: COORDINATOR_NOT_AVAILABLE,
-and the client asks again. Share groups are not coordinated here yet: the same answer.
+v1: transaction coordinators, too. v4: several keys (KIP-699), each with its error code. v6: coordinators of share
+groups (KIP-932). While the topic is being created, or its partition has no leader, the answer is
+COORDINATOR_NOT_AVAILABLE, and clients retry. Share groups are not supported yet and always get that answer.
 
-Named deviation: where the topic is missing, the answer waits for its creation, a few milliseconds, or MAX_WAIT_MS where
-the broker has more to make before. Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once, and a client's first commit
-then takes as long as it waits to ask again (librdkafka: two seconds).
+Named deviation: if the topic is missing, the response waits for its creation, a few milliseconds, or MAX_WAIT_MS if
+the broker has other work first. Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once, and a client's first commit is
+delayed by its retry backoff (librdkafka: two seconds).
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ BATCHED_SINCE: Final = 4
 SHARE_SINCE: Final = 6
 MAX_WAIT_MS: Final = 1000
 NO_ERROR: Final = "NONE"
-"""The message of versions 1 to 3 where there is no error, as Apache Kafka has it."""
+"""The error message of versions 1 to 3 without an error, as in Apache Kafka."""
 NO_NODE: Final = (-1, "", -1)
 
 
@@ -59,7 +59,7 @@ async def handle(
 
 
 def _share_refusal(services: Services, context: RequestContext, keys: Iterable[str]) -> FindCoordinatorResponse | None:
-    """Return the refusal of all keys, or None: coordinators of share groups are for brokers only."""
+    """Return the refusal of all keys, or None if authorized: only brokers may look up share coordinators."""
     authorize = services.authorizer.authorize
     if all(authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME) for _ in keys):
         return None
@@ -84,7 +84,7 @@ async def _find(services: Services, context: RequestContext, key_type: int, key:
     coordinator: Coordinators = services.groups if key_type == GROUP else services.transactions
     if coordinator.topic not in services.metadata.image.topics.by_name:
         await create_topic(services, coordinator.topic)
-    if not coordinator.is_hosted(key):  # the client would meet NOT_COORDINATOR
+    if not coordinator.is_hosted(key):  # otherwise the client would get NOT_COORDINATOR
         await services.follower.caught_up(MAX_WAIT_MS)
     image = services.metadata.image
     topic = image.topics.by_name.get(coordinator.topic)

@@ -1,6 +1,6 @@
-"""Heartbeat 0-4: a member of a classic group is alive, and hears whether it has to join again.
+"""Heartbeat 0-4: renew the session of a classic group's member, and tell it if it must rejoin.
 
-v3: static members (KIP-345). While the coordinator loads, all is well: nobody's session ends then.
+v3: static members (KIP-345). While the coordinator is loading, the answer is NONE: no session expires then.
 """
 
 from kafkapy.errors import ApiError

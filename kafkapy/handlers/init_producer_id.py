@@ -1,9 +1,9 @@
-"""InitProducerId 0-5: a producer id and an epoch, for an idempotent or a transactional producer.
+"""InitProducerId 0-5: a producer id and epoch for an idempotent or transactional producer.
 
-An idempotent producer gets an id that nobody has, at epoch 0. A transactional id keeps its producer id and gets the
-next epoch, which fences who used it before; a transaction under way is aborted first (CONCURRENT_TRANSACTIONS, and the
-client asks again). v3: a producer may name the id and epoch it has (KIP-360); either both or neither. v4:
-PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. v6 (two-phase commit) is unstable in 4.3.1 and not served.
+An idempotent producer gets an unused id at epoch 0. A transactional id keeps its producer id and gets the next epoch,
+which fences earlier producers; an ongoing transaction is aborted first (CONCURRENT_TRANSACTIONS, and the client
+retries). v3: a producer may name its current id and epoch (KIP-360), both or neither. v4: PRODUCER_FENCED instead of
+INVALID_PRODUCER_EPOCH. v6 (two-phase commit) is unstable in 4.3.1 and not served.
 """
 
 from kafkapy.errors import ApiError
@@ -34,8 +34,8 @@ async def handle(services: Services, context: RequestContext, request: InitProdu
 async def _of_transactional_id(
     services: Services, context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
-    """Have the coordinator of the id answer. Raises ApiError."""
-    from kafkapy.transaction.init_producer_id import check_init  # many a node never has transactions
+    """Return the response of the transactional id's coordinator. Raises ApiError."""
+    from kafkapy.transaction.init_producer_id import check_init  # imported late: many nodes have no transactions
 
     refusal = check_init(request, services.dynamic_config.current.transaction)
     if refusal is not None:
@@ -48,7 +48,7 @@ async def _of_transactional_id(
 
 
 def _is_authorized(services: Services, context: RequestContext, request: InitProducerIdRequest) -> bool:
-    """An idempotent producer needs the right to write to any topic, or IDEMPOTENT_WRITE (before KIP-679)."""
+    """Whether the producer is authorized. Idempotent: WRITE on any topic, or IDEMPOTENT_WRITE (before KIP-679)."""
     authorizer = services.authorizer
     if request.transactional_id is not None:
         return authorizer.authorize(

@@ -1,8 +1,8 @@
-"""JoinGroup 0-9: become a member of a classic group, or take part in its next generation; waits for the others.
+"""JoinGroup 0-9: join a classic group, or rejoin for its next generation. The request is parked for the other members.
 
-v1: a rebalance time-out of its own (KIP-62). v4: a new member gets MEMBER_ID_REQUIRED and an id to come back with
-(KIP-394). v5: static members (KIP-345). v7: protocol type and name in the answer, the name null where there is none
-(KIP-559). v8: the reason (KIP-800). v9: SkipAssignment for a static leader that comes back (KIP-814).
+v1: a separate rebalance time-out (KIP-62). v4: a new member gets MEMBER_ID_REQUIRED and the id to join with (KIP-394).
+v5: static members (KIP-345). v7: protocol type and name in the response, the name null if there is none (KIP-559). v8:
+the reason (KIP-800). v9: SkipAssignment for a static leader that rejoins (KIP-814).
 """
 
 from kafkapy.errors import ApiError

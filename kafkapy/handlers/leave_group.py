@@ -1,7 +1,7 @@
 """LeaveGroup 0-5: members leave a classic group, or an administrator removes them.
 
-v3: several at once, each with its own error; static members by their instance id alone (KIP-345). v5: the reason
-(KIP-800). Before v3 there is one member, and its error is the answer's.
+v3: several members, each with its error code; static members by instance id alone (KIP-345). v5: the reason (KIP-800).
+Before v3 there is one member, and its error code is the response's.
 """
 
 from kafkapy.errors import ApiError

@@ -1,11 +1,10 @@
-"""ListOffsets 1-11: offsets by time, or the special ones of replication/offset_lookup.py.
+"""ListOffsets 1-11: offsets by timestamp, or by a special timestamp (replication/offset_lookup.py).
 
-Latest (-1) and earliest (-2) cost nothing; others may have to look into a segment, which waits for a cold page in the
-IO pool.
+Latest (-1) and earliest (-2) are cheap; others may have to read a segment, with cold pages read in the IO pool.
 
 v2  isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE (before: LEADER_NOT_AVAILABLE), v7 -3 (KIP-734),
 v8 -4 (KIP-405), v9 -5 (KIP-1005), v10 a time-out, for tiered storage only, v11 -6 (KIP-1023). A special timestamp that
-its version does not know: UNSUPPORTED_VERSION.
+the version does not have gets UNSUPPORTED_VERSION.
 """
 
 from collections import Counter
@@ -45,7 +44,7 @@ async def handle(services: Services, context: RequestContext, request: ListOffse
 
 
 class _Lookup:
-    """What is the same for all partitions of a request."""
+    """Answers the partitions of one request; holds what they have in common."""
 
     def __init__(self, services: Services, context: RequestContext, request: ListOffsetsRequest) -> None:
         self._services = services
@@ -105,7 +104,7 @@ class _Lookup:
 
 
 def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
-    """What a consumer may read decides; replicas and debuggers see the log's end."""
+    """Return the isolation: a consumer's isolation level, or up to the log end for replicas. Raises ProtocolError."""
     if request.isolation_level not in (0, 1):
         raise ProtocolError(f"isolation level {request.isolation_level} does not exist")
     if request.replica_id != CONSUMER_REPLICA_ID:

@@ -1,7 +1,7 @@
-"""ListTransactions 0-2: the transactional ids that are coordinated here and pass the filters (KIP-664).
+"""ListTransactions 0-2: the transactional ids that this broker coordinates and that pass the filters (KIP-664).
 
-v1: those whose transaction has run for longer than a duration (KIP-994). v2: those whose whole id a pattern matches
-(KIP-1152); INVALID_REGULAR_EXPRESSION. State names that are none are said back.
+v1: a filter by minimum duration (KIP-994). v2: a filter by a pattern that must match the whole id (KIP-1152);
+INVALID_REGULAR_EXPRESSION. Unknown state names are returned in the response.
 """
 
 from functools import partial

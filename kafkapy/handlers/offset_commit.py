@@ -1,6 +1,6 @@
-"""OffsetCommit 2-10: the positions of a group, kept as records in `__consumer_offsets`.
+"""OffsetCommit 2-10: commit a group's offsets, stored as records in `__consumer_offsets`.
 
-Topics and partitions that do not exist are refused one by one, the others committed. v5: without retention time
+Topics and partitions that do not exist are refused one by one; the others are committed. v5: no retention time
 (KIP-211). v6: leader epochs (KIP-320). v7: static members. v9: member epochs of KIP-848; GROUP_ID_NOT_FOUND and
 STALE_MEMBER_EPOCH. v10: topics by id; UNKNOWN_TOPIC_ID.
 """
@@ -26,7 +26,7 @@ TOPIC_IDS_SINCE: Final = 10
 
 
 PARTS: Final = Parts(((("topics", "topics"), ("partitions", "partitions")),))
-"""Deviation: a large commit is several batches in the log, where Apache Kafka's is one, and fails beyond 1 MiB."""
+"""Deviation: a large commit is written as several batches. Apache Kafka writes one, and fails above 1 MiB."""
 
 
 async def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -49,7 +49,7 @@ async def handle(services: Services, context: RequestContext, request: OffsetCom
 
 
 def all_failed(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
-    """Return the answer in which every partition carries the error."""
+    """Return the response with the error on every partition."""
     return OffsetCommitResponse(topics=[_failed(topic, code) for topic in request.topics])
 
 
@@ -59,7 +59,7 @@ def _committable(
     topics: list[OffsetCommitRequestTopic],
     refused: OffsetCommitResponse,
 ) -> list[OffsetCommitRequestTopic]:
-    """Return the topics with name, id and the partitions that exist; put the others into `refused`."""
+    """Return the topics, with name, id and existing partitions; add the errors of the others to `refused`."""
     images = services.metadata.image.topics
     uses_ids = context.api_version >= TOPIC_IDS_SINCE
     access = TopicAccess(services, context, AclOperation.READ, _names(images, topics, uses_ids=uses_ids))
@@ -103,7 +103,7 @@ def _failed(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseT
 
 
 def _merge(response: OffsetCommitResponse, refused: OffsetCommitResponse) -> None:
-    """Add what was refused: one entry a topic, as in Kafka."""
+    """Add the refused partitions to the response: one entry per topic, as in Kafka."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in refused.topics:
         present = by_topic.get((topic.name, topic.topic_id))

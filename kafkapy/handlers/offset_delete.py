@@ -1,7 +1,7 @@
-"""OffsetDelete 0: committed offsets of a group that no longer wants their topics (KIP-496).
+"""OffsetDelete 0: delete a group's committed offsets of topics to which it is not subscribed (KIP-496).
 
-Refused where a member is subscribed to the topic (GROUP_SUBSCRIBED_TO_TOPIC), and for groups with members whose
-subscriptions the broker cannot read (NON_EMPTY_GROUP).
+Refused if a member subscribes to the topic (GROUP_SUBSCRIBED_TO_TOPIC), or if the group has members whose subscriptions
+the broker cannot read (NON_EMPTY_GROUP).
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ async def handle(services: Services, context: RequestContext, request: OffsetDel
     if not services.authorizer.authorize(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
-        # Only commits and fetches still take the empty id, for simple consumers of old.
+        # Only OffsetCommit and OffsetFetch still accept the empty group id, for old simple consumers.
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     refused = OffsetDeleteResponse()
     request.topics = _deletable(services, context, request.topics, refused)
@@ -44,7 +44,7 @@ def _deletable(
     topics: list[OffsetDeleteRequestTopic],
     refused: OffsetDeleteResponse,
 ) -> list[OffsetDeleteRequestTopic]:
-    """Return the topics with the partitions that exist; put the others into `refused`."""
+    """Return the topics with existing partitions; add the errors of the others to `refused`."""
     images = services.metadata.image.topics.by_name
     access = TopicAccess(services, context, AclOperation.READ, (topic.name for topic in topics))
     deletable = []
@@ -69,7 +69,7 @@ def _failed(topic: OffsetDeleteRequestTopic, code: int) -> OffsetDeleteResponseT
 
 
 def _merge(response: OffsetDeleteResponse, refused: OffsetDeleteResponse) -> None:
-    """Add what was refused: one entry a topic, as in Kafka."""
+    """Add the refused partitions to the response: one entry per topic, as in Kafka."""
     by_topic = {topic.name: topic for topic in response.topics}
     for topic in refused.topics:
         present = by_topic.setdefault(topic.name, topic)

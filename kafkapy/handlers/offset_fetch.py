@@ -1,8 +1,8 @@
-"""OffsetFetch 1-10: what groups have committed.
+"""OffsetFetch 1-10: the committed offsets of groups.
 
-v2: no topics means all of them; an error of the whole. v5: leader epochs. v7: require_stable (KIP-447): a partition
-that an open transaction may still move says UNSTABLE_OFFSET_COMMIT. v8: several groups (KIP-709), each with its error.
-v9: member id and epoch of KIP-848. v10: topics by id. A group or partition that has none: offset -1.
+v2: null topics means all; a top-level error code. v5: leader epochs. v7: require_stable (KIP-447): a partition with a
+pending transactional offset gets UNSTABLE_OFFSET_COMMIT. v8: several groups (KIP-709), each with its error code. v9:
+member id and epoch of KIP-848. v10: topics by id. Without a committed offset the answer is offset -1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ async def handle(services: Services, context: RequestContext, request: OffsetFet
 
 
 def _distinct(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
-    """Yield the groups; one of which all is asked, which may be much, only the first time (a deviation)."""
+    """Yield the groups, but repeated requests for all topics of a group only once (a deviation: they may be large)."""
     seen = set()
     for group in groups:
         key = (group.group_id, group.member_id, group.member_epoch)
@@ -90,7 +90,7 @@ async def _fetch(
 
 
 def _told(code: int) -> int:
-    """Clients before 3.9 do not ask again at COORDINATOR_NOT_AVAILABLE: they look for the coordinator at this one."""
+    """Translate COORDINATOR_NOT_AVAILABLE to NOT_COORDINATOR, at which clients before 3.9 retry."""
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.COORDINATOR_NOT_AVAILABLE else code
 
 
@@ -100,7 +100,7 @@ def _allowed(
     topics: list[OffsetFetchRequestTopics],
     refused: list[OffsetFetchResponseTopics],
 ) -> list[OffsetFetchRequestTopics]:
-    """Return the topics, by name, that the client may see; put the others into `refused`."""
+    """Return the topics, with names, that the client may describe; add the errors of the others to `refused`."""
     uses_ids = context.api_version >= TOPIC_IDS_SINCE
     by_id = services.metadata.image.topics.by_id
     access = TopicAccess(services, context, AclOperation.DESCRIBE, _names(by_id, topics, uses_ids=uses_ids))
@@ -129,7 +129,7 @@ def _names(
 def _visible(
     services: Services, context: RequestContext, topics: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """Return which of a group's topics the client may see; by id, only those that exist can be told."""
+    """Return the topics that the client may describe. From v10 on, which has topic ids, only existing topics."""
     access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in topics))
     visible = [topic for topic in topics if access.allows(topic.name)]
     if context.api_version < TOPIC_IDS_SINCE:
@@ -154,7 +154,7 @@ def _no_offset(partition: int, code: int) -> OffsetFetchResponsePartitions:
 
 
 def _of_one(asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
-    """Return the answer as versions before 8 have it; in version 1, each partition carries the group's error."""
+    """Return the response of versions before 8. In version 1 each partition has the group's error code."""
     topics = group.topics
     if group.error_code and version < TOP_LEVEL_ERROR_SINCE:
         topics = [_failed(topic, group.error_code) for topic in asked.topics or ()]

@@ -1,6 +1,7 @@
-"""SyncGroup 0-5: the leader of a classic group brings the assignment, every member gets its part; waits for the leader.
+"""SyncGroup 0-5: the leader of a classic group sends the assignment, each member gets its part.
 
-v3: static members (KIP-345). v5: protocol type and name are named and must be the group's (KIP-559).
+The request is parked until the leader's. v3: static members (KIP-345). v5: protocol type and name are required and must
+be the group's (KIP-559).
 """
 
 from kafkapy.errors import ApiError

@@ -1,4 +1,4 @@
-"""What the requests about delegation tokens have in common: from whom they are taken, and where they are decided."""
+"""Shared by the requests about delegation tokens: the check of the connection, and forwarding to the controller."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,13 +17,13 @@ R = TypeVar("R")
 
 ANONYMOUS = "User:ANONYMOUS"
 NO_TIME = -1
-"""For timestamps in answers of a broker that refuses."""
+"""The timestamps in responses of a broker that refuses."""
 
 
 def check_connection(context: RequestContext) -> None:
-    """Raise ApiError unless the client has proved who it is, and not by a token.
+    """Raise ApiError unless the client is authenticated, and not by a delegation token.
 
-    Of a forwarded request, the broker that the client is connected to has looked at the connection.
+    If the request is forwarded, the forwarding broker has checked the connection.
     """
     connection = context.connection
     protocol = context.security_protocol
@@ -35,14 +35,14 @@ def check_connection(context: RequestContext) -> None:
 async def decided_elsewhere(
     services: Services | ControllerServices, context: RequestContext, request: Message
 ) -> Message | None:
-    """Return the active controller's answer where that is another node."""
+    """Return the active controller's response, or None if this node is to decide."""
     if isinstance(services, ControllerServices) or services.active_controller.is_local:
         return None
     return await forward_message(services, context, request)
 
 
 async def change(services: Services | ControllerServices, decide: "Callable[[Controller, int], Decided[Any, R]]") -> R:
-    """Have the controller decide, at a time by the wall clock in ms. Raises ApiError."""
+    """Have the controller decide, with the wall clock time in ms. Raises ApiError."""
     now_ms = services.clock.wall_ms()
     return await services.follower.change(lambda controller, _: decide(controller, now_ms))
 

@@ -1,6 +1,7 @@
 """Transactional batches of a Produce request: verified with the coordinator before they are appended.
 
-Versions 3 to 11 must have added their partitions; from 12 on this adds them (KIP-890). A request has one producer.
+With versions 3 to 11 the client must have added the partitions; from 12 on the verification adds them (KIP-890). All
+transactional batches of a request must be of one producer.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,10 @@ UNVERIFIED: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     )
 )
-"""Codes of the coordinator that producers do not know; they retry after NOT_ENOUGH_REPLICAS."""
+"""Error codes of the coordinator that producers do not know. They get NOT_ENOUGH_REPLICAS, and retry."""
 
 _PRODUCER: Final = Struct(">43xqhi")
-"""Of a batch's header: producer id, producer epoch, base sequence."""
+"""Fields of a batch header: producer id, producer epoch, base sequence."""
 
 
 class SeveralProducersError(Exception):
@@ -40,9 +41,9 @@ async def verify(
     transactional_id: str,
     appends: Sequence["PartitionAppend"],
 ) -> None:
-    """Give each append its proof, or the error that its batch is refused with. Raises SeveralProducersError.
+    """Set each append's verification guard, or the error of its batch. Raises SeveralProducersError.
 
-    The connection starts nothing meanwhile, so that its batches are appended in their order.
+    The connection is held meanwhile, so that its batches are appended in order.
     """
     producers = [_PRODUCER.unpack_from(append.records) for append in appends]
     named = {(producer_id, epoch) for producer_id, epoch, _ in producers if producer_id >= 0}

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit 0-5: offsets of a group that become valid with a transaction.
+"""TxnOffsetCommit 0-5: commit a group's offsets as part of a transaction.
 
-The transaction's coordinator is asked about the partition of `__consumer_offsets` first, then the group whether the
-member may commit. The offsets are pending until the transaction's marker. v2: leader epochs; v3: member, generation
-and instance id (KIP-447); v4: TRANSACTION_ABORTABLE; v5: adds the partition to the transaction (KIP-890).
+First the `__consumer_offsets` partition is verified with the transaction coordinator, then the group checks the member.
+The offsets are pending until the transaction's marker. v2: leader epochs; v3: member, generation and instance id
+(KIP-447); v4: TRANSACTION_ABORTABLE; v5: adds the partition to the transaction (KIP-890).
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ from kafkapy.runtime.transaction_verification import TransactionalProducer
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
 LOADING_KNOWN_SINCE: Final = 2
-"""Older clients crash at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+"""Clients of older versions crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 ABORTABLE_SINCE: Final = 4
 ADDING_SINCE: Final = 5
 
@@ -40,7 +40,7 @@ _TRANSLATED: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What the verification fails with, as a client of the group coordinator is told."""
+"""Error codes of the verification, and what clients of the group coordinator get instead."""
 
 
 async def handle(
@@ -66,7 +66,7 @@ async def handle(
 async def _commit(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    """Have the partition verified, and the group commit. Raises ApiError."""
+    """Verify the partition with the transaction coordinator, then commit in the group. Raises ApiError."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     write = await _verified(services, context, request)
@@ -110,7 +110,7 @@ def _committable(
     topics: list[TxnOffsetCommitRequestTopic],
     refused: TxnOffsetCommitResponse,
 ) -> list[TxnOffsetCommitRequestTopic]:
-    """Return the topics with the partitions that exist; put the others into `refused`."""
+    """Return the topics with existing partitions; add the errors of the others to `refused`."""
     access = TopicAccess(services, context, AclOperation.READ, (topic.name for topic in topics))
     images = services.metadata.image.topics.by_name
     committable = []
@@ -139,7 +139,7 @@ def _failed(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitRes
 
 
 def _merge(response: TxnOffsetCommitResponse, refused: TxnOffsetCommitResponse) -> None:
-    """Add what was refused: one entry a topic, as in Kafka."""
+    """Add the refused partitions to the response: one entry per topic, as in Kafka."""
     by_topic = {topic.name: topic for topic in response.topics}
     for topic in refused.topics:
         present = by_topic.get(topic.name)

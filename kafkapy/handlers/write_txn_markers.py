@@ -1,7 +1,7 @@
-"""WriteTxnMarkers 1-2: a transaction coordinator, or an administrator, ends transactions in partitions led here.
+"""WriteTxnMarkers 1-2: a transaction coordinator or an administrator ends transactions in partitions led here.
 
-The answer comes once all in-sync replicas have the markers. v2: the transaction version that the producer's client goes
-by, which says which epochs a partition accepts (KIP-1228); v1 and the Admin client name none, which is 0.
+Answered once all in-sync replicas have the markers. v2: the transaction version of the producer's client, which
+determines the epochs that a partition accepts (KIP-1228); it is 0 in v1 and from the Admin client.
 """
 
 from kafkapy.handlers.context import RequestContext, Services
@@ -38,7 +38,7 @@ async def handle(
 
 
 def _is_allowed(services: Services, context: RequestContext) -> bool:
-    """ALTER is an administrator's right (kafka-transactions.sh abort), CLUSTER_ACTION a broker's."""
+    """Whether the sender has ALTER (administrators: kafka-transactions.sh abort) or CLUSTER_ACTION (brokers)."""
     authorize = services.authorizer.authorize
     return authorize(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False) or authorize(
         context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
@@ -77,7 +77,7 @@ def _marker(marker: WritableTxnMarker) -> Marker:
 def _response(
     request: WriteTxnMarkersRequest, by_partition: dict[TopicPartition, list[Marker]], results: MarkerResults
 ) -> WriteTxnMarkersResponse:
-    """Return a result for each producer; of several markers of one in a partition, that of the last."""
+    """Return a result for each producer. If it has several markers for a partition, the last one's code counts."""
     codes: dict[int, dict[TopicPartition, int]] = {marker.producer_id: {} for marker in request.markers}
     for topic_partition, markers in by_partition.items():
         for marker, code in zip(markers, results[topic_partition], strict=True):

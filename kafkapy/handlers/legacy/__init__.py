@@ -1,4 +1,4 @@
-"""What clients from 0.9 on asked of a broker and Apache Kafka 4 removed (KIP-896): kafkapy.legacy.clients.enable=true.
+"""API versions that Apache Kafka 4 removed (KIP-896), for clients from 0.9 on: kafkapy.legacy.clients.enable=true.
 
-Each handler turns a request into the oldest version still served, and the answer back; what a version means is theirs.
+Each handler converts a request to the oldest version that is still served, and the response back.
 """

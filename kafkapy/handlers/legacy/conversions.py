@@ -1,7 +1,7 @@
-"""Conversions for old clients within the account of heavy work, and their results within a share of it until they left.
+"""Runs conversions for old clients within the memory limit of heavy work; results count against a share of it.
 
-What is converted for a Fetch is in memory until the peer has taken it: it leaves as a region of a file in memory, whose
-release gives the bytes back.
+The result of a Fetch conversion stays in memory until the peer has read it. It is sent as a region of an in-memory
+file, whose release returns the bytes to the limit.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 SMALL_INPUT_BYTES: Final = 1 << 20
 SMALL_INFLATED_BYTES: Final = 2 << 20
-"""What is tried first as small work: read, inflated, written and compressed it takes SMALL_WORK_BYTES at most."""
+"""The limit of a first try as small work: reading, inflating and compressing needs SMALL_WORK_BYTES at most."""
 
 
 async def run_conversion(
     heavy_work: HeavyWork, convert: Callable[[int], T], *, input_bytes: int, inflated_bytes: int, needed_bytes: int
 ) -> T:
-    """Run `convert(max_inflated_bytes)` on a worker, as small work where that is enough.
+    """Run `convert(max_inflated_bytes)` on a worker, as small work if that is enough.
 
-    inflated_bytes: how far a batch may inflate at most; needed_bytes: what that takes. Raises as `convert` does.
+    inflated_bytes: the maximum inflated size of a batch; needed_bytes: the memory for that. Raises what `convert` does.
     """
     if input_bytes <= SMALL_INPUT_BYTES:
         try:
@@ -39,7 +39,7 @@ def region_of(data: bytes, on_release: Callable[[], None]) -> FileRegion:
 
 
 class _BytesFile:
-    """seams.File over bytes that are only read."""
+    """A read-only seams.File over bytes."""
 
     __slots__ = ("_data",)
 

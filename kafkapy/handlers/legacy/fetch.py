@@ -1,10 +1,10 @@
-"""Fetch 0-3: what is read is converted to message sets of magic 0 (v0, v1) or 1 (v2, v3). v1: throttle time, v3:
-max.bytes and at least one batch (KIP-74).
+"""Fetch 0-3: records are converted to message sets of magic 0 (v0, v1) or 1 (v2, v3). v1: throttle time, v3: max.bytes
+and at least one batch (KIP-74).
 
-Converted in the IO pool. Where all that was read are control batches, the next ones are read, so that the consumer can
-go on. Deviations: before v3, too, a batch larger than max.partition.bytes is returned whole, not cut to a consumer's
-endless despair. An answer has about MAX_CONVERTED_BYTES at most, less where much waits for peers that take nothing; the
-consumer asks for the rest. Apache Kafka converts bit by bit as the peer takes it.
+The conversion runs in the IO pool. If only control batches were read, the next batches are read, so that the consumer
+makes progress. Deviations: also before v3 a batch larger than max.partition.bytes is returned whole; if it were cut,
+the consumer would be stuck. A response has about MAX_CONVERTED_BYTES at most, less if much converted data waits for
+slow peers; the consumer fetches the rest. Apache Kafka converts lazily, as the peer reads.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ from kafkapy.storage.workers import give_way
 OLDEST_SERVED: Final = 4
 MAGIC_1_SINCE: Final = 2
 MAX_CONVERTED_BYTES: Final = 8 << 20
-"""In one answer: what is converted is in memory until the peer has taken it."""
+"""The limit per response: converted data stays in memory until the peer has read it."""
 NO_ROOM_PAUSE_S: Final = 0.25
-"""Where results that other peers do not take leave no room, a consumer is answered with nothing, after so long."""
+"""The delay of an empty response if there is no memory for it, because slow peers have not read theirs."""
 
 
 async def handle(services: Services, context: RequestContext, request: LegacyFetchRequest) -> LegacyFetchResponse:
@@ -89,7 +89,7 @@ def _release(records: object) -> None:
 
 
 class _Conversion:
-    """What is the same for all partitions of a request, and how much of its answer is left."""
+    """Converts the partitions of one request; `bytes_left` is the remaining size of the response."""
 
     def __init__(self, services: Services, context: RequestContext) -> None:
         self._services = services
@@ -104,7 +104,7 @@ class _Conversion:
         return response
 
     async def convert(self, topic: str, asked: LegacyPartition, read: Read) -> PartitionData:
-        """Return what the consumer gets of a partition; its region is released."""
+        """Return the converted answer of a partition; the region that was read is released."""
         answer = PartitionData(read.partition_index, read.error_code, read.high_watermark, b"")
         while isinstance(read.records, FileRegion) and self.bytes_left > 0:
             try:
@@ -129,7 +129,7 @@ class _Conversion:
         return answer
 
     async def _convert(self, region: FileRegion, first_offset: int) -> tuple[FileRegion | bytes, int]:
-        """Return the messages of a region, as far as there is room for them, and the offset behind it."""
+        """Return the converted messages of a region, as far as there is room, and the offset after the region."""
         heavy_work = self._services.heavy_work
         most_bytes = min(self.bytes_left, max(region.length, SMALL_ANSWER_BYTES))
         room = heavy_work.take_answer_room(most_bytes)

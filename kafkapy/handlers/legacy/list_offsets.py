@@ -1,6 +1,6 @@
-"""ListOffsets 0: the first offsets of the segments last written at or before a time, latest first, and the log's end.
+"""ListOffsets 0: the base offsets of segments last written at or before a time, latest first, and the log end offset.
 
-Timestamps -1 (latest) and -2 (earliest) are all that consumers of 0.9 ask for.
+Consumers of 0.9 only use the timestamps -1 (latest) and -2 (earliest).
 """
 
 from typing import Final

@@ -1,11 +1,11 @@
 """Produce 0-2: message sets of magic 0 and 1, stored as batches of magic 2. v1: throttle time, v2: append time.
 
-The conversion takes some 2 us a record, and whatever inflating takes. What is compressed, or above
-CONVERTED_AT_ONCE_BYTES, is converted on a worker, a partition at a time; the connection starts nothing meanwhile, since
-such producers have no sequence numbers to keep their order by.
+The conversion takes about 2 us per record, plus the time to inflate. Message sets that are compressed, or above
+CONVERTED_AT_ONCE_BYTES, are converted on a worker, one partition at a time. The connection is held meanwhile, because
+these producers have no sequence numbers to keep their order.
 
-Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is told as NOT_LEADER_OR_FOLLOWER, so that the producer tries
-again.
+Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is answered as NOT_LEADER_OR_FOLLOWER, so that the producer
+retries.
 """
 
 from collections.abc import Container
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 OLDEST_SERVED: Final = 3
 CONVERTED_AT_ONCE_BYTES: Final = 4096
 MAX_INFLATED_BYTES: Final = MAX_APPENDED_BYTES // 2
-"""How far a message set may inflate (a deviation, as MAX_APPENDED_BYTES): beside it there is what it becomes."""
+"""The maximum inflated size of a message set (a deviation, like MAX_APPENDED_BYTES), without its converted form."""
 
 ATTRIBUTES_POSITION: Final = 17
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -71,7 +71,7 @@ async def handle(
 
 
 class _Conversion:
-    """The request that is served instead, and the answer: partitions that cannot be converted are in that only."""
+    """The converted request, and the response. Partitions that cannot be converted are only in the response."""
 
     def __init__(self, asked: LegacyProduceRequest, heavy_work: "HeavyWork") -> None:
         self._asked = asked
@@ -80,11 +80,11 @@ class _Conversion:
         self.request = ProduceRequest(acks=asked.acks, timeout_ms=asked.timeout_ms)
         self.response = LegacyProduceResponse()
         self.awaited: list[PartitionProduceResponse] = []
-        """The answers that the append fills in, in the order of the request that is served."""
+        """The partition responses that the append completes, in the order of the converted request."""
         self.refused: dict[int, str] = {}
 
     async def run(self, forbidden: Container[str]) -> None:
-        """Convert; nothing of a forbidden topic."""
+        """Convert all partitions, except those of forbidden topics."""
         for topic in self._asked.topic_data:
             self.request.topic_data.append(TopicProduceData(name=topic.name))
             self.response.responses.append(TopicProduceResponse(topic.name))
@@ -122,7 +122,7 @@ class _Conversion:
 
 
 def _is_light(request: LegacyProduceRequest) -> bool:
-    """Whether a request is converted at once."""
+    """Whether a request is converted on the event loop, without a worker."""
     size_bytes = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -134,5 +134,5 @@ def _is_light(request: LegacyProduceRequest) -> bool:
 
 
 def _codec(message_set: ReadableBuffer) -> int:
-    """Return the codec of the first message, which is the only one where it is compressed."""
+    """Return the codec of the first message; if that is compressed, it is the only one."""
     return message_set[ATTRIBUTES_POSITION] & CODEC_MASK if len(message_set) > ATTRIBUTES_POSITION else NONE
