@@ -382,6 +382,7 @@ class ControllerRuntime:
         self._background.add(task)
         task.add_done_callback(self._note_ended)
         response, end_offset = await asyncio.shield(task)
+        self._check_term(controller)  # if it ended meanwhile, another leader's records may have these offsets
         return response, first_offset, end_offset
 
     async def _go_on(self, controller: Controller, steps: Generator[int, None, R], turn: Turn) -> tuple[R, int]:

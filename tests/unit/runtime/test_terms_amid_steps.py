@@ -9,6 +9,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.controller import Controller
+from kafkapy.metadata.record_serde import encode_record
 from kafkapy.metadata.topics import TOPICS_PER_STEP
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
@@ -93,5 +94,24 @@ def test_a_record_that_the_tables_cannot_take_stops_the_controller_whatever_the_
         assert [type(failure) for failure in node.failures] == [KeyError]
         assert not node.controller.is_active
         node.failures.clear()
+
+    on_node(scenario)
+
+
+def test_a_decision_whose_term_ends_before_its_caller_hears_of_it_is_not_acknowledged() -> None:
+    async def scenario(node: Node) -> None:
+        def decide(controller: Controller, _: int) -> Steps[Any, str]:
+            for _ in range(MANY):
+                yield []
+            asyncio.get_running_loop().call_soon(node.quorum.lose)
+            return Decision("done", [NoOpRecord()])
+
+        asked = asyncio.ensure_future(node.controller.write(decide))
+        while node.controller.is_active:
+            await asyncio.sleep(0.001)
+        node.quorum.commit_foreign([encode_record(NoOpRecord(), 0)] * 2)
+        with pytest.raises(ApiError) as refusal:
+            await asyncio.wait_for(asked, 1)
+        assert refusal.value.code == ErrorCode.NOT_CONTROLLER
 
     on_node(scenario)
