@@ -1,4 +1,4 @@
-"""AllocateProducerIds 0, for the controller's listener: a block of producer ids for one broker (KIP-730)."""
+"""AllocateProducerIds 0, for the controller listener: a block of producer ids for one broker (KIP-730)."""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext

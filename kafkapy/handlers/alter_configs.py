@@ -1,7 +1,7 @@
-"""AlterConfigs 0-2: replace all that is set for a topic, a broker (itself, or "" for all), a group or a subscription.
+"""AlterConfigs 0-2: replace all configs of a topic, a broker (itself, or "" for all), a group or a subscription.
 
-What the request does not name is unset: the reason why clients have left it for IncrementalAlterConfigs. Log levels
-cannot be set this way. v2: flexible. Source: KIP-133, deprecated by KIP-339.
+Configs that the request does not name are unset, which is why clients now use IncrementalAlterConfigs. Log levels
+cannot be set. v2: flexible. Source: KIP-133, deprecated by KIP-339.
 """
 
 from kafkapy.errors import ApiError
@@ -59,7 +59,7 @@ async def handle(
 def _checked_configs(
     services: Services | ControllerServices, context: RequestContext, requested: AlterConfigsResource
 ) -> dict[str, str | None]:
-    """Return what is to be set, as far as this broker can tell that it may be. Raises ApiError."""
+    """Return the configs to set, after the checks that this broker can do. Raises ApiError."""
     check_names_and_values(requested.configs, has_value=lambda config: True)
     resource = resource_of(requested)
     if resource.resource_type not in CONTROLLED_TYPES:

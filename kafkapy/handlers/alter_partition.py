@@ -1,6 +1,6 @@
-"""AlterPartition 2-3, for the controllers' listener: a leader asks for another ISR (KIP-497).
+"""AlterPartition 2-3, for the controller listener: a leader changes the ISR of its partitions (KIP-497).
 
-v3: the broker epochs of the replicas, so that one that has restarted since does not join (KIP-903).
+v3: the broker epochs of the replicas, so that a replica that has restarted since is not added (KIP-903).
 """
 
 from kafkapy.errors import ApiError

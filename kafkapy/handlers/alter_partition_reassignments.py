@@ -1,7 +1,7 @@
 """AlterPartitionReassignments 0-1: move partitions to other brokers, or cancel that (KIP-455).
 
-Needs ALTER on the cluster. Each partition succeeds or fails by itself; the answer says that a reassignment has begun,
-not that it is done. v1: the replication factor may be held fixed (KIP-860).
+Needs ALTER on the cluster. Each partition succeeds or fails on its own; success means that a reassignment has begun,
+not that it is complete. v1: may forbid changes of the replication factor (KIP-860).
 """
 
 from kafkapy.errors import ApiError
@@ -29,7 +29,7 @@ async def handle(
 
 
 def _failure(request: AlterPartitionReassignmentsRequest, error: ApiError) -> AlterPartitionReassignmentsResponse:
-    """Tell an error of the whole of each partition, too."""
+    """Return an error of the whole request, on each partition, too."""
     code, message = int(error.code), error.message
     topics = [
         ReassignableTopicResponse(

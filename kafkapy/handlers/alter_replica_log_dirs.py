@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs 1-2: move replicas on this broker to other log directories, while they are in use.
+"""AlterReplicaLogDirs 1-2: move replicas of this broker to other log directories, while they are in use.
 
-The answer says whether a move has begun, not that it is done: DescribeLogDirs shows the future replica until then. A
-partition that is asked for twice goes where the last one says.
+The response says whether the move has begun, not that it is complete: until then DescribeLogDirs shows the future
+replica. If a partition is named twice, the last directory counts.
 """
 
 from kafkapy.handlers.context import RequestContext, Services, walk

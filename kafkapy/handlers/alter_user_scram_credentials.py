@@ -1,6 +1,6 @@
 """AlterUserScramCredentials 0: create, change and delete SCRAM credentials, each user with a result. KIP-554.
 
-The salted passwords that it carries are in no log and not in the metadata.
+The salted passwords in the request are neither logged nor stored in the metadata.
 """
 
 from kafkapy.errors import ApiError

@@ -1,9 +1,9 @@
-"""ApiVersions 0-4: what this broker serves.
+"""ApiVersions 0-4: the APIs and versions that this node serves.
 
-It is answered at any version: one that is not served gets a version 0 body with UNSUPPORTED_VERSION and the row of
-ApiVersions itself (KIP-511), and the response header is always version 0.
-v3: client software name and version (checked; INVALID_REQUEST), features in tagged fields. v4: features whose minimum
-is 0 are listed, which v3 clients cannot read (KIP-1022).
+Answered at any version: an unknown version gets a version 0 body with UNSUPPORTED_VERSION and the row of ApiVersions
+itself (KIP-511). The response header is always version 0.
+v3: client software name and version (validated; INVALID_REQUEST), features in tagged fields. v4: also lists features
+whose minimum is 0, which v3 clients cannot read (KIP-1022).
 """
 
 import re
@@ -42,7 +42,7 @@ async def handle(
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """Return the answer to an unknown version, to be written in version 0."""
+    """Return the response to an unknown version, to be encoded in version 0."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS])])
 
 

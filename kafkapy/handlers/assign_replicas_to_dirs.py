@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs 0, for the controller's listener: a broker says where its replicas lie (KIP-858)."""
+"""AssignReplicasToDirs 0, for the controller listener: a broker reports its replicas' log directories (KIP-858)."""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext

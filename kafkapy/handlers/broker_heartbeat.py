@@ -1,4 +1,4 @@
-"""BrokerHeartbeat 0-2, for the controller's listener: a broker lives, wants to be unfenced, or wants to go.
+"""BrokerHeartbeat 0-2, for the controller listener: a broker is alive, asks to be unfenced, or to shut down.
 
 v1: directories that went offline (KIP-858). v2: cordoned directories (KIP-1066).
 """

@@ -1,7 +1,7 @@
 """The broker's loggers as a config resource (KIP-412): levels by logger name, changed at once and never stored.
 
-Python's levels under Kafka's names; TRACE lies below DEBUG. A logger without a level of its own has its parent's.
-Besides our own loggers there are those of Apache Kafka's log4j2.yaml that have a counterpart here.
+Levels are Python's under Kafka's names; TRACE is below DEBUG. A logger without its own level has its parent's. Besides
+kafkapy's loggers there are those of Apache Kafka's log4j2.yaml that have a counterpart here.
 """
 
 import logging
@@ -31,23 +31,23 @@ KAFKA_LOGGERS = {
     "org.apache.kafka.storage.internals.log.LogCleaner": ("kafkapy.storage.cleaner.cleaning_pass",),
     "state.change.logger": ("kafkapy.replication",),
 }
-"""By Kafka's name, the loggers that log the like here; the first one's level is shown."""
+"""By Kafka's logger name: the corresponding loggers here; the first one's level is shown."""
 
 
 def loggers_of(name: str) -> list[logging.Logger]:
-    """Return the loggers that a name stands for: Kafka's, one of ours, or "root"."""
+    """Return the loggers for a name: Kafka's, one of kafkapy's, or "root"."""
     return [_logger(each) for each in KAFKA_LOGGERS.get(name, (name,))]
 
 
 def levels_by_logger() -> dict[str, str]:
-    """Return the effective level of every logger there is."""
+    """Return the effective level of every existing logger."""
     names = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
     names = sorted({*names, *KAFKA_LOGGERS})
     return {name: _level_name(loggers_of(name)[0].getEffectiveLevel()) for name in (ROOT, *names)}
 
 
 def alter(operations: Sequence[ConfigOperation], *, validate_only: bool) -> ApiError | None:
-    """Set and unset levels, all or none; None is success."""
+    """Set and unset levels, all or none. Return None on success."""
     known = levels_by_logger()
     for operation in operations:
         error = _refusal(operation, known)

@@ -1,7 +1,7 @@
-"""BrokerRegistration 0-4, for the controller's listener: a broker makes itself known and gets its epoch.
+"""BrokerRegistration 0-4, for the controller listener: a broker registers and gets its broker epoch.
 
-v1: is_migrating_zk_broker (always refused). v2: log directories (KIP-858). v3: the epoch before, to tell a clean
-restart (KIP-966). v4: features whose minimum is 0.
+v1: is_migrating_zk_broker (always refused). v2: log directories (KIP-858). v3: the previous broker epoch, to recognise
+a clean restart (KIP-966). v4: features whose minimum is 0.
 """
 
 from kafkapy.errors import ApiError

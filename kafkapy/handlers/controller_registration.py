@@ -1,4 +1,4 @@
-"""ControllerRegistration 0, for the controller's listener: where a controller listens and what it knows (KIP-919)."""
+"""ControllerRegistration 0, for the controller listener: a controller's endpoints and supported features (KIP-919)."""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext

@@ -1,8 +1,8 @@
-"""CreateAcls 1-3: access control entries, each with a result of its own. KIP-140.
+"""CreateAcls 1-3: create access control entries, each with its own result. KIP-140.
 
-v1: pattern types (KIP-290), v2: flexible, v3: resource type USER (KIP-373). An entry that exists succeeds. A request
-with a code of 0 (UNKNOWN) closes its connection, as in Apache Kafka. Deviation: codes that no entry can have (ANY,
-MATCH) are INVALID_REQUEST for that entry; there the whole request fails with UNKNOWN_SERVER_ERROR.
+v1: pattern types (KIP-290), v2: flexible, v3: resource type USER (KIP-373). Creating an existing entry succeeds. A
+request with a code 0 (UNKNOWN) closes its connection, as in Apache Kafka. Deviation: an entry with a code that is only
+valid in filters (ANY, MATCH) gets INVALID_REQUEST; in Apache Kafka the whole request fails with UNKNOWN_SERVER_ERROR.
 """
 
 from kafkapy.errors import ApiError, ProtocolError
@@ -31,7 +31,7 @@ async def handle(services: Services, context: RequestContext, request: CreateAcl
 
 
 async def _create(services: Services, acls: list[Acl]) -> list[ApiError | None]:
-    """Return an error or None for each. Raises ApiError."""
+    """Return an error or None for each ACL. Raises ApiError."""
     refusals = [_refusal(acl) for acl in acls]
     accepted = [acl for acl, error in zip(acls, refusals, strict=True) if error is None]
     decided = await services.follower.change(lambda controller, _: controller.acls.decide_create(accepted))

@@ -1,4 +1,4 @@
-"""CreateDelegationToken 1-3: a token for the requester, or for another owner whom it may make tokens for. KIP-373."""
+"""CreateDelegationToken 1-3: create a token for the requester, or for another owner, with CREATE_TOKENS. KIP-373."""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
@@ -9,7 +9,7 @@ from kafkapy.protocol.messages.create_delegation_token_response import CreateDel
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
 WITH_REQUESTER = 3
-"""The version from which on owner and requester may differ."""
+"""The first version in which owner and requester may differ."""
 
 
 async def handle(
@@ -52,7 +52,7 @@ async def handle(
 
 
 def _named(context: RequestContext, owner: str) -> CreateDelegationTokenResponse:
-    """Return an answer that says whose token it is about."""
+    """Return a response with the token's owner and requester set."""
     kind, name = split(owner)
     response = CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
     if context.api_version >= WITH_REQUESTER:
@@ -64,7 +64,7 @@ def _named(context: RequestContext, owner: str) -> CreateDelegationTokenResponse
 def _check(
     services: Services | ControllerServices, context: RequestContext, request: CreateDelegationTokenRequest, owner: str
 ) -> None:
-    """Raise ApiError where the request is not let through to the controller."""
+    """Raise ApiError if the request is refused before the controller decides."""
     check_connection(context)
     if owner != context.principal and not services.authorizer.authorize(
         context, AclOperation.CREATE_TOKENS, ResourceType.USER, owner

@@ -1,7 +1,7 @@
-"""DeleteAcls 1-3: all access control entries that filters match, told for each filter. KIP-140.
+"""DeleteAcls 1-3: delete all access control entries that filters match; the response lists them per filter. KIP-140.
 
-v1: pattern types (KIP-290), v2: flexible, v3: resource type USER (KIP-373). More than 10,000 in one request: nothing is
-deleted.
+v1: pattern types (KIP-290), v2: flexible, v3: resource type USER (KIP-373). If there are more than 10,000 in one
+request, nothing is deleted.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.delete_acls_response import (
 from kafkapy.types import Uuid
 
 MAX_MATCHES: Final = 100_000
-"""ACLs that one request's filters may match, each counted as often as it is matched: so many are answered."""
+"""The maximum number of matches of one request's filters, which is the number of ACLs in the response."""
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
@@ -48,9 +48,9 @@ async def handle(services: Services, context: RequestContext, request: DeleteAcl
 
 
 async def _find(services: Services, context: RequestContext, filters: list[AclFilter]) -> list[list[Uuid] | ApiError]:
-    """Return the ids of the ACLs that each filter matches, or why it cannot be asked for; gives way between filters.
+    """Return per filter the ids of the matching ACLs, or its error; yields to the event loop between filters.
 
-    Raises ApiError for more than MAX_MATCHES. A deviation: Apache Kafka answers however many there are.
+    Raises ApiError for more than MAX_MATCHES. A deviation: Apache Kafka does not limit the matches.
     """
     acls = services.metadata.image.acls
     found: list[list[Uuid] | ApiError] = []

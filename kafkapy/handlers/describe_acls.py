@@ -1,7 +1,7 @@
 """DescribeAcls 1-3: the access control entries that a filter matches, by resource pattern. KIP-140.
 
-v1: pattern types and the filter MATCH, all that apply to a name (KIP-290), v2: flexible, v3: resource type USER
-(KIP-373). They are told in the order in which Apache Kafka's authorizer keeps them.
+v1: pattern types and the filter MATCH, for all patterns that apply to a name (KIP-290), v2: flexible, v3: resource type
+USER (KIP-373). The order is that of Apache Kafka's authorizer.
 """
 
 from kafkapy.errors import ApiError

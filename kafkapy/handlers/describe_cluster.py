@@ -1,7 +1,7 @@
-"""DescribeCluster 0-2: the brokers, as the listener of the request sees them, and the cluster id.
+"""DescribeCluster 0-2: the brokers, with their endpoints of the request's listener, and the cluster id.
 
-v1: endpoint type, brokers or controllers (KIP-919): a broker's listener tells of brokers only. v2: fenced brokers, if
-asked for (KIP-1073). The controller id is a broker's, as in Metadata.
+v1: endpoint type, brokers or controllers (KIP-919): a broker's listener only returns brokers. v2: fenced brokers on
+request (KIP-1073). The controller id is a broker's, as in Metadata.
 """
 
 from kafkapy.handlers.cluster_view import NO_BROKER, ClusterView, endpoint_of, random_alive_broker
@@ -41,7 +41,7 @@ async def handle(
 
 
 def wrong_endpoint_type(endpoint_type: int, api_version: int, *, expected: int) -> DescribeClusterResponse:
-    """Return the answer to who asked for endpoints of another type than this listener's."""
+    """Return the error response to a request for endpoints of another type than this listener's (`expected`)."""
     if endpoint_type in ENDPOINT_TYPES:
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         message = (
@@ -57,7 +57,7 @@ def wrong_endpoint_type(endpoint_type: int, api_version: int, *, expected: int) 
 
 
 def described_operations(services: Services | ControllerServices, context: RequestContext) -> int:
-    """Return what the principal may do to the cluster, as bits; 0 if it may not know."""
+    """Return the operations on the cluster that the principal may do, as bits; 0 without DESCRIBE."""
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(services.authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)

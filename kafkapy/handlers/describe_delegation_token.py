@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.describe_delegation_token_response import (
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
 WITH_REQUESTER = 3
-"""The version from which on the requester is told."""
+"""The first version whose response has the requester."""
 
 
 async def handle(

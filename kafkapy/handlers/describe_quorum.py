@@ -1,7 +1,7 @@
-"""DescribeQuorum 0-2: who leads `__cluster_metadata`, and how far each voter and observer is (KIP-595).
+"""DescribeQuorum 0-2: the leader of `__cluster_metadata`, and the log end offset of each voter and observer (KIP-595).
 
-Any other topic or partition: UNKNOWN_TOPIC_OR_PARTITION for all that was asked. v1: fetch and caught-up times
-(KIP-836). v2: error messages, replicas' directories, where the voters listen (KIP-853).
+A request for any other topic or partition gets UNKNOWN_TOPIC_OR_PARTITION for all its partitions. v1: fetch and
+caught-up times (KIP-836). v2: error messages, the replicas' directories, the voters' endpoints (KIP-853).
 """
 
 from kafkapy.handlers.context import RequestContext, Services
@@ -33,7 +33,7 @@ async def handle(services: Services, context: RequestContext, request: DescribeQ
 
 
 def _asks_for_the_metadata(request: DescribeQuorumRequest) -> bool:
-    """Return whether it asks for that partition and nothing else."""
+    """Return whether the request is for the metadata partition only."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     topic = request.topics[0]

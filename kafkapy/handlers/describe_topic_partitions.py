@@ -1,7 +1,8 @@
 """DescribeTopicPartitions 0: topics with their partitions, a page at a time, with eligible leader replicas (KIP-966).
 
-Topics are answered in order of name, at most response.partition.limit and max.request.partition.size.limit partitions
-in all; `next_cursor` says where to go on. No topics asked for means all. Cursor topics must be among those asked for.
+Topics are returned in order of name, with at most response.partition.limit and max.request.partition.size.limit
+partitions in total; `next_cursor` is where the next page starts. An empty list of topics means all. The cursor's topic
+must be among the requested ones.
 """
 
 from collections.abc import AsyncIterable
@@ -49,7 +50,7 @@ async def handle(
 
 
 def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> list[str]:
-    """Return the names to answer, from the cursor's topic on. Raises ApiError INVALID_REQUEST for a bad cursor."""
+    """Return the topic names from the cursor's on. Raises ApiError INVALID_REQUEST for an invalid cursor."""
     asked = {topic.name for topic in request.topics} if request.topics else set(image.topics.by_name)
     cursor = request.cursor
     if cursor is None:
@@ -124,10 +125,10 @@ def _topic_error(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponse
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Nothing is told of a topic that the asker may not describe, not even whether it is internal."""
+    """Return the error of a topic that the client may not describe, without whether it is internal."""
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 def _failed(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
-    """The response has no place for an error of the whole: each topic asked for carries it."""
+    """Return the error on each requested topic: the response has no top-level error code."""
     return DescribeTopicPartitionsResponse(topics=[_topic_error(topic.name, error) for topic in request.topics])

@@ -1,8 +1,8 @@
-"""ElectLeaders 0-2: have partitions led by their preferred replica, or by any that is up (KIP-183, KIP-460).
+"""ElectLeaders 0-2: elect the preferred replica of partitions, or any live replica (unclean) (KIP-183, KIP-460).
 
-Needs ALTER on the cluster. v1: the election's type, 0 preferred or 1 unclean, and an error of the whole. v2: flexible.
-Without partitions in the request all are looked at; those that have the leader wanted are left out of the answer.
-Deviation: elections are decided in slices, however many they are; Apache Kafka refuses a request for more than 10,000.
+Needs ALTER on the cluster. v1: the election type, 0 preferred or 1 unclean, and a top-level error code. v2: flexible.
+A request with null partitions is for all; those that need no election are left out of the response.
+Deviation: any number of elections is decided, in slices; Apache Kafka refuses a request for more than 10,000.
 """
 
 from kafkapy.errors import ApiError
@@ -44,7 +44,7 @@ async def _elect_some(services: Services, request: ElectLeadersRequest) -> Elect
 
 
 async def _elect_all(services: Services, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Look at all partitions that could change; the answer names every topic, as in Apache Kafka."""
+    """Elect for all partitions that could change; the response has every topic, as in Apache Kafka."""
     candidates = await services.follower.change(lambda controller, _: controller.elections.decide_candidates())
     errors = await _elect(services, request, candidates)
     by_topic = {name: ReplicaElectionResult(name, []) for name in services.metadata.image.topics.by_name}
@@ -79,7 +79,7 @@ def _result(partition_id: int, error: ApiError | None) -> PartitionResult:
 
 
 def _failure(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
-    """Tell an error of the whole of each partition, too: version 0 has no other place for it."""
+    """Return an error of the whole request, on each partition, too: version 0 has no top-level error code."""
     results = [
         ReplicaElectionResult(topic.topic, [_result(partition, error) for partition in topic.partitions])
         for topic in request.topic_partitions or ()

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken 1-2: owner and renewers let a token end at some time, or at once. KIP-48."""
+"""ExpireDelegationToken 1-2: the owner or a renewer sets when a token expires, or expires it at once. KIP-48."""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs 0-1: set, delete, append to or subtract from single keys of topics, brokers and others.
 
-A resource's operations succeed or fail together; resources do not depend on each other. A broker's own configs are
-checked by that broker, so they are refused elsewhere; the name "" means all brokers. BROKER_LOGGER sets log levels,
-which are not stored (KIP-412). Source: KIP-339.
+A resource's operations succeed or fail together; resources are independent. A broker's own configs are checked by that
+broker, so other brokers refuse them; the name "" means all brokers. BROKER_LOGGER sets log levels, which are not stored
+(KIP-412). Source: KIP-339.
 """
 
 from kafkapy.config.definitions import ConfigType, broker_definitions
@@ -79,7 +79,7 @@ async def handle(
 def _checked_operations(
     services: Services | ControllerServices, context: RequestContext, requested: AlterConfigsResource
 ) -> list[ConfigOperation]:
-    """Return what is to be done, as far as this broker can tell that it may be. Raises ApiError."""
+    """Return the operations, after the checks that this broker can do. Raises ApiError."""
     check_names_and_values(
         requested.configs, has_value=lambda config: config.config_operation != ConfigOperationType.DELETE
     )
@@ -109,7 +109,7 @@ def _operation(config: AlterableConfig) -> ConfigOperation:
 
 
 def _next_broker_configs(services: Services, name: str, operations: list[ConfigOperation]) -> dict[str, str]:
-    """Return all that would be set for this broker, or for all (""), after the operations. Raises ApiError."""
+    """Return all dynamic configs of this broker, or of all brokers (""), after the operations. Raises ApiError."""
     configs = dict(services.dynamic_config.broker if name else services.dynamic_config.cluster)
     for operation in operations:
         match operation.operation:

@@ -1,7 +1,7 @@
-"""ListConfigResources 0-1: which resources there are whose configs can be described.
+"""ListConfigResources 0-1: the resources whose configs can be described.
 
-v0: client metrics subscriptions only (KIP-714, then called ListClientMetricsResources). v1: the types asked for, all of
-them where none is named; a type that is none is UNSUPPORTED_VERSION (KIP-1142).
+v0: client metrics subscriptions only (KIP-714, then called ListClientMetricsResources). v1: the requested types, or all
+if none is requested; an unknown type gets UNSUPPORTED_VERSION (KIP-1142).
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments 0: the reassignments that are running, of some topics or of all (KIP-455).
+"""ListPartitionReassignments 0: the reassignments in progress, of some or all partitions (KIP-455).
 
-Needs DESCRIBE on the cluster. What was asked for and is not being reassigned is left out.
+Needs DESCRIBE on the cluster. Requested partitions that are not being reassigned are left out.
 """
 
 from kafkapy.errors import ApiError

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch 2-4: where a leader epoch ends: how a reader finds a truncation. KIP-101, KIP-320.
+"""OffsetForLeaderEpoch 2-4: the end offset of a leader epoch, by which readers detect truncation. KIP-101, KIP-320.
 
-Served by the leader only, to consumers (DESCRIBE on the topic) and to brokers (CLUSTER_ACTION). An epoch that is not
-known, or negative: epoch and end offset -1.
+Served by the leader only, to consumers (DESCRIBE on the topic) and to brokers (CLUSTER_ACTION). For an unknown or
+negative epoch, leader epoch and end offset are -1.
 """
 
 from kafkapy.errors import ApiError

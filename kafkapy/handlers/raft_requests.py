@@ -1,11 +1,11 @@
-"""What is served for the metadata quorum: one handler, as the quorum's core answers all of it.
+"""The requests of the metadata quorum: one handler, because the quorum's core answers all of them.
 
-The controllers' listener serves all of these; brokers pass AddRaftVoter and RemoveRaftVoter on to the leader.
+The controller listener serves all of these; brokers forward AddRaftVoter and RemoveRaftVoter to the leader.
 
 Vote 0-2, BeginQuorumEpoch 0-1, EndQuorumEpoch 0-1, Fetch 12-18 of `__cluster_metadata`, FetchSnapshot 0-1, AddRaftVoter
-0-1, RemoveRaftVoter 0, UpdateRaftVoter 0. What each version changed is told in kafkapy.raft.wire. Another cluster's
-id: INCONSISTENT_CLUSTER_ID; a request about anything but `__cluster_metadata-0`: INVALID_REQUEST. Replicas need
-CLUSTER_ACTION; who adds or removes a voter needs ALTER.
+0-1, RemoveRaftVoter 0, UpdateRaftVoter 0. kafkapy.raft.wire has the changes of each version. A request with another
+cluster id gets INCONSISTENT_CLUSTER_ID, one for another partition than `__cluster_metadata-0` INVALID_REQUEST. Replicas
+need CLUSTER_ACTION; adding and removing voters needs ALTER.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ async def handle(services: Services | ControllerServices, context: RequestContex
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
     def reply(response: Response) -> None:
-        if not answered.done():  # its connection may be closed by now
+        if not answered.done():  # the connection may be closed
             answered.set_result(response)
 
     services.quorum.receive(asked, reply)
@@ -47,7 +47,7 @@ async def handle(services: Services | ControllerServices, context: RequestContex
 
 
 def _listener_name(services: Services | ControllerServices, context: RequestContext) -> str:
-    """Return by which listener the other side is reached: voters to add by the one that controllers use."""
+    """Return the listener of the peer's endpoints: for voter changes the controllers' own, else the request's."""
     if context.api_key in VOTER_CHANGES:
         return services.config.controller_listener_names[0]
     return context.listener_name

@@ -1,4 +1,4 @@
-"""RenewDelegationToken 1-2: owner and renewers let a token be valid for longer. KIP-48."""
+"""RenewDelegationToken 1-2: the owner or a renewer extends the validity of a token. KIP-48."""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services

@@ -1,4 +1,4 @@
-"""SaslAuthenticate 0-2 where no login is under way: ILLEGAL_SASL_STATE, as in Apache Kafka. Logins: login_gate.py."""
+"""SaslAuthenticate 0-2 without a login in progress: ILLEGAL_SASL_STATE, as in Apache Kafka. Logins: login_gate.py."""
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.protocol.error_code import ErrorCode

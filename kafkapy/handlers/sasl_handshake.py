@@ -1,7 +1,7 @@
-"""SaslHandshake 0-1 where no login is due: ILLEGAL_SASL_STATE, as in Apache Kafka.
+"""SaslHandshake 0-1 when no login is expected: ILLEGAL_SASL_STATE, as in Apache Kafka.
 
-Logins are answered before the router (handlers/login_gate.py): here comes what is sent to a listener without SASL,
-after a login whose session does not end, or for the second time within a second.
+Logins are handled before the router (handlers/login_gate.py). This handler gets requests to a listener without SASL,
+after a login whose session has no lifetime, or for a second re-authentication within a second.
 """
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services

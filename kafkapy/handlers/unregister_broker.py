@@ -1,7 +1,7 @@
-"""UnregisterBroker 0: forget a broker that does not come back (KIP-500).
+"""UnregisterBroker 0: remove the registration of a broker that has been decommissioned (KIP-500).
 
-Needs ALTER on the cluster. The broker leaves every ISR; a broker that is unregistered while it runs has to be started
-again. BROKER_ID_NOT_REGISTERED if there is no such broker.
+Needs ALTER on the cluster. The broker is removed from every ISR. A broker that is unregistered while it runs must be
+restarted. BROKER_ID_NOT_REGISTERED if there is no such broker.
 """
 
 from kafkapy.handlers.cluster_access import check_cluster

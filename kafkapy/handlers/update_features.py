@@ -1,7 +1,7 @@
 """UpdateFeatures 0-2: raise or lower the levels of features, all of a request or none (KIP-584, KIP-778).
 
-Needs ALTER on the cluster. v1: dry run, and upgrade types in place of a flag that says nothing any more. v2: no results
-by feature. Deviation: levels of features that do not work here yet are refused as unsupported.
+Needs ALTER on the cluster. v1: dry run, and upgrade types, which replace the flag allow_downgrade. v2: no results by
+feature. Deviation: feature levels that are not implemented here yet are refused as unsupported.
 """
 
 from kafkapy.errors import ApiError
@@ -14,7 +14,7 @@ from kafkapy.security.authorizer import AclOperation
 
 FAILED = "The update failed for all features since the following feature had an error: "
 NO_ERROR = "NONE"
-"""Apache Kafka tells of each feature's success in this word."""
+"""Apache Kafka's message for the success of a feature."""
 
 
 async def handle(services: Services, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
@@ -31,7 +31,7 @@ async def handle(services: Services, context: RequestContext, request: UpdateFea
 
 
 async def _update(services: Services, request: UpdateFeaturesRequest) -> ApiError | None:
-    """Return the error of the whole. What the quorum is to raise is raised once all else was found possible."""
+    """Return the error of the whole request, or None. kraft.version is raised after all updates were validated."""
     quorum = services.quorum
     level = quorum.finalized_kraft_version
     if any(each.feature == KRAFT_VERSION and each.max_version_level > level for each in request.feature_updates):
