@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ALL: Final = "*"
 UNLIMITED: Final = 9223372036854775807
+MAX_ENTRY_LENGTH: Final = 100
+"""Longer `partition:broker` entries, which the topic config allows, match no partition."""
 
 
 class ThrottledSide(Enum):
@@ -85,7 +87,7 @@ def covered_partitions(entries: tuple[str, ...], node_id: int) -> frozenset[int]
     """Return the partitions of a broker in a list of `partition:broker` entries; None for all (`*`)."""
     if entries == (ALL,):
         return None
-    pairs = [entry.split(":") for entry in entries if entry]
+    pairs = [entry.split(":") for entry in entries if 0 < len(entry) <= MAX_ENTRY_LENGTH]
     return frozenset(int(partition_id) for partition_id, broker_id in pairs if int(broker_id) == node_id)
 
 
