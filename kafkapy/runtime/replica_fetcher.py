@@ -93,16 +93,8 @@ class ReplicaFetcher:
 
     async def _run(self) -> None:
         while True:
-            self._end_delays()
-            if self._fetchers.throttle is not None:
-                self._leave_out_throttled(self._fetchers.throttle)
-            if not self._session.has_request:
-                await self._wait()
-                continue
-            request = self._session.next_request()
             try:
-                await self._take(await self._fetch(request), request)
-                self._note_failure(None)
+                await self._take_round()
             except ApiError as error:
                 self._session.note_failure()
                 self._note_failure(str(error))
@@ -111,6 +103,18 @@ class ReplicaFetcher:
                 self._session.note_failure()
                 logger.exception("Fetching from broker %d goes on after an unexpected error", self._leader_id)
                 await asyncio.sleep(self._backoff_ms / 1000)
+
+    async def _take_round(self) -> None:
+        """Fetch once, or wait until there is a partition to fetch. Raises ApiError."""
+        self._end_delays()
+        if self._fetchers.throttle is not None:
+            self._leave_out_throttled(self._fetchers.throttle)
+        if not self._session.has_request:
+            await self._wait()
+            return
+        request = self._session.next_request()
+        await self._take(await self._fetch(request), request)
+        self._note_failure(None)
 
     def _note_failure(self, failure: str | None) -> None:
         """Log the failure of a Fetch once, and when fetching works again."""
