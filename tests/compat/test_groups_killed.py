@@ -3,11 +3,11 @@
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.servers import Server
@@ -39,6 +39,8 @@ class Readers:
         self.consumers: list[Consumer] = []
         self.seen: set[str] = set()
         self.acknowledged: dict[int, int] = {}
+        self.uncommitted: dict[Consumer, Message] = {}
+        """What a consumer read last, if its commit failed: while it keeps the partition nobody reads that again."""
 
     def add(self) -> None:
         basics = {"bootstrap.servers": self.broker.bootstrap, "group.id": GROUP, "enable.auto.commit": False}
@@ -51,13 +53,24 @@ class Readers:
         """Have each consumer read and commit one record, if there is one."""
         for consumer in self.consumers:
             message = consumer.poll(0.02)
-            if message is None or message.error() is not None:
-                continue
-            self.seen.add(message.value().decode())
-            with suppress(KafkaException):  # amid a rebalance, or the broker has just gone: somebody reads it again
+            if message is not None and message.error() is None:
+                self.seen.add(message.value().decode())
+                self.uncommitted[consumer] = message
+            if consumer in self.uncommitted:
+                self.commit(consumer, self.uncommitted[consumer])
+
+    def commit(self, consumer: Consumer, message: Message) -> None:
+        """Commit what was read, unless another consumer has the partition by now: that one reads it again."""
+        owned = {each.partition for each in consumer.assignment()}
+        if message.partition() in owned:
+            try:
                 (position,) = consumer.commit(message, asynchronous=False)
-                if position.error is None:
-                    self.acknowledged[position.partition] = position.offset
+            except KafkaException:  # amid a rebalance, or the broker has just gone: tried again
+                return
+            if position.error is not None:
+                return
+            self.acknowledged[position.partition] = position.offset
+        del self.uncommitted[consumer]
 
     def poll_until(self, is_done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + TIMEOUT_S

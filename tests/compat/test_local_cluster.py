@@ -99,7 +99,7 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
         assert "running" in run("status")[1]
         assert "kafkapy ready on" in run("logs", "1")[1]
         assert run("remove", "2")[0] == 0
-        assert "is a controller: only brokers are removed" in run("remove", "101")[2]
+        assert "node 101 is the only controller" in run("remove", "101")[2]
         assert "--data-dir makes another cluster" in run("up", "-n", "5")[2]
     finally:
         assert run("down", "--delete-data")[0] == 0
