@@ -20,6 +20,7 @@ from kafkapy.record.batch import batches
 from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
+from tests.support.migrating import SERVED_BY_BOTH
 from tests.support.quorum_tool import QuorumTool, is_created
 from tools.kafka import JAVA_LIBS
 
@@ -32,7 +33,6 @@ PROPERTIES = {
     "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
 AUTO_JOIN = {"controller.quorum.auto.join.enable": "true"}
-SERVED_BY_BOTH = ("--feature", "share.version=0", "--feature", "streams.version=0")
 METADATA = "__cluster_metadata-0"
 START_S = 180
 

@@ -108,6 +108,5 @@ def test_brokers_log_in_by_scram_to_a_controller_that_was_formatted_with_their_u
 @pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars")
 def test_a_java_node_takes_the_place_of_one_of_ours(tmp_path: Path) -> None:
     """It logs in to ours by PLAIN and SCRAM, and ours to it."""
-    with ThreeNodes([KIND] * 3, tmp_path, properties(), more_listeners=["BROKERS"]) as cluster:
-        add_node_user(cluster)
-        check_java_in_place(cluster)
+    cluster = ThreeNodes([KIND] * 3, tmp_path, properties(), more_listeners=["BROKERS"])
+    check_java_in_place(cluster, add_node_user)

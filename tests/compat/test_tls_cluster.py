@@ -5,7 +5,7 @@ The authorizer knows the nodes by their certificate's name alone: a node without
 
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from harness.servers import ApacheKafka, Kafkapy
 from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
-from tests.support.migrating import java_in_place_of
+from tests.support.migrating import SERVED_BY_BOTH, java_in_place_of
 from tools.kafka import JAVA_LIBS
 
 REFUSED = "Failed authentication with 127.0.0.1" if KIND is Kafkapy else "SSL handshake failed"
@@ -116,12 +116,22 @@ def test_a_node_with_a_strangers_certificate_does_not_get_in(cluster: ThreeNodes
 @pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars")
 def test_a_java_node_takes_the_place_of_one_of_ours(tmp_path: Path) -> None:
     """It speaks mutual TLS with ours, as voter, leader and follower, also when another one is gone."""
-    with started(tmp_path, [Kafkapy] * 3) as cluster:
-        check_java_in_place(cluster)
+    check_java_in_place(started(tmp_path, [Kafkapy] * 3))
 
 
-def check_java_in_place(cluster: ThreeNodes) -> None:
-    """Let Apache Kafka run on the directory of the third node, kill the first, and bring it back."""
+def check_java_in_place(cluster: ThreeNodes, prepare: Callable[[ThreeNodes], None] = lambda _: None) -> None:
+    """Let Apache Kafka run on the directory of the third node, kill the first, and bring it back.
+
+    prepare: called when the nodes run.
+    """
+    for node in cluster.by_id.values():
+        node.format_arguments = SERVED_BY_BOTH
+    with cluster:
+        prepare(cluster)
+        _check_java_in_place(cluster)
+
+
+def _check_java_in_place(cluster: ThreeNodes) -> None:
     create(cluster, "mixed")
     produce(cluster, "mixed", 600)
     replaced, killed = cluster.by_id[3], cluster.by_id[1]

@@ -21,11 +21,11 @@ from harness.servers import ApacheKafka, Kafkapy, Server, java
 from tests.compat.conftest import QUICK_JVM
 from tests.support.copying import PARTITIONS, SOURCES, Copiers, ReaderAlong, fill_sources
 from tests.support.eventually import eventually
+from tests.support.migrating import SERVED_BY_BOTH
 from tools.kafka import JAVA_LIBS
 
 KINDS = {"apache": [ApacheKafka] * 3, "mixed": [Kafkapy, ApacheKafka, Kafkapy]}
 KIND = KINDS.get(os.environ.get("KAFKAPY_COMPAT_SERVER", ""), [Kafkapy] * 3)
-SERVED_BY_BOTH = ("--feature", "share.version=0", "--feature", "streams.version=0")
 PROPERTIES = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",

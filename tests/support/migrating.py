@@ -18,6 +18,8 @@ from harness.nodes import BROKER, COMBINED, CONTROLLER, Kind
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port, java
 
 TIMEOUT_S = 120
+SERVED_BY_BOTH = ("--feature", "share.version=0", "--feature", "streams.version=0")
+"""How to format nodes of both kinds: a Java controller takes no broker that does not serve what is finalized."""
 
 
 class MigratingNode(ApacheKafka):
