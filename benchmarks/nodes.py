@@ -101,7 +101,7 @@ def _lose(nodes: Nodes, topic: str, lost_id: int, with_signal: int) -> Figures:
 
 
 def start_and_rest(server: Server, topic: str, scale: float) -> Figures:
-    """From empty, formatted directories until a client is told of all brokers; then idle; then after some load."""
+    """Measures the start from empty directories until Metadata lists all brokers, then idle, then after load."""
     nodes = _nodes(server)
     nodes.stop()
     for node in nodes.nodes:

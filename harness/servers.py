@@ -49,7 +49,7 @@ def java(
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, below those that the kernel gives to outgoing connections meanwhile."""
+    """Return a free port below the ephemeral range, so that no outgoing connection takes it before it is bound."""
     while True:
         port = SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as listener:

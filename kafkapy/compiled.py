@@ -49,7 +49,7 @@ def description() -> str:
 
 
 def unlisted_modules() -> list[str]:
-    """Return the files of compiled modules that are loaded and that no manifest names: nobody knows their source."""
+    """Return the files of loaded compiled modules that no manifest names: their source is unknown."""
     package = __name__.partition(".")[0]
     listed = {path.removesuffix(".py").replace("/", ".") for path, _, _ in manifest()}
     return [

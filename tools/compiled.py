@@ -59,13 +59,20 @@ def _refusals(output: str) -> str:
     return "\n".join([line for line in lines if "error:" in line] or lines[-40:])
 
 
+def new_environment(venv: Path) -> Path:
+    """Make a virtual environment that can build kafkapy; return its Python."""
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    python = venv / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, SETUPTOOLS], check=True)
+    return python
+
+
 def _environment(venv: Path) -> Path:
     """Make a virtual environment over the one that runs this; return its Python."""
     python = venv / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, SETUPTOOLS], check=True)
+        new_environment(venv)
         packages = subprocess.run(
             [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
             check=True,
@@ -88,14 +95,23 @@ def copy_checkout(target: Path, names: Iterable[str]) -> None:
             shutil.copy2(source, target / name)
 
 
+def tracked_files() -> list[str]:
+    """Return the files of the checkout that git tracks, without those that were deleted."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def copy_files(target: Path, names: Iterable[str]) -> None:
+    """Copy files of the checkout."""
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target / name)
+
+
 def copy_tests(target: Path) -> None:
     """Copy what tests need to `target`: everything that git knows but the package, and a link to .tools."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     shutil.rmtree(target, ignore_errors=True)
-    for name in listed.splitlines():
-        if not name.startswith("kafkapy/") and (ROOT / name).exists():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+    copy_files(target, (name for name in tracked_files() if not name.startswith("kafkapy/")))
     if (ROOT / ".tools").exists():
         (target / ".tools").symlink_to((ROOT / ".tools").resolve())
 

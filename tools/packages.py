@@ -17,9 +17,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from tools.compiled import SETUPTOOLS
+from tools.compiled import ROOT, copy_files, new_environment, tracked_files
 
-ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ROOT / "dist"
 BUILD: Final = "import sys; out = sys.argv[1]; from setuptools.build_meta import *; build_wheel(out); build_sdist(out)"
 """setuptools changes sys.argv."""
@@ -33,11 +32,12 @@ class PackageError(Exception):
 
 def build(packages: Path = PACKAGES) -> list[Path]:
     """Build both into `packages` and return them. Raises PackageError, CalledProcessError."""
-    tracked = _git("ls-files", "-z").rstrip("\0").split("\0")
-    epoch = int(_git("log", "-1", "--format=%ct"))
+    tracked = tracked_files()
+    last_commit = ["git", "log", "-1", "--format=%ct"]
+    epoch = int(subprocess.run(last_commit, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        python = _environment(directory / "venv")
+        python = new_environment(directory / "venv")
         first, second = (_built(python, directory / each, tracked, epoch) for each in ("first", "second"))
         differing = [path.name for path in first if _digest(path) != _digest(directory / "second" / "out" / path.name)]
         assert len(first) == len(second) == COUNT, f"built: {first}"
@@ -77,11 +77,7 @@ def repack(sdist: Path, epoch: int) -> None:
 def _built(python: Path, directory: Path, tracked: list[str], epoch: int) -> list[Path]:
     source, out = directory / "source", directory / "out"
     out.mkdir(parents=True)
-    for name in tracked:
-        if (ROOT / name).is_file():
-            target = source / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target)
+    copy_files(source, tracked)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
     subprocess.run(
         [python, "-c", BUILD, out], cwd=source, env=environment, check=True, stdout=subprocess.DEVNULL, text=True
@@ -91,20 +87,8 @@ def _built(python: Path, directory: Path, tracked: list[str], epoch: int) -> lis
     return sorted(out.iterdir())
 
 
-def _environment(venv: Path) -> Path:
-    """Make a virtual environment that can build; return its Python."""
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    python = venv / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", SETUPTOOLS], check=True)
-    return python
-
-
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def main() -> int:

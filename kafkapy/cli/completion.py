@@ -10,6 +10,7 @@ import shlex
 import sys
 
 from kafkapy.cli.command_tree import Command, command_tree
+from kafkapy.cli.usage import print_usage
 
 USAGE = "usage: kafkapy completion"
 
@@ -73,6 +74,4 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         sys.stdout.write(script())
         return 0
-    is_help = arguments in (["-h"], ["--help"])
-    print(f"{USAGE}\n\n{__doc__}" if is_help else USAGE, file=sys.stdout if is_help else sys.stderr)
-    return 0 if is_help else 2
+    return print_usage(arguments, USAGE, __doc__)

@@ -4,6 +4,9 @@ import sys
 
 from kafkapy import __version__
 from kafkapy.cli.command_tree import Command, Option, command_tree
+from kafkapy.cli.usage import print_usage
+
+USAGE = "usage: kafkapy man > kafkapy.1"
 
 
 def page() -> str:
@@ -57,8 +60,6 @@ def _plain(text: str) -> str:
 def main(arguments: list[str]) -> int:
     """Run with the arguments after `kafkapy man`; return the exit status."""
     if arguments:
-        is_help = arguments in (["-h"], ["--help"])
-        print("usage: kafkapy man > kafkapy.1", file=sys.stdout if is_help else sys.stderr)
-        return 0 if is_help else 2
+        return print_usage(arguments, USAGE)
     sys.stdout.write(page())
     return 0

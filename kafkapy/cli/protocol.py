@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from kafkapy.cli.usage import print_usage
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import message_type
 from kafkapy.protocol.json_lines import from_json, to_json
@@ -39,9 +40,7 @@ def main(arguments: list[str]) -> int:
     if arguments in (["decode"], ["encode"]):
         convert = decode_lines if arguments == ["decode"] else encode_lines
         return convert(sys.stdin.buffer, sys.stdout)
-    is_help = not {"-h", "--help"}.isdisjoint(arguments)
-    print(f"{USAGE}\n\n{__doc__}" if is_help else USAGE, file=sys.stdout if is_help else sys.stderr)
-    return 0 if is_help else 2
+    return print_usage(arguments, USAGE, __doc__)
 
 
 def _convert(stdin: Iterable[str | bytes], stdout: TextOutput, fill_in: Callable[[dict[str, Any]], None]) -> int:

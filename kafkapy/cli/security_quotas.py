@@ -42,7 +42,7 @@ def list_quotas(
     bootstrap_server: Server = DEFAULT_SERVER,
 ) -> None:
     """List quotas: all, or those that name a user, client-id or address."""
-    named = _named((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults))
+    named = _named(user, user_defaults, client_id, client_defaults, ip, ip_defaults)
     rows = sorted(
         (
             {"user": _shown(USER, names), "client-id": _shown(CLIENT_ID, names), "ip": _shown(IP, names), **quota}
@@ -74,7 +74,7 @@ def set_quotas(
     client-id or both; connection_creation_rate of an ip."""
     from kafkapy.protocol.messages.alter_client_quotas_request import OpData
 
-    named = _some(_named((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults)))
+    named = _some(_named(user, user_defaults, client_id, client_defaults, ip, ip_defaults))
     _alter(bootstrap_server, named, [OpData(key, value) for key, value in map(_parsed, quotas)])
 
 
@@ -94,7 +94,7 @@ def remove_quotas(
     """Remove quotas of a user, a client-id, both, or an ip."""
     from kafkapy.protocol.messages.alter_client_quotas_request import OpData
 
-    named = _some(_named((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults)))
+    named = _some(_named(user, user_defaults, client_id, client_defaults, ip, ip_defaults))
     keys = quotas or [key for names, found in _described(bootstrap_server, named) if names == named for key in found]
     _alter(bootstrap_server, named, [OpData(key, remove=True) for key in keys])
 
@@ -127,9 +127,21 @@ def _alter(server: str, named: Entity, operations: list[Any]) -> None:
             checked(result)
 
 
-def _named(*options: tuple[str, str | None, bool]) -> Entity:
+def _named(
+    user: str | None,
+    user_defaults: bool,
+    client_id: str | None,
+    client_defaults: bool,
+    ip: str | None,
+    ip_defaults: bool,
+) -> Entity:
+    """Return the entity that the options name, None for the defaults of a type. Raises BadParameter."""
     names: Entity = {}
-    for entity_type, name, is_default in options:
+    for entity_type, name, is_default in (
+        (USER, user, user_defaults),
+        (CLIENT_ID, client_id, client_defaults),
+        (IP, ip, ip_defaults),
+    ):
         if name is not None and is_default:
             raise typer.BadParameter(f"either one {entity_type} or the defaults")
         if name is not None or is_default:

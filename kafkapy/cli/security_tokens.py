@@ -105,7 +105,7 @@ def expire_token(
     period: Annotated[int, typer.Option("--period", metavar="MS", help="In how long; -1: at once.")] = AT_ONCE,
     bootstrap_server: Server = DEFAULT_SERVER,
 ) -> None:
-    """End a token: nobody logs in with it any more."""
+    """Expire a token: logins with it are refused from then on."""
     from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 
     request = ExpireDelegationTokenRequest(_decoded(hmac), period)

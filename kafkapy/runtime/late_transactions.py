@@ -1,4 +1,4 @@
-"""Finds transactions that nobody ends: counts them in a gauge and logs the command that aborts them.
+"""Finds transactions that stay open too long: counts them in a gauge and logs the command that aborts them.
 
 A transaction is late if its producer has been silent for transaction.max.timeout.ms plus five minutes: its coordinator
 would have aborted it by then. It hangs if its coordinator does not know that the partition takes part, because a marker

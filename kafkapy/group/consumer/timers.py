@@ -53,7 +53,7 @@ class ConsumerTimers:
         self._rebalances.pop(member_id, None)
 
     def expect_join(self, member: ConsumerMember, now_ms: int) -> None:
-        """Start the time-out of a classic member that is told to join again, unless it runs already."""
+        """Start the join time-out of a classic member that must join again, unless it is already running."""
         if member.member_id not in self._joins:
             self._joins[member.member_id] = self._noted(now_ms + member.rebalance_timeout_ms)
 
