@@ -65,7 +65,7 @@ class Nodes(Server):
         for node in self.nodes:
             node.prepare()
 
-    def start(self, timeout_s: float = 180) -> Self:
+    def start(self, timeout_s: float = 300) -> Self:
         """Start all; each waits for the others to elect a controller."""
         try:
             for node in self.nodes:
@@ -77,7 +77,7 @@ class Nodes(Server):
             raise
         return self
 
-    def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 60) -> int:
+    def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 120) -> int:
         """Stop the brokers, then the controllers: a broker that stops asks them for leave."""
         ordered = [*self.brokers, *(node for node in self.nodes if node not in self.brokers)]
         return max(node.stop(with_signal, timeout_s) for node in ordered)

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,16 +49,34 @@ def java(
     return ["java", f"-Xmx{heap}", *options, "-cp", f"{libs}/*", main_class, *arguments]
 
 
+PORTS = range(10_000, 32_000)
+"""Below the ephemeral ports, which outgoing connections take."""
+
+MAX_WORKERS = 4
+_last_ports: deque[int] = deque(maxlen=500)
+
+
 def free_port() -> int:
-    """Return a free port below the ephemeral range, so that no outgoing connection takes it before it is bound."""
+    """Return a port that is free now; its server binds it later, and leaves it for a while at each restart.
+
+    So no port is given again soon, and each worker of pytest-xdist has ports of its own.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")  # gw0, gw1 ...
+    ports = PORTS if worker is None else PORTS[int(worker[2:]) % MAX_WORKERS :: MAX_WORKERS]
     while True:
-        port = SystemRandom().randrange(10_000, 32_000)
-        with socket.socket() as listener:
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        port = SystemRandom().choice(ports)
+        if port not in _last_ports and _is_free(port):
+            _last_ports.append(port)
             return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 @dataclass
@@ -90,7 +109,7 @@ class Server:
     def command(self) -> list[str]:
         raise NotImplementedError
 
-    def start(self, timeout_s: float = 60) -> Self:
+    def start(self, timeout_s: float = 180) -> Self:
         """Start and wait until the port answers; the log is in DIRECTORY.log."""
         self.launch()
         self.wait_until_ready(timeout_s)
@@ -134,7 +153,7 @@ class Server:
             self.stop()
             raise RuntimeError(f"{self.name} did not start:\n{log}")
 
-    def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 60) -> int:
+    def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 120) -> int:
         """Stop it and return its exit status."""
         process, self.process = self.process, None
         if process is None:

@@ -54,17 +54,17 @@ def admin(server: Server) -> AdminClient:
 def create(server: Server, *bindings: AclBinding) -> None:
     client = admin(server)
     for created in client.create_acls(list(bindings)).values():
-        created.result(10)
+        created.result(60)
 
 
 def names(server: Server) -> list[str]:
     client = admin(server)
-    return [each.name for each in client.describe_acls(EVERY).result(10)]
+    return [each.name for each in client.describe_acls(EVERY).result(60)]
 
 
 def told(server: Server) -> list[str]:
     client = admin(server)
-    return [str(each) for each in client.describe_acls(EVERY).result(10)]
+    return [str(each) for each in client.describe_acls(EVERY).result(60)]
 
 
 def binding(resource: ResourceType, name: str, principal: str, operation: AclOperation, **fields: object) -> AclBinding:
@@ -138,7 +138,7 @@ def test_what_applies_to_a_name_is_found_and_deleted(acls: Acls, guarded: Server
     )
     client = admin(guarded)
     (deleted,) = client.delete_acls([wanted]).values()
-    assert sorted(each.name for each in deleted.result(10)) == ["*", "ord", "orders"]
+    assert sorted(each.name for each in deleted.result(60)) == ["*", "ord", "orders"]
     assert names(guarded) == ["other"]
 
 
@@ -176,7 +176,7 @@ def test_they_go_from_one_broker_to_the_other_and_back(tmp_path: Path) -> None:
                 ResourceType.ANY, f"gone-{turn - 1}", ResourcePatternType.ANY, None, None, AclOperation.ANY, ANY
             )
             (deleted,) = client.delete_acls([wanted]).values()
-            assert len(deleted.result(10)) == (turn > 0)
+            assert len(deleted.result(60)) == (turn > 0)
             expected = set(told(server))
             assert len(expected) == turn + 2
 

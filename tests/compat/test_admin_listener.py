@@ -19,7 +19,7 @@ RECORDS, KEYS = 1000, 10
 
 def scrape(port: int) -> dict[str, float]:
     """Return the samples by name and, in braces, their labels' values."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
         text = response.read().decode()
     return {
         sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
@@ -31,14 +31,14 @@ def scrape(port: int) -> dict[str, float]:
 def clean_a_topic(bootstrap: str) -> None:
     config = {"cleanup.policy": "compact", "segment.ms": "5000", "min.cleanable.dirty.ratio": "0.01"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("keys", 1, 1, config=config)])["keys"].result(30)
+    admin.create_topics([NewTopic("keys", 1, 1, config=config)])["keys"].result(60)
     producer = Producer({"bootstrap.servers": bootstrap})
     now_ms = int(time.time() * 1000)
     for number in range(RECORDS):
         producer.produce("keys", b"value", f"{number % KEYS}", timestamp=now_ms - 10_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     producer.produce("keys", b"value", b"of the next segment", timestamp=now_ms)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_cleaning_is_told_of(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_taken_port_stops_the_start(tmp_path: Path) -> None:
 def page(port: int, path: str) -> tuple[int, dict[str, object]]:
     """Return status and JSON."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

@@ -31,7 +31,7 @@ def create(bootstrap: str, topic: str, **config: str) -> None:
     settings = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
     settings |= {key.replace("_", "."): value for key, value in config.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(60)
 
 
 def produce(bootstrap: str, topic: str, numbers: range, **settings: object) -> None:
@@ -150,7 +150,7 @@ def test_the_last_batch_of_a_producer_stays_as_an_empty_header(broker):
     for value in ("old", "new"):
         producer = Producer(settings)
         producer.produce("emptied", value, "the key", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     produce(broker.bootstrap, "emptied", range(4000))
     wait_until(lambda: clean_to(broker, "emptied") > 2000)
     first = RecordBatch((broker.directory / "emptied-0" / f"{0:020d}.log").read_bytes())
@@ -187,4 +187,4 @@ def set_for_broker(broker: Server, key: str, value: str) -> None:
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)

@@ -23,9 +23,9 @@ def admin(bootstrap: str) -> AdminClient:
 
 def create(admin: AdminClient, topic: str, partitions: int = 1, **config: str) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
-    deadline = time.monotonic() + 30
-    while topic not in admin.list_topics(timeout=10).topics:  # Apache Kafka answers before its broker knows the topic
+    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(60)
+    deadline = time.monotonic() + 60
+    while topic not in admin.list_topics(timeout=60).topics:  # Apache Kafka answers before its broker knows the topic
         assert time.monotonic() < deadline
 
 
@@ -40,7 +40,7 @@ def produce(bootstrap: str, topic: str, count: int, **settings: object) -> list[
     for n in range(count):
         producer.produce(topic, f"value-{n}", f"key-{n}", partition=0, on_delivery=delivered, headers=[("n", str(n))])
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return offsets
 
 
@@ -48,7 +48,7 @@ def consume(bootstrap: str, topic: str, count: int, offset: int = 0, **settings:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, **settings})
     consumer.assign([TopicPartition(topic, 0, offset)])
     messages: list[object] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(messages) < count and time.monotonic() < deadline:
         for message in consumer.consume(count - len(messages), 1.0):
             assert message.error() is None, message.error()
@@ -109,7 +109,7 @@ def test_offsets_by_time(bootstrap, admin, topic):
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 10) == (0, 10)
     consumer.close()
     latest = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.max_timestamp()})
-    assert next(iter(latest.values())).result(10).offset == 9
+    assert next(iter(latest.values())).result(60).offset == 9
 
 
 def test_topics_are_created_listed_grown_and_deleted(admin, topic):
@@ -119,22 +119,22 @@ def test_topics_are_created_listed_grown_and_deleted(admin, topic):
     with pytest.raises(KafkaException) as raised:
         create(admin, topic, 3)
     assert raised.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
     assert len(admin.list_topics(topic, 10).topics[topic].partitions) == 5
-    admin.delete_topics([topic])[topic].result(30)
-    assert topic not in admin.list_topics(timeout=10).topics
+    admin.delete_topics([topic])[topic].result(60)
+    assert topic not in admin.list_topics(timeout=60).topics
 
 
 def test_topic_configs_are_described_and_altered(admin, topic):
     create(admin, topic, retention_ms="3600000")
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    before = admin.describe_configs([resource])[resource].result(10)
+    before = admin.describe_configs([resource])[resource].result(60)
     assert (before["retention.ms"].value, before["cleanup.policy"].value) == ("3600000", "delete")
     assert before["cleanup.policy"].is_default
     change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
-    admin.incremental_alter_configs([altered])[altered].result(10)
-    after = admin.describe_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([altered])[altered].result(60)
+    after = admin.describe_configs([resource])[resource].result(60)
     assert (after["retention.ms"].value, after["cleanup.policy"].value) == ("3600000", "compact")
 
 
@@ -149,7 +149,7 @@ def test_records_are_deleted_up_to_an_offset(bootstrap, admin, topic):
     create(admin, topic)
     produce(bootstrap, topic, 50)
     partition = TopicPartition(topic, 0, 20)
-    assert admin.delete_records([partition])[partition].result(10).low_watermark == 20
+    assert admin.delete_records([partition])[partition].result(60).low_watermark == 20
     messages = consume(bootstrap, topic, 30, **{"auto.offset.reset": "earliest"})
     assert messages[0].offset() == 20
 
@@ -159,6 +159,6 @@ def test_topic_is_auto_created_by_a_producer(bootstrap, topic):
 
 
 def test_the_cluster_describes_itself(admin, server):
-    cluster = admin.describe_cluster().result(10)
+    cluster = admin.describe_cluster().result(60)
     assert [(node.host, node.port) for node in cluster.nodes] == [("127.0.0.1", server.port)]
     assert cluster.cluster_id

@@ -18,7 +18,7 @@ RUN = 8
 def texts(server: Server) -> dict[tuple[int, str], str]:
     """Return the documentation of each key of the broker and of a topic."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    admin.create_topics([NewTopic("documented", 1)])["documented"].result(30)
+    admin.create_topics([NewTopic("documented", 1)])["documented"].result(60)
     resources = [
         DescribeConfigsResource(resource_type=kind, resource_name=name)
         for kind, name in ((BROKER, "1"), (TOPIC, "documented"))

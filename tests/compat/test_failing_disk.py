@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import Kafkapy
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.ours  # Apache Kafka's answers while a directory fails come at other moments
 
@@ -100,12 +101,12 @@ class World:
 
     def create_topic(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
-        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(30)
+        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(60)
         self.bad, self.good = (
             next(int(path.name[-1]) for path in each.glob("orders-*")) for each in (self.failing, self.sound)
         )
 
-    def produce(self, partition: int, value: bytes) -> KafkaError | None:
+    def produce(self, partition: int, value: bytes, *, patience_ms: int = 60_000) -> KafkaError | None:
         """Produce one record; return how that failed, None where it is durable."""
         errors: list[KafkaError | None] = []
 
@@ -113,29 +114,38 @@ class World:
             errors.append(error)
 
         bootstrap = {"bootstrap.servers": self.server.bootstrap}
-        producer = Producer({**bootstrap, "message.timeout.ms": 3000, "retries": 0, "log_level": 0})
+        producer = Producer({**bootstrap, "message.timeout.ms": patience_ms, "retries": 0, "log_level": 0})
         producer.produce("orders", value, partition=partition, on_delivery=on_delivery)
-        producer.flush(10)
+        producer.flush(2 * patience_ms / 1000)
         return errors[0]
 
-    def first_value(self, partition: int, timeout_s: float = 10) -> bytes | None:
-        """Return the first record's value; None where it cannot be read."""
+    def first_value(self, partition: int) -> bytes | None:
+        """Return the first record's value; None if its directory goes offline instead."""
         settings = {"bootstrap.servers": self.server.bootstrap, "group.id": "none", "enable.auto.commit": False}
         consumer = Consumer({**settings, "log_level": 0})
         consumer.assign([TopicPartition("orders", partition, 0)])
-        message = consumer.poll(timeout_s)
-        consumer.close()
-        return message.value() if message is not None and message.error() is None else None
+        try:
+            message = eventually(lambda: consumer.poll(0.2) or self.is_offline(partition))
+        finally:
+            consumer.close()
+        return message.value() if isinstance(message, Message) and message.error() is None else None
+
+    def is_offline(self, partition: int) -> bool:
+        return partition == self.bad and bool(self.lines_of_failure())
+
+    def lines_of_failure(self) -> list[str]:
+        """Return what the log says of the directory that failed; a thread writes the log, after the answers."""
+        said = f"Stopping serving logs in dir {self.failing}"
+        return [line for line in self._log.read_text().splitlines(keepends=True) if said in line and line[-1] == "\n"]
 
     def assert_offline(self, doing: str) -> None:
         """One partition is refused, the other served; the reason was the kernel's EIO."""
-        log = self._log.read_text()
-        said = [line for line in log.splitlines() if f"Stopping serving logs in dir {self.failing}" in line]
-        assert len(said) == 1, log
-        assert doing in said[0]
-        assert os.strerror(errno.EIO) in said[0]
-        assert self.produce(self.bad, b"not before a start") is not None
+        eventually(self.lines_of_failure, what=f"the failure of {self.failing}")
+        assert self.produce(self.bad, b"not before a start", patience_ms=3000) is not None
         assert self.produce(self.good, b"as before") is None
+        (line,) = self.lines_of_failure()
+        assert doing in line
+        assert os.strerror(errno.EIO) in line
 
     def assert_stops_with_one_directory_unclean(self) -> None:
         assert self.server.stop(signal.SIGTERM) == 0
@@ -168,7 +178,7 @@ def test_a_disk_that_cannot_be_read_is_offline_from_the_first_fetch_on(disk: Fai
         assert world.first_value(world.bad) == value
         disk.forget(world.failing / f"orders-{world.bad}" / f"{0:020d}.log")
         disk.fail_reads()
-        assert world.first_value(world.bad, 3) is None
+        assert world.first_value(world.bad) is None
         world.assert_offline(f"reading orders-{world.bad}")
         assert world.first_value(world.good) == value
         world.assert_stops_with_one_directory_unclean()

@@ -36,14 +36,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
 
 
 def produce(bootstrap: str, topic: str, count: int, partitions: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in range(count):
         producer.produce(topic, f"{n}", partition=n % partitions)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def member(bootstrap: str, group: str, *topics: str, **settings: object) -> Consumer:
@@ -61,7 +61,7 @@ def member(bootstrap: str, group: str, *topics: str, **settings: object) -> Cons
     return consumer
 
 
-def poll_until(condition: Callable[[], bool], *consumers: Consumer, timeout_s: float = 30) -> list[str]:
+def poll_until(condition: Callable[[], bool], *consumers: Consumer, timeout_s: float = 90) -> list[str]:
     """Poll all consumers in turn until the condition holds; return the values that came."""
     values: list[str] = []
     deadline = time.monotonic() + timeout_s
@@ -84,7 +84,7 @@ def test_members_share_a_topic_and_take_over_what_a_leaving_one_had(bootstrap: s
     first = member(bootstrap, topic, topic)
     values: list[str] = []
     poll_until(lambda: len(partitions_of(first)[0]) == 4, first)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(values) < 100:
         assert time.monotonic() < deadline
         values += [message.value().decode() for message in first.consume(100, 1.0)]
@@ -108,7 +108,7 @@ def test_regular_expression_and_a_topic_that_grows(bootstrap: str, topic: str) -
     poll_until(lambda: len(consumer.assignment()) == 3, consumer)
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_partitions([NewPartitions(f"{topic}-b", 5)])[f"{topic}-b"].result(30)
+    admin.create_partitions([NewPartitions(f"{topic}-b", 5)])[f"{topic}-b"].result(60)
 
     poll_until(lambda: len(consumer.assignment()) == 6, consumer)
     consumer.close()

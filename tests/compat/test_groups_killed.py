@@ -82,7 +82,7 @@ class Readers:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
         (future,) = admin.list_consumer_group_offsets([asked]).values()
-        return {each.partition: each.offset for each in future.result(30).topic_partitions if each.offset >= 0}
+        return {each.partition: each.offset for each in future.result(60).topic_partitions if each.offset >= 0}
 
     def kill_broker(self) -> None:
         """Nothing that was acknowledged is gone afterwards; a commit whose answer was lost may be there, too."""

@@ -39,7 +39,7 @@ class Traffic:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap, self.topic = bootstrap, topic
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+        self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
         self.producer = Producer({"bootstrap.servers": bootstrap})
         self.sent_count = 0
         self.seen: set[int] = set()
@@ -75,7 +75,7 @@ class Traffic:
                     self.seen.add(int(message.value()))
                     member.store_offsets(message)
 
-    def until_shared(self, *, timeout_s: float = 40) -> list[list[int]]:
+    def until_shared(self, *, timeout_s: float = 90) -> list[list[int]]:
         """Go on until the members share all partitions evenly; return who has what."""
         even = sorted(len(range(PARTITIONS)[index :: len(self.members)]) for index in range(len(self.members)))
         deadline = time.monotonic() + timeout_s
@@ -89,8 +89,8 @@ class Traffic:
 
     def finish(self) -> None:
         """Read the rest: nothing that was sent is missing."""
-        assert self.producer.flush(30) == 0
-        deadline = time.monotonic() + 30
+        assert self.producer.flush(60) == 0
+        deadline = time.monotonic() + 60
         while len(self.seen) < self.sent_count:
             assert time.monotonic() < deadline, sorted(set(range(self.sent_count)) - self.seen)
             for member in self.members:
@@ -162,7 +162,7 @@ class JavaMember:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 @pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
@@ -188,7 +188,7 @@ def test_java_consumers_of_both_protocols_share_a_group(bootstrap: str, topic: s
             assert time.monotonic() < deadline, traffic.group()
             time.sleep(0.05)
         traffic.run()
-        assert traffic.producer.flush(30) == 0
+        assert traffic.producer.flush(60) == 0
         while set().union(*(member.seen() for member in members)) != set(range(traffic.sent_count)):
             assert time.monotonic() < deadline, "records are missing"
             time.sleep(0.05)

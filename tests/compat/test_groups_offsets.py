@@ -30,7 +30,7 @@ def produce(bootstrap: str, topic: str, count: int = 10) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def commit(bootstrap: str, group: str, *positions: TopicPartition) -> None:
@@ -42,7 +42,7 @@ def commit(bootstrap: str, group: str, *positions: TopicPartition) -> None:
 def committed(bootstrap: str, group: str, topic: str) -> TopicPartition:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    (position,) = [each for each in future.result(30).topic_partitions if each.topic == topic]
+    (position,) = [each for each in future.result(60).topic_partitions if each.topic == topic]
     return position
 
 
@@ -79,7 +79,7 @@ def test_kafkas_formatter_reads_the_offsets_topic(java_tool: Callable[..., str],
     assert value["version"] == 4
     metadata = value["data"]["metadata"].rstrip("\0")  # confluent-kafka sends the end of its C string along
     assert (value["data"]["offset"], metadata) == (4, "bookmark")
-    admin.delete_consumer_groups([topic])[topic].result(30)
+    admin.delete_consumer_groups([topic])[topic].result(60)
     deleted = [line for line in formatted(java_tool, bootstrap, topic) if line["key"]["data"].get("group") == topic]
     assert deleted[-1]["value"] is None
 
@@ -182,7 +182,7 @@ def test_the_java_tool_describes_members_and_leaves_a_group_with_members_alone(
     settings = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest", "client.id": "me"}
     consumer = Consumer({**settings, "group.instance.id": "kitchen", "enable.auto.commit": False})
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not consumer.assignment():
         assert time.monotonic() < deadline
         consumer.poll(0.1)

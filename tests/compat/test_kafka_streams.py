@@ -138,5 +138,5 @@ def test_counts_are_exact_over_kills(broker: Server, tmp_path: Path) -> None:
         run_until(application, feed, feed.sent.total(), sending=False)
         feed.read_counts()
         assert feed.counts == {word: list(range(1, count + 1)) for word, count in feed.sent.items()}
-    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
+    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics
     assert {"counting-by-word-repartition", "counting-counts-changelog"} <= topics.keys()

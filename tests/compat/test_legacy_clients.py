@@ -74,7 +74,7 @@ def test_old_java_clients_write_and_read(legacy: Server, topic: str, version: st
     producer = Producer({"bootstrap.servers": legacy.bootstrap, "compression.type": "lz4"})
     for number in range(500, 800):
         producer.produce(topic, b"%d" % number, headers={"lost": b"on the way"})
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     group = ["--group-id", topic, "--reset-policy", "earliest", "--max-messages", "800", "--verbose"]
     values = []
     for line in old_java(version, "VerifiableConsumer", *target, *group):
@@ -101,7 +101,7 @@ def test_pinned_kafka_python_writes_and_reads(
     newer = Producer({"bootstrap.servers": legacy.bootstrap, "compression.type": codec or "none"})
     for number in range(60, 90):
         newer.produce(topic, b"value-%d" % number, b"%d" % number, partition=0)
-    assert newer.flush(30) == 0
+    assert newer.flush(60) == 0
     expected += [(b"%d" % n, b"value-%d" % n) for n in range(60, 90)]
     consumer = KafkaConsumer(**settings, auto_offset_reset="earliest", consumer_timeout_ms=20_000)
     partition = PythonPartition(topic, 0)

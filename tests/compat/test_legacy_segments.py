@@ -52,7 +52,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Server:
         compacted = {**kept, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"}
         topics = [NewTopic(name, 1, 1, config=compacted if name in COMPACTED else kept) for name in TOPICS + COMPACTED]
         for created in admin.create_topics(topics).values():
-            created.result(30)
+            created.result(60)
     plant(server.directory, is_clean=request.param == "stopped")
     return server
 
@@ -119,12 +119,12 @@ def test_new_clients_read_and_search_them_and_write_behind_them(server: Server, 
         consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "unused"})
         for topic in ("v1-none", "v1-gzip"):
             asked = TopicPartition(topic, 0, 1_500_000_000_000 + 57_500)
-            assert consumer.offsets_for_times([asked], timeout=30)[0].offset == 58
+            assert consumer.offsets_for_times([asked], timeout=60)[0].offset == 58
         consumer.close()
         producer = Producer({"bootstrap.servers": server.bootstrap, "compression.type": "zstd"})
         for topic in TOPICS:
             producer.produce(topic, b"new", b"key")
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         server.stop(signal.SIGKILL)
         server.start()
         for topic, (*old, new) in read(server.bootstrap, *TOPICS).items():

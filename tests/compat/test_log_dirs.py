@@ -43,7 +43,7 @@ def admin(several: Server) -> AdminClient:
 
 def create(admin: AdminClient, topic: str, partitions: int, **configs: str) -> None:
     settings = {key.replace("_", "."): value for key, value in configs.items()}
-    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(60)
 
 
 def move(bootstrap: str, topic: str, path: Path) -> str:
@@ -76,10 +76,10 @@ def throttle(admin: AdminClient, bytes_per_second: int | None) -> None:
     operation = AlterConfigOpType.SET if bytes_per_second is not None else AlterConfigOpType.DELETE
     entry = ConfigEntry(THROTTLE, str(bytes_per_second or ""), incremental_operation=operation)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 30) -> None:
+def wait_for(condition: Callable[[], object], timeout_s: float = 90) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not come to that"
@@ -109,7 +109,7 @@ def test_a_replica_moves_under_load_and_nothing_is_lost(
             value = b"%d " % len(offsets) + bytes(VALUE_BYTES)
             producer.produce(topic, value, on_delivery=lambda error, message: offsets.append(message.offset()))
             producer.poll(0.001)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     thread = threading.Thread(target=produce)
     thread.start()
@@ -138,7 +138,7 @@ def test_a_throttled_move_is_shown_and_survives_kill_9(
     for _ in range(300):
         producer.produce(topic, os.urandom(VALUE_BYTES))
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     source = place_of(paths, topic)
     target = next(path for path in paths[1:] if path != source)
     throttle(admin, 500_000)
@@ -170,7 +170,7 @@ def test_javas_admin_client_moves_a_replica(
     producer = Producer({"bootstrap.servers": several.bootstrap})
     for _ in range(100):
         producer.produce(topic, os.urandom(VALUE_BYTES))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     source = place_of(paths, topic)
     target = next(path for path in paths if path != source)
     throttle(admin, 500_000)
@@ -201,7 +201,7 @@ def test_a_cordoned_directory_gets_no_replicas(
     def cordon(value: str) -> None:
         entry = ConfigEntry("cordoned.log.dirs", value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(30)
+        admin.incremental_alter_configs([resource])[resource].result(60)
 
     cordon(f"{paths[0]},{paths[2]}")
     try:
@@ -221,7 +221,7 @@ def test_the_directories_are_apache_kafkas(several: Server, paths: list[Path], t
     producer = Producer({"bootstrap.servers": several.bootstrap})
     for number in range(90):
         producer.produce("handed-over", b"%d" % number, partition=number % 3)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     target = next(path for path in paths if path != place_of(paths, "handed-over"))
     assert move(several.bootstrap, "handed-over", target) == "NoError"
     wait_for(lambda: (str(target), 0, False, 0) in replicas(several.bootstrap, "handed-over"))
@@ -259,7 +259,7 @@ def test_a_directory_that_cannot_be_read_is_told_and_the_others_serve(
 
 
 def leaders(server: Server, topic: str) -> dict[int, int]:
-    described = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=10).topics[topic]
+    described = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=60).topics[topic]
     return {number: partition.leader for number, partition in described.partitions.items()}
 
 
@@ -278,4 +278,4 @@ def test_metadata_log_dir_serves_one_process_also_where_it_holds_no_logs(tmp_pat
             assert message in str(refused.value)
         first.stop(signal.SIGKILL)
     with second:
-        assert AdminClient({"bootstrap.servers": second.bootstrap}).list_topics(timeout=30).brokers
+        assert AdminClient({"bootstrap.servers": second.bootstrap}).list_topics(timeout=60).brokers

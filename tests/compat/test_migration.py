@@ -157,7 +157,7 @@ def test_java_nodes_become_ours_and_java_again_under_load(
 ) -> None:
     bootstrap = ",".join(node.bootstrap for node in brokers_of(nodes))
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    eventually(lambda: admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(30) is None)
+    eventually(lambda: admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(60) is None)
     commit_of_settled_group(bootstrap)
     capsys.readouterr()
     assert check(bootstrap) == 1

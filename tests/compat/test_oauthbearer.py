@@ -117,7 +117,7 @@ def test_librdkafkas_oidc_logs_in_and_renews(secured: Server, provider: Provider
     before = provider.server.count("/tokens")
     while provider.server.count("/tokens") < before + 2:
         producer.produce(topic, b"by librdkafka")
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
     assert errors == []
 
 
@@ -233,5 +233,5 @@ def test_a_key_that_is_new_is_found(secured: Server, provider: Provider, topic: 
     provider.server.routes["/tokens"] = give_tokens(provider.key, CLIENT, SECRET, lifetime_s=LIFETIME_S)
     producer = Producer(oidc(secured, provider))
     producer.produce(topic, b"with a new key")
-    assert producer.flush(40) == 0
+    assert producer.flush(60) == 0
     assert provider.server.count("/keys") == reads + 1

@@ -23,15 +23,15 @@ def broker(tmp_path: Path) -> Iterator[Kafkapy]:
 def create(bootstrap: str, topic: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(topic, 3, 1, config=settings)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 3, 1, config=settings)])[topic].result(60)
 
 
 def facts(bootstrap: str, topic: str) -> tuple[object, ...]:
     """Cluster id, partitions and retention of a topic, as a client sees them."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    cluster = admin.list_topics(timeout=30)
+    cluster = admin.list_topics(timeout=60)
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    configs = admin.describe_configs([resource])[resource].result(30)
+    configs = admin.describe_configs([resource])[resource].result(60)
     return cluster.cluster_id, sorted(cluster.topics[topic].partitions), configs["retention.ms"].value
 
 

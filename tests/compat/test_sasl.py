@@ -89,8 +89,8 @@ def secured(tmp_path_factory, java_tool) -> Iterator[Secured]:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             info = ScramCredentialInfo(mechanism, 4096)
             made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, info, PASSWORD.encode())])
-            made[USER].result(10)
-        described = admin.describe_user_scram_credentials([USER])[USER].result(10)
+            made[USER].result(60)
+        described = admin.describe_user_scram_credentials([USER])[USER].result(60)
         assert [info.iterations for info in described.scram_credential_infos] == [4096, 4096]
         yield found
 
@@ -100,7 +100,7 @@ def secured(tmp_path_factory, java_tool) -> Iterator[Secured]:
 def test_librdkafka_logs_in(secured, topic, listener, mechanism) -> None:
     producer = Producer(secured.librdkafka(listener, mechanism))
     producer.produce(topic, b"by confluent-kafka")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def test_kcat_logs_in(secured, run_kcat, topic) -> None:

@@ -53,7 +53,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             info = ScramCredentialInfo(mechanism, 4096)
             made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, info, PASSWORD.encode())])
-            made[USER].result(20)
+            made[USER].result(60)
         server.port = ports[LISTENER]
         yield server
 
@@ -91,14 +91,14 @@ def test_librdkafka_renews_its_session(secured: Server, topic: str, mechanism: s
     producer = Producer(librdkafka(secured, mechanism) | {"error_cb": errors.append})
     consumer = Consumer(librdkafka(secured, mechanism) | {"group.id": topic, "error_cb": errors.append})
     producer.produce(topic, b"first")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer.assign([TopicPartition(topic, 0, 0)])
     read, sent = 0, 1
     ends_at = time.monotonic() + ENDS_AFTER_S
     while time.monotonic() < ends_at or read < sent:
         if time.monotonic() < ends_at:
             producer.produce(topic, b"another")
-            assert producer.flush(20) == 0
+            assert producer.flush(60) == 0
             sent += 1
         message = consumer.poll(10)
         assert message is not None

@@ -50,7 +50,7 @@ def add_user(bootstrap: str, user: str) -> None:
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     upsertion = UserScramCredentialUpsertion(user, info, f"{user}-secret".encode())
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.alter_user_scram_credentials([upsertion])[user].result(20)
+    admin.alter_user_scram_credentials([upsertion])[user].result(60)
 
 
 def new_token(settings: dict[str, str]) -> Any:

@@ -25,7 +25,7 @@ def fill(bootstrap: str, topic: str, count: int, partitions: int = 2) -> None:
     for n in range(count):
         where = {"partition": n % partitions, "timestamp": 1_000_000 + 1000 * n}
         producer.produce(topic, b"%d" % n, b"k%d" % n, headers=[("n", b"%d" % n)], **where)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def read(spark, bootstrap: str, **options: str):
@@ -82,7 +82,7 @@ def test_stream_to_the_kafka_sink_resumes_at_its_checkpoint(spark, bootstrap, to
     for first in (0, 50):
         for n in range(first, first + 50):
             producer.produce(topic, b"%d" % n, b"k")
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         copy_what_is_there()
     assert values(read(spark, bootstrap, subscribe=target)) == list(range(100))
 

@@ -41,7 +41,7 @@ def put(bootstrap: str, topic: str, messages: list[Any]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
     for message in messages:
         producer.produce(topic, message.to_json(), message.symbol)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def rows_of(frame) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def test_gap_of_the_real_files_is_found_and_bad_records_are_told(spark, bootstra
     producer.produce(topic, b"{", "BTCUSDT")
     producer.produce(topic, b"{}")
     producer.produce(topic, b'{"v":2,"symbol":"BTCUSDT"}', "BTCUSDT")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     with pytest.raises(JobError, match="holds schema version 2, this job knows 1: use a job that knows it, or set"):
         book.run(config_of(bootstrap, topic, tmp_path))
     config = config_of(bootstrap, topic, tmp_path, unknown_version="malformed")

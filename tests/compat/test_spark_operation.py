@@ -48,7 +48,7 @@ def fill(bootstrap: str, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value, b"A", timestamp=1_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def remove(path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
         silver.run(SilverConfig(**settings))
     stranger = Producer({"bootstrap.servers": bootstrap})
     stranger.produce(out, b"{}", b"no longer made")
-    assert stranger.flush(30) == 0
+    assert stranger.flush(60) == 0
     silver.run(SilverConfig(**settings), reset_output=True)
     found = market.last_values(market.consume(bootstrap, out))
     assert sorted(key for key, value in found.items() if value is not None) == [b"A|1", b"A|2"]

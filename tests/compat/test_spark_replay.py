@@ -31,7 +31,7 @@ def fill(bootstrap: str, topic: str, count: int) -> None:
         headers = [("n", b"%d" % n), ("n", None), ("", b"")][: n % 4]
         where = {"partition": n % 2, "timestamp": START_MS + 1000 * (n - 5 * (n % 10 == 0))}
         producer.produce(topic, value, key, headers=headers, **where)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def contents(spark, bootstrap: str, topic: str) -> list[tuple[Any, ...]]:

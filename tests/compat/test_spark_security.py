@@ -70,7 +70,7 @@ def create_scram_user(server: Server, certificate: Path) -> None:
         for mechanism in mechanisms
     ]
     for credential in credentials:
-        admin.alter_user_scram_credentials([credential])["spark"].result(30)
+        admin.alter_user_scram_credentials([credential])["spark"].result(60)
 
 
 def java_options(certificate: Path, mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, str]:

@@ -53,7 +53,7 @@ def produce(bootstrap: str, topic: str, numbers: range, partition: int = 0) -> N
     for n in numbers:
         headers = [("n", b"%d" % n), ("none", None)]
         producer.produce(topic, b"%d" % n, b"k%d" % n, partition=partition, timestamp=1000 + n, headers=headers)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def archived(spark, config: dict[str, Any]) -> list[tuple[int, int, int]]:
@@ -73,7 +73,7 @@ def test_retention_that_overtakes_a_backfill_fails_or_is_passed_over_as_told(spa
     produce(bootstrap, topic, range(100, 200))
     admin = AdminClient({"bootstrap.servers": bootstrap})
     partition = TopicPartition(topic, 0, 150)
-    admin.delete_records([partition])[partition].result(30)
+    admin.delete_records([partition])[partition].result(60)
     with pytest.raises(JobError, match=r"records were deleted before they were read.*fail_on_data_loss: false"):
         run_bronze(config)
     run_bronze(config, fail_on_data_loss=False)
@@ -90,7 +90,7 @@ def test_topic_deleted_and_made_anew_is_an_error_that_says_so(spark, config, boo
     produce(bootstrap, topic, range(100))
     run_bronze(config)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(60)
     create_anew(bootstrap, topic)
     produce(bootstrap, topic, range(1000, 1010))
     with pytest.raises(JobError, match="records were deleted before they were read"):
@@ -102,7 +102,7 @@ def test_topic_deleted_and_made_anew_is_an_error_that_says_so(spark, config, boo
 
 def create_anew(bootstrap: str, topic: str) -> None:
     """Create a topic that was just deleted: the deletion may still be under way."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while True:
         try:
             create_topic(bootstrap, topic, 1, retention_ms="-1")
@@ -120,7 +120,7 @@ def test_partitions_added_under_a_stream_are_read_from_their_beginning(spark, co
     try:
         query.processAllAvailable()
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
         for partition in range(3):
             produce(bootstrap, topic, range(1000 * partition, 1000 * partition + 20), partition)
         until = time.monotonic() + 60

@@ -64,7 +64,7 @@ class Secured:
         """Run openssl s_client, which ends when it reads Q; return all that it says."""
         command = ["openssl", "s_client", "-connect", f"127.0.0.1:{self.ports[listener]}"]
         trusted = ["-CAfile", str(self.directory / "ca.pem"), *arguments]
-        done = subprocess.run([*command, *trusted], input=stdin, capture_output=True, text=True, timeout=20)
+        done = subprocess.run([*command, *trusted], input=stdin, capture_output=True, text=True, timeout=60)
         return done.stdout + done.stderr
 
 
@@ -165,7 +165,7 @@ def produce(settings: dict[str, str], topic: str, count: int, size: int = 100) -
         value = b"%d" % number + bytes(size)
         producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return errors
 
 

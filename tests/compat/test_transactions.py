@@ -22,7 +22,7 @@ def broker(tmp_path: Path) -> Iterator[Server]:
 def create(bootstrap: str, *topics: str, partition_count: int = 2) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for created in admin.create_topics([NewTopic(topic, partition_count, 1) for topic in topics]).values():
-        created.result(30)
+        created.result(60)
 
 
 def transactional_producer(bootstrap: str, transactional_id: str, **config: Any) -> Producer:
@@ -42,7 +42,7 @@ def read(bootstrap: str, topic: str, *, isolation_level: str = "read_committed")
             "enable.auto.commit": False,
         }
     )
-    partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+    partitions = sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     found: list[Message] = []
     ended = 0
@@ -113,7 +113,7 @@ def copy_all(bootstrap: str, source: str, target: str, *, abort_every: int = 3) 
     producer = transactional_producer(bootstrap, target)
     copied = number = 0
     while copied < 70:
-        messages = [message for message in consumer.consume(7, timeout=10) if not message.error()]
+        messages = [message for message in consumer.consume(7, timeout=60) if not message.error()]
         if not messages:
             continue
         number += 1
@@ -139,7 +139,7 @@ def test_records_and_offsets_of_a_copy_are_one(bootstrap, topic):
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(70):
         producer.produce(source, b"%d" % number, partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     copy_all(bootstrap, source, target)
     assert read(bootstrap, target) == [b"%d" % number for number in (*range(0, 70, 2), *range(1, 70, 2))]
 

@@ -146,7 +146,7 @@ def test_another_coordinator_aborts_what_has_timed_out(cluster: ThreeNodes) -> N
     producer.begin_transaction()
     for partition in range(3):
         producer.produce("timed-out", b"never", partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     coordinator = coordinator_of(cluster, "a")
     coordinator.stop(signal.SIGKILL)
     plain = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})

@@ -172,7 +172,7 @@ def dynamic_configs(bootstrap: str, topics: list[str]) -> dict[str, dict[str, st
     results = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
     source = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return {
-        resource.name: {name: entry.value for name, entry in result.result(30).items() if entry.source == source}
+        resource.name: {name: entry.value for name, entry in result.result(60).items() if entry.source == source}
         for resource, result in results.items()
     }
 

@@ -119,7 +119,7 @@ def send_batch(broker: Kafkapy, frames: list[bytes], settled_within_s: float = S
     """
     with ExitStack() as stack, DefaultSelector() as selector:
         for index, frame in enumerate(frames):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=10))
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
             connection.sendall(struct.pack(">i", len(frame)) + frame)
             selector.register(connection, EVENT_READ, index)
         return collect(selector, len(frames), settled_within_s)
@@ -292,7 +292,7 @@ def test_bytes_that_are_no_protocol_at_all_hurt_nobody_else(broker: Kafkapy, can
     for _ in range(20):
         with ExitStack() as stack:
             for data in [*hello, *(chance.randbytes(chance.randrange(1, 300)) for _ in range(20))]:
-                connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=10))
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
                 connection.sendall(data)
             canary.check()
     assert not crashes_in(broker)
@@ -303,7 +303,7 @@ def test_frames_that_are_announced_but_never_come_cost_no_memory(broker: Kafkapy
     before_mb = broker.memory_mb()
     with ExitStack() as stack:
         for _ in range(100):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=10))
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
             connection.sendall(struct.pack(">i", 100 << 20) + header(PRODUCE, 9))
         for _ in range(10):
             canary.check()

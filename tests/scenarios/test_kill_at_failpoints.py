@@ -188,7 +188,7 @@ def test_nothing_acknowledged_is_lost(broker: Kafkapy, point: str, monkeypatch: 
     except (ConnectionClosed, OSError, RuntimeError):
         pass  # it died, at its start or later
     process = broker.process
-    assert process is None or process.wait(30) == -signal.SIGKILL
+    assert process is None or process.wait(60) == -signal.SIGKILL
     monkeypatch.delenv(VARIABLE)
     broker.start()
     with WireClient(broker.bootstrap) as client:

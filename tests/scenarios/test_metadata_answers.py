@@ -194,7 +194,7 @@ def test_localhost_answers_whatever_family_it_resolves_to_first() -> None:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         with WireClient(f"localhost:{port}") as client:
             (node,) = metadata(client).brokers
-        socket.create_connection((node.host, node.port), timeout=10).close()
+        socket.create_connection((node.host, node.port), timeout=60).close()
         with WireClient(f"127.0.0.1:{port}") as client:
             assert metadata(client).brokers == [node]
 

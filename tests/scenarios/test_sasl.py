@@ -323,7 +323,7 @@ def test_librdkafka_renews_its_session(broker, topic) -> None:
     ends_at = time.monotonic() + 3 * SESSION_MS / 1000
     while time.monotonic() < ends_at:
         producer.produce(topic, b"value")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
     assert errors == []
 
 
@@ -387,7 +387,7 @@ def test_librdkafka_logs_in_with_a_token_and_is_refused_with_another(tmp_path) -
             )
             if signer is key:
                 client.produce("topic", b"value")
-                assert client.flush(20) == 0
+                assert client.flush(60) == 0
             else:
                 while not errors:
                     client.poll(1)

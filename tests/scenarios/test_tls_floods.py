@@ -58,7 +58,7 @@ class Guarded:
         }
 
     def connect(self, port: int | None = None) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", port or self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", port or self.port), timeout=60)
 
     @property
     def descriptor_count(self) -> int:
@@ -84,7 +84,7 @@ class Guarded:
         assert self.server.memory_mb() < memory_mb + 30
 
     def _sing(self, is_over: threading.Event, waits: list[float]) -> None:
-        with socket.create_connection(("127.0.0.1", self.server.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=60) as connection:
             while not is_over.wait(0.02) or len(waits) < 3:
                 started = time.monotonic()
                 connection.sendall(API_VERSIONS_FRAME)

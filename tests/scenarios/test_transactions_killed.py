@@ -117,7 +117,7 @@ def run_until_killed(broker: Kafkapy, point: str, outcome: Outcome | None, monke
     except (ConnectionClosed, OSError, RuntimeError):
         pass  # it died, at its start or later
     process = broker.process
-    assert process is None or process.wait(30) == -signal.SIGKILL
+    assert process is None or process.wait(60) == -signal.SIGKILL
     monkeypatch.delenv(VARIABLE)
 
 

@@ -25,7 +25,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 
 def until(is_done: Callable[[], bool]) -> None:
     """Ask again until it is so; for what a broker does in its own time."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not is_done():
         assert time.monotonic() < deadline
 

@@ -65,7 +65,7 @@ def fill_sources(bootstrap: str, records: int, *, replication_factor: int = 1) -
     topics = [*SOURCES, *(f"{topic}-copy" for topic in SOURCES)]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for created in admin.create_topics([NewTopic(topic, PARTITIONS, replication_factor) for topic in topics]).values():
-        created.result(30)
+        created.result(60)
     producer = Producer({"bootstrap.servers": bootstrap})
     for topic in SOURCES:
         for number in range(records):

@@ -40,7 +40,7 @@ class OpenSslClient:
         for name, (returned, taken) in _CALLS.items():
             call = getattr(self._lib, name)
             call.restype, call.argtypes = returned, taken
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._socket.settimeout(None)
         self._context = self._lib.SSL_CTX_new(self._lib.TLS_client_method())
         self._tls = self._lib.SSL_new(self._context)

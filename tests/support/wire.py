@@ -16,7 +16,7 @@ from kafkapy.protocol.api import message_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.primitives import Writer
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 CLIENT_ID = "wire"
 
 

@@ -16,7 +16,7 @@ def offered(*words: str) -> set[str]:
     line = " ".join(f"'{word}'" for word in ("kafkapy", *words))
     asking = f'COMP_WORDS=({line}); COMP_CWORD={len(words)}; _kafkapy; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = subprocess.run(
-        ["bash", "--norc"], input=completion.script() + asking, capture_output=True, text=True, check=True, timeout=30
+        ["bash", "--norc"], input=completion.script() + asking, capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stderr == ""
     return set(done.stdout.split())

@@ -37,7 +37,7 @@ def group(server, request):
     """A group of the test's own that has committed offset 4 of 10 in partition 0 of a topic of its name."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name).strip("-")
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
-    admin.create_topics([confluent_kafka.admin.NewTopic(name, 2)])[name].result(30)
+    admin.create_topics([confluent_kafka.admin.NewTopic(name, 2)])[name].result(60)
     producer = confluent_kafka.Producer({"bootstrap.servers": server})
     for number in range(10):
         producer.produce(name, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + number * 1000)
@@ -90,7 +90,7 @@ def test_members_are_shown_with_what_they_read(run, server, group, protocol) -> 
         }
     )
     consumer.subscribe([group])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(consumer.assignment()) < 2 and time.monotonic() < deadline:
         consumer.poll(0.1)
     consumer.commit(offsets=[TopicPartition(group, 0, 7)], asynchronous=False)

@@ -20,7 +20,7 @@ def played(tmp_path: Path, *options: str) -> str:
         assert process.stdout is not None
         assert "ready" in process.stdout.readline()
         process.terminate()
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
     return errors
 
@@ -55,7 +55,7 @@ def test_a_file_in_place_of_stderr_and_kafkas_name_of_a_logger(tmp_path: Path) -
 )
 def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, option: tuple[str, ...], words: str) -> None:
     with start(tmp_path, *option) as process:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode in (1, 2)
     assert words in errors
     assert "Traceback" not in errors

@@ -57,7 +57,7 @@ def _check_who_gets_in(directory: Path, port: int, password: str) -> None:
         "log_level": 0,
     }
     admin = AdminClient({**config, "sasl.password": password})
-    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(20)
+    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(60)
     with pytest.raises(KafkaException):
         AdminClient({**config, "sasl.password": "x"}).list_topics(timeout=1)
 

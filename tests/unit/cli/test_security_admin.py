@@ -49,7 +49,7 @@ def produce(config: dict[str, str], topic: str) -> KafkaError | None:
 def test_a_user_may_do_what_an_acl_allows(broker, run) -> None:
     admin = AdminClient(broker.client_config("admin"))
     for created in admin.create_topics([NewTopic("orders-1", 1), NewTopic("other", 1)]).values():
-        created.result(10)
+        created.result(60)
     status, said = run("user", "add", "bob")
     assert status == 0
     password = said.split("password ")[1].split(":")[0]
@@ -96,14 +96,14 @@ def test_what_is_no_acl_is_explained(run) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_embedded_users_log_in_by_each_mechanism(broker, mechanism) -> None:
-    assert AdminClient(broker.client_config("admin", mechanism)).list_topics(timeout=10).brokers
+    assert AdminClient(broker.client_config("admin", mechanism)).list_topics(timeout=60).brokers
 
 
 def test_without_acls_that_allow_it_nobody_may_do_anything() -> None:
     with Broker(acls=[]) as broker:
         admin = AdminClient(broker.client_config())
         with pytest.raises(KafkaException):
-            admin.create_topics([NewTopic("topic", 1)])["topic"].result(10)
+            admin.create_topics([NewTopic("topic", 1)])["topic"].result(60)
 
 
 def test_acls_in_words() -> None:

@@ -36,7 +36,7 @@ def started(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def refused(*arguments: object) -> str:
     """What a command says on stderr that fails with 1 and says nothing else: one line."""
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr
@@ -58,7 +58,7 @@ def test_says_one_line_when_ready_and_stops_cleanly(tmp_path, stop) -> None:
         assert int(ready[1]) > 0
         socket.create_connection(("127.0.0.1", int(ready[1])), 5).close()
         process.send_signal(stop)
-        output, errors = process.communicate(timeout=20)
+        output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")
     assert (tmp_path / "data/.kafka_cleanshutdown").exists()
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_printed_or_logged_ends_nothing(tmp_path) -> None:
             try:
                 wait_until((data_dir / ".kafkapy-reserve").exists)  # written once it serves
                 process.terminate()
-                assert process.wait(20) == 0
+                assert process.wait(60) == 0
             finally:
                 process.kill()
     assert (data_dir / ".kafka_cleanshutdown").exists()
@@ -84,7 +84,7 @@ def test_formatted_directory_keeps_cluster_and_node(tmp_path) -> None:
         with started("--data-dir", tmp_path / "data", "--port", 0) as (process, line):
             lines.append(READY.fullmatch(line))
             process.terminate()
-            process.wait(20)
+            process.wait(60)
     first, second = lines
     assert first is not None
     assert second is not None
@@ -152,7 +152,7 @@ def test_file_is_run_as_it_is_and_unknown_keys_are_warned_of(tmp_path) -> None:
         assert ready is not None
         assert (ready[2], ready[3]) == ("AAAAAAAAAAAAAAAAAAAAAQ", "7")
         process.terminate()
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     assert "Unknown configuration key no.such.key is ignored" in errors
 
 

@@ -155,6 +155,6 @@ def test_a_start_that_finds_both_says_so(tmp_path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("kafkapy ready on ")
         process.terminate()
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     assert "kafkapy-0.3.1.dist-info is another project" in said
     assert "pip uninstall kafkapy" in said

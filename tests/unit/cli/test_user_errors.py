@@ -168,7 +168,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_broker(command, silent_server) -
         accepted = [silent_server.accept()[0] for _ in range(2)]  # our own check, then librdkafka
         process.send_signal(signal.SIGINT)
         interrupted_s = time.monotonic()
-        process.wait(30)
+        process.wait(60)
         took_s = time.monotonic() - interrupted_s
         said = process.stderr.read().decode()
     for each in accepted:
@@ -183,7 +183,7 @@ def test_ctrl_c_says_what_was_delivered(server) -> None:
         process.stdin.flush()
         until(lambda: "half" in topics_of(server))
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
         assert process.stderr.read() == b"kafkapy: interrupted: Produced 2 records to half.\n"
 
 
@@ -203,7 +203,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure_worth_words(command, server
     with lines.open("rb") as stdin, kafkapy(*arguments, stdin=stdin, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
         assert process.stderr.read() == b""
 
 
@@ -220,7 +220,7 @@ def on_terminal(*arguments: str, typed: bytes, until_shown: bytes) -> tuple[int,
         with contextlib.suppress(OSError):  # EIO: the other end has closed
             while more := os.read(master, 1024):
                 shown += more
-        status = process.wait(30)
+        status = process.wait(60)
     os.close(master)
     return status, shown
 

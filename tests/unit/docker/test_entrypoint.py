@@ -94,7 +94,7 @@ def test_loggers_of_the_environment_are_options(entrypoint) -> None:
 
 def health(environment: dict[str, str]) -> tuple[int, str]:
     command = [sys.executable, str(SCRIPT), "health"]
-    found = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=20)
+    found = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
     return found.returncode, found.stdout
 
 
@@ -138,6 +138,6 @@ def test_entry_point_runs_a_broker_in_an_empty_folder(tmp_path) -> None:
             lines = [process.stdout.readline(), process.stdout.readline()]
             assert health(environment) == (0, '{"missing": {}, "status": "ready"}\n')
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         assert health(environment) == (1, "")
         assert re.fullmatch(r"kafkapy ready on 127\.0\.0\.1:\d+ \(cluster A{21}Q, node 5\)\n", lines[1]), lines

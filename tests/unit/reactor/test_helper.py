@@ -45,7 +45,7 @@ def is_alive(process_id: int) -> bool:
 
 
 def wait_until_dead(process_id: int) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_alive(process_id) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not is_alive(process_id)

@@ -92,7 +92,7 @@ def test_a_change_at_run_time_that_cannot_work_is_refused() -> None:
             resource = ConfigResource(ConfigResource.Type.BROKER, str(broker.node_id), incremental_configs=[entry])
             (altered,) = admin.incremental_alter_configs([resource]).values()
             with pytest.raises(KafkaException) as error:
-                altered.result(10)
+                altered.result(60)
             assert error.value.args[0].code() == KafkaError.INVALID_REQUEST
             assert "s3cret" not in str(error.value)
 

@@ -18,7 +18,7 @@ PASSWORD = 's3cret=, ;"\\'
 def copy_a_record(config: dict[str, str]) -> bytes | None:
     producer = Producer(config)
     producer.produce("orders", b"one", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({**config, "group.id": "g"})
     consumer.assign([TopicPartition("orders", 0, 0)])
     message = consumer.poll(20)

@@ -23,7 +23,7 @@ from kafkapy.storage.system_disk import SystemDisk
 def page(port: int, path: str) -> tuple[int, Any]:
     """Return status and body, parsed where it is JSON."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
             return response.status, _parsed(response.read())
     except urllib.error.HTTPError as error:
         return error.code, _parsed(error.read())

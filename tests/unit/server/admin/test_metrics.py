@@ -38,11 +38,11 @@ def scraped() -> Iterator[Samples]:
     with Broker(properties={"kafkapy.admin.listener": f":{port}"}) as broker:
         servers = {"bootstrap.servers": broker.bootstrap_servers}
         admin = AdminClient(servers)
-        admin.create_topics([NewTopic("t", 3)])["t"].result(30)
+        admin.create_topics([NewTopic("t", 3)])["t"].result(60)
         producer = Producer(servers)
         for number in range(30):
             producer.produce("t", b"%d" % number, partition=number % 3)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer({**servers, "group.id": "g"})
         consumer.commit(offsets=[TopicPartition("t", 1, 4), TopicPartition("t", 2, 8)], asynchronous=False)
         consumer.close()
@@ -50,7 +50,7 @@ def scraped() -> Iterator[Samples]:
 
 
 def samples(port: int) -> Samples:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
         families = list(text_string_to_metric_families(response.read().decode()))
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
