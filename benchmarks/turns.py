@@ -188,8 +188,7 @@ async def fence_and_return(node: Node) -> None:
         for broker_id in BROKERS[:2]:
             await node.heartbeat(broker_id)
             node.beating.append(asyncio.get_running_loop().create_task(node.keep_beating(broker_id)))
-        node.controller._fences_checked_ms = node.clock.monotonic_ms()
-        await node.controller._fence_expired()
+        await node.controller.schedule.fence_expired(late_ms=0)
         await node.until_fenced(BROKERS[2])
     async with node.measured("it registers anew and is unfenced"):
         await node.start_broker(BROKERS[2])
@@ -224,9 +223,9 @@ async def begin_terms(node: Node) -> None:
         while not node.controller.is_active:
             await asyncio.sleep(0.001)
     async with node.measured("leaders' balance"):
-        await node.controller._balance_leaders()
+        await node.controller.schedule.balance_leaders(0)
     async with node.measured("unclean elections"):
-        await node.controller._elect_uncleanly()
+        await node.controller.schedule.elect_uncleanly(0)
 
 
 async def load_snapshot(node: Node) -> None:

@@ -5,8 +5,7 @@ decision_queue.py, except heartbeats that change nothing. Its records are encode
 well; those of an atomic decision are in one batch.
 
 Every node maintains the image (`image`, passed to listeners with each committed change). The active controller also has
-the controller's tables, which are ahead of the image by the records appended but not yet committed. They are built from
-the image when a term begins and dropped when it ends.
+the controller's tables while its term lasts (controller_term.py). controller_schedule.py is its periodic work.
 
 An invariant that fails during replay means a bug or a corrupt log: `on_fatal` stops the process.
 """
@@ -18,19 +17,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision
 from kafkapy.metadata.bootstrap import decide_activation
 from kafkapy.metadata.configs import MIN_INSYNC_REPLICAS, ConfigRules
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
-from kafkapy.metadata.features import record_version
 from kafkapy.metadata.image import MetadataImage, Provenance
-from kafkapy.metadata.leader_elections import ELECTIONS_PER_SLICE
 from kafkapy.metadata.loader import ImageLoader
-from kafkapy.metadata.record_serde import decode_record, encode_record
+from kafkapy.metadata.record_serde import decode_record
 from kafkapy.metadata.snapshot import encoded_slices
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.controller_schedule import ControllerSchedule
+from kafkapy.runtime.controller_term import RECORDS_PER_STEP, Term, not_controller
 from kafkapy.runtime.decision_queue import DecisionQueue
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.seams import Clock, Random
@@ -46,10 +45,6 @@ R = TypeVar("R")
 ImageListener = Callable[[MetadataDelta, MetadataImage], None]
 """Called with each change and the committed image after it, in order, on the loop's thread."""
 
-MAX_BATCH_BYTES: Final = 4 << 20
-"""Below the quorum's 8 MiB: a decision that is not atomic is split into batches of at most this size."""
-RECORDS_PER_STEP: Final = 100
-"""Records that are encoded, appended or replayed per step; also the batch size of a decision that is not atomic."""
 STEPS_PER_TURN: Final = 200
 """A turn ends after this many steps, whatever the clock says (it stands still in the simulator)."""
 RECORDS_PER_IMAGE: Final = 1_000
@@ -58,8 +53,6 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 """Default time-out of requests that have none of their own."""
 MIN_COMMIT_WAIT_MS: Final = 1000
 """Minimum time that a request with a time-out waits for the commit of appended records: it will most likely succeed."""
-FENCE_CHECKS_PER_SESSION: Final = 8
-"""Checks for expired broker sessions per session time-out (as Apache Kafka)."""
 
 log = logging.getLogger(__name__)
 
@@ -90,21 +83,13 @@ class ControllerRuntime:
         self._loader = ImageLoader()
         self._listeners: list[ImageListener] = []
         self._note_loaded: Callable[[int], None] = _ignore
-        self._controller: Controller | None = None
-        self._leader_epoch = -1
-        self._ended_terms = 0
-        """How often a term has ended, or none had begun: the epoch stays where a leader resigns."""
-        self._appended: deque[tuple[int, list[Any]]] = deque()
-        """(base offset, records) of own batches not yet committed, so that they need not be decoded again."""
+        self._term: Term | None = None
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(last offset, future) of requests that wait for their commit, in offset order."""
-        self._has_appended = False
         self._decisions = DecisionQueue()
         self._token_rules = _token_rules(config)
-        self._fence_interval_ms = config.quorum.broker_session_timeout_ms // FENCE_CHECKS_PER_SESSION
-        self._fences_checked_ms = 0
         self._committed_offset = -1
-        self._tasks: list[asyncio.Task[None]] = []
+        self.schedule = ControllerSchedule(self, config, clock)
         self._background: set[asyncio.Task[Any]] = set()
         quorum.add_listener(self)
         quorum.set_snapshot_source(self._snapshot)
@@ -124,7 +109,7 @@ class ControllerRuntime:
     @property
     def is_active(self) -> bool:
         """Whether this node is the active controller: it leads the quorum and has built its tables."""
-        return self._controller is not None
+        return self._term is not None and self._term.is_begun
 
     def add_image_listener(self, listener: ImageListener) -> None:
         """Call `listener` with each image from now on. A listener added later must read `image` first."""
@@ -167,7 +152,7 @@ class ControllerRuntime:
         """As `write`; also return whether there were records."""
         if timeout_ms is not None and timeout_ms <= 0:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
-        controller = self._active()
+        controller = self._active().controller
         if may_interrupt and self._decisions.is_taken:
             decided = decide(controller, self._clock.monotonic_ms())
             if isinstance(decided, Decision) and not decided.records:
@@ -198,31 +183,24 @@ class ControllerRuntime:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
+    def take_has_appended(self) -> bool:
+        """Return whether records were appended in this term since the last call."""
+        term = self._active()
+        has_appended, term.has_appended = term.has_appended, False
+        return has_appended
+
     def start(self) -> None:
-        """Start the periodic tasks: no-op records, fencing, leader elections, expiry of delegation tokens."""
-        loop = asyncio.get_running_loop()
-        quorum, replication = self._config.quorum, self._config.replication
-        sweep_ms = 0 if self._token_rules is None else self._config.security.delegation_token_expiry_check_interval_ms
-        balance_s = (
-            replication.leader_imbalance_check_interval_seconds if replication.auto_leader_rebalance_enable else 0
-        )
-        self._fences_checked_ms = self._clock.monotonic_ms()
-        self._tasks += [
-            loop.create_task(self._every(quorum.metadata_max_idle_interval_ms, self._write_no_op)),
-            loop.create_task(self._every(self._fence_interval_ms, self._fence_expired)),
-            loop.create_task(self._every(replication.unclean_leader_election_interval_ms, self._elect_uncleanly)),
-            loop.create_task(self._every(balance_s * 1000, self._balance_leaders)),
-            loop.create_task(self._every(sweep_ms, self._sweep_tokens)),
-        ]
+        """Start the periodic work."""
+        self.schedule.start(has_tokens=self._token_rules is not None)
 
     async def close(self) -> None:
         """Cancel the tasks; pending writes fail. The owner closes the quorum after this."""
         self._end_term()
-        tasks = [*self._tasks, *self._background]
-        for task in tasks:
+        background = list(self._background)
+        for task in background:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self.schedule.close()
+        await asyncio.gather(*background, return_exceptions=True)
 
     # -- the quorum's listener ------------------------------------------------------------------------------------
 
@@ -237,10 +215,10 @@ class ControllerRuntime:
     def on_leader_change(self, leader_id: int, leader_epoch: int) -> Iterator[None] | None:
         """Begin a term with tables built from the image, in steps, or end one."""
         self._end_term()
-        self._leader_epoch = leader_epoch
         if leader_id != self._config.node_id:
             return None
-        return self._guarded(self._begin_term(leader_epoch, self._ended_terms))
+        self._term = self._new_term(leader_epoch)
+        return self._guarded(self._begin_term(self._term))
 
     def _load_snapshot(self, reader: "SnapshotSource") -> Iterator[None]:
         snapshot_id = reader.snapshot_id
@@ -279,11 +257,8 @@ class ControllerRuntime:
                 future.set_result(None)
 
     def _records_of(self, batch: "CommittedBatch") -> Iterable[Any]:
-        while self._appended and self._appended[0][0] <= batch.base_offset:
-            base_offset, records = self._appended.popleft()
-            if base_offset == batch.base_offset and len(records) == len(batch.records):
-                return records
-        return map(decode_record, batch.records)
+        own = None if self._term is None else self._term.take_appended(batch)
+        return map(decode_record, batch.records) if own is None else own
 
     def _publish(self) -> Iterator[None]:
         published = yield from self._loader.publish()
@@ -305,9 +280,26 @@ class ControllerRuntime:
 
     # -- a term ---------------------------------------------------------------------------------------------------
 
-    def _begin_term(self, leader_epoch: int, ended_terms: int) -> Iterator[None]:
+    def _begin_term(self, term: Term) -> Iterator[None]:
+        image = self.image
+        yield from term.build(image, self._clock)
+        if term.is_ended:
+            return  # another node leads by now, or this one has resigned
+        assert image is self.image, "nothing is committed between the steps of a term's beginning"
+        min_insync_replicas = self._rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
+        decision = decide_activation(
+            self._bootstrap_records,
+            is_log_empty=term.controller.features.is_empty,
+            is_in_transaction=self._loader.is_in_transaction,
+            min_insync_replicas=int(min_insync_replicas or 1),
+        )
+        for _ in term.append(decision.records, is_atomic=decision.is_atomic):
+            pass  # a few records
+        next_offset = term.controller.next_offset
+        log.info("Became the active controller at epoch %d, offset %d", term.leader_epoch, next_offset)
+
+    def _new_term(self, leader_epoch: int) -> Term:
         config = self._config
-        self._fences_checked_ms = self._clock.monotonic_ms()  # no broker was to be fenced by this node before
         controller = Controller(
             node_id=config.node_id,
             cluster_id=self._cluster_id,
@@ -319,43 +311,21 @@ class ControllerRuntime:
             quorum_node_ids=config.quorum_voters,
             token_rules=self._token_rules,
         )
-        image = self.image
-        yield from controller.load_topics(image)
-        if self._ended_terms != ended_terms:
-            return  # another node leads by now, or this one has resigned
-        assert image is self.image, "nothing is committed between the steps of a term's beginning"
-        controller.load_rest(image, next_offset=self._quorum.log_end_offset, now_ms=self._clock.monotonic_ms())
-        self._controller = controller
-        min_insync_replicas = self._rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
-        decision = decide_activation(
-            self._bootstrap_records,
-            is_log_empty=controller.features.is_empty,
-            is_in_transaction=self._loader.is_in_transaction,
-            min_insync_replicas=int(min_insync_replicas or 1),
-        )
-        for _ in self._append(controller, decision.records, is_atomic=decision.is_atomic):
-            pass  # a few records
-        log.info("Became the active controller at epoch %d, offset %d", leader_epoch, controller.next_offset)
+        return Term(controller, self._quorum, leader_epoch, self._fail)
 
     def _end_term(self) -> None:
-        self._controller = None
-        self._ended_terms += 1
-        self._appended.clear()
+        if self._term is not None:
+            self._term.end()
+            self._term = None
         pending, self._pending = self._pending, deque()
         for _, future in pending:
             if not future.done():
-                future.set_exception(self._not_controller())
+                future.set_exception(not_controller(self._quorum))
 
-    def _active(self) -> Controller:
-        if self._controller is None:
-            raise self._not_controller()
-        return self._controller
-
-    def _not_controller(self) -> ApiError:
-        leader_id = self._quorum.leader_id
-        if leader_id == -1 or leader_id == self._config.node_id:
-            return ApiError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
-        return ApiError(ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {leader_id}.")
+    def _active(self) -> Term:
+        if self._term is None or not self._term.is_begun:
+            raise not_controller(self._quorum)
+        return self._term
 
     async def _decide(self, decide: Callable[[Controller, int], Decided[Any, R]]) -> tuple[R, int, int]:
         """Decide, append, replay; return the response and the log end offset before and after. Needs the decision lock.
@@ -365,14 +335,14 @@ class ControllerRuntime:
         """
         is_released = False
         try:
-            controller = self._active()
-            controller.skip_to(self._quorum.log_end_offset)
+            term = self._active()
+            controller = term.controller
+            steps = term.carry_out(decide, self._clock.monotonic_ms())
             first_offset = controller.next_offset
-            steps = self._carry_out(controller, decide(controller, self._clock.monotonic_ms()))
             turn = Turn(self._clock, STEPS_PER_TURN)
             while not turn.is_over(next(steps)):
                 pass
-            task = asyncio.get_running_loop().create_task(self._go_on(controller, steps, turn))
+            task = asyncio.get_running_loop().create_task(self._go_on(term, steps, turn))
             is_released = True
         except StopIteration as end:
             return end.value, first_offset, controller.next_offset
@@ -382,20 +352,20 @@ class ControllerRuntime:
         self._background.add(task)
         task.add_done_callback(self._note_ended)
         response, end_offset = await asyncio.shield(task)
-        self._check_term(controller)  # if it ended meanwhile, another leader's records may have these offsets
+        term.check()  # if it ended meanwhile, another leader's records may have these offsets
         return response, first_offset, end_offset
 
-    async def _go_on(self, controller: Controller, steps: Generator[int, None, R], turn: Turn) -> tuple[R, int]:
+    async def _go_on(self, term: Term, steps: Generator[int, None, R], turn: Turn) -> tuple[R, int]:
         """Run the remaining turns of a decision."""
         try:
             while True:
                 await asyncio.sleep(PAUSE_MS / 1000)
-                self._check_term(controller)
+                term.check()
                 turn.begin()
                 while not turn.is_over(next(steps)):
                     pass
         except StopIteration as end:
-            return end.value, controller.next_offset
+            return end.value, term.controller.next_offset
 
     def _note_ended(self, task: "asyncio.Task[Any]") -> None:
         """A decision that took more than a turn is done, or was cancelled, perhaps before its task began."""
@@ -403,72 +373,6 @@ class ControllerRuntime:
         self._background.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as retrieved: the caller, who gets it, may be gone
-
-    def _carry_out(self, controller: Controller, decided: Decided[Any, R]) -> Generator[int, None, R]:
-        """Take the steps of a decision, append and replay; yield the number of steps that each one counts for."""
-        while not isinstance(decided, Decision):
-            try:
-                records = next(decided)
-            except StopIteration as end:
-                decided = end.value
-                continue
-            yield from self._append(controller, records)
-            yield 1
-        yield from self._append(controller, decided.records, is_atomic=decided.is_atomic)
-        return decided.response
-
-    def _append(self, controller: Controller, records: list[Any], *, is_atomic: bool = False) -> Iterator[int]:
-        """Append and replay records in steps: as one batch if they are atomic, else in as many as needed.
-
-        No other decision is made in between: at each decision the tables equal the log.
-        """
-        values: list[bytes] = []
-        first, size_bytes = 0, 0
-        for index, value in enumerate(self._encoded(controller, records)):
-            is_full = len(values) == RECORDS_PER_STEP or size_bytes + len(value) > MAX_BATCH_BYTES
-            if is_full and values and not is_atomic:
-                yield from self._append_batch(controller, records[first:index], values)
-                values, first, size_bytes = [], index, 0
-            values.append(value)
-            size_bytes += len(value)
-            if is_atomic and len(values) % RECORDS_PER_STEP == 0:
-                yield RECORDS_PER_STEP
-        if values:
-            yield from self._append_batch(controller, records[first:], values)
-
-    def _encoded(self, controller: Controller, records: list[Any]) -> Iterator[bytes]:
-        features = controller.features
-        metadata_version = 0 if features.is_empty else features.metadata_version
-        return (encode_record(record, record_version(record, metadata_version)) for record in records)
-
-    def _append_batch(self, controller: Controller, records: list[Any], values: list[bytes]) -> Iterator[int]:
-        self._check_term(controller)
-        controller.skip_to(self._quorum.log_end_offset)
-        base_offset = controller.next_offset
-        last_offset = self._append_to_quorum(values)
-        assert last_offset == base_offset + len(records) - 1, f"appended at {last_offset}, expected {base_offset}"
-        self._appended.append((base_offset, records))
-        self._has_appended = True
-        for start in range(0, len(records), RECORDS_PER_STEP):
-            part = records[start : start + RECORDS_PER_STEP]
-            try:
-                for offset, record in enumerate(part, base_offset + start):
-                    controller.replay(record, offset)
-            except Exception as error:
-                self._fail(error)
-                raise
-            yield len(part)
-
-    def _check_term(self, controller: Controller) -> None:
-        """Raise ApiError NOT_CONTROLLER if the decision's term has ended: its tables are no longer in use."""
-        if self._controller is not controller:
-            raise self._not_controller()
-
-    def _append_to_quorum(self, values: list[bytes]) -> int:
-        try:
-            return self._quorum.append(values, self._leader_epoch)
-        except StorageError as error:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, f"The controller stops: {error}") from error
 
     async def _committed(self, offset: int, timeout_ms: int | None) -> None:
         """Wait until `offset` is committed and in the image. Raises ApiError REQUEST_TIMED_OUT."""
@@ -493,68 +397,6 @@ class ControllerRuntime:
             later.append(self._pending.pop())
         self._pending.append((offset, future))
         self._pending.extend(reversed(later))
-
-    # -- periodic work --------------------------------------------------------------------------------------------
-
-    async def _every(self, interval_ms: int, step: Callable[[], Any]) -> None:
-        """Run `step` every interval_ms while this node is the active controller; never if interval_ms is 0."""
-        while interval_ms > 0:
-            await asyncio.sleep(interval_ms / 1000)
-            if self._controller is None:
-                continue
-            try:
-                await step()
-            except ApiError as error:
-                log.info("Periodic work of the controller was not done: %s", error)
-            except Exception:
-                log.exception("Periodic work of the controller goes on after an unexpected error")
-
-    async def _write_no_op(self) -> None:
-        """Write a NoOpRecord, unless the log has grown since the last interval.
-
-        A growing log shows that the leader is alive.
-
-        Apache Kafka writes one in every interval.
-        """
-        if not self._has_appended:
-            await self.write(lambda controller, _: controller.decide_no_op())
-        self._has_appended = False
-
-    async def _fence_expired(self) -> None:
-        """Fence brokers whose session expired, unless this event loop has stalled: heartbeats may be unread then.
-
-        A few passes of the loop (AfterReads) are not enough here: a heartbeat may wait for its commit, and the next
-        heartbeat, of our own broker too, is sent one interval after the response.
-        """
-        before_ms, self._fences_checked_ms = self._fences_checked_ms, self._clock.monotonic_ms()
-        late_ms = self._fences_checked_ms - before_ms - self._fence_interval_ms
-        if late_ms > self._fence_interval_ms:
-            log.warning("The controller stood still for %d ms; brokers get time to be heard of", late_ms)
-            return
-        while await self.write(lambda controller, now_ms: controller.decide_fence_expired(now_ms)):
-            pass
-
-    async def _elect_uncleanly(self) -> None:
-        elected = await self.write(lambda controller, _: controller.partitions.decide_unclean_elections())
-        if elected:
-            log.warning("Elected %d leaders uncleanly: their partitions may have lost records", elected)
-
-    async def _balance_leaders(self) -> None:
-        """Move leadership back to preferred replicas (auto.leader.rebalance.enable), some partitions at a time."""
-        candidates = await self.write(lambda controller, _: controller.elections.decide_candidates())
-        elected = 0
-        for start in range(0, len(candidates), ELECTIONS_PER_SLICE):
-            part = candidates[start : start + ELECTIONS_PER_SLICE]
-            elected += await self.write(lambda controller, _, part=part: controller.elections.decide_balance(part))  # type: ignore[misc]
-            await asyncio.sleep(0)
-        if elected:
-            log.info("%d partitions are led by their preferred replica again", elected)
-
-    async def _sweep_tokens(self) -> None:
-        """Remove expired delegation tokens (delegation.token.expiry.check.interval.ms)."""
-        now_ms = self._clock.wall_ms()
-        while await self.write(lambda controller, _: controller.tokens.decide_sweep(now_ms)):
-            pass
 
     def _snapshot(self) -> tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]:
         image = self.image

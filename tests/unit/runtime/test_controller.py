@@ -16,6 +16,7 @@ from kafkapy.metadata.record_serde import encode_record
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionRecord
+from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
@@ -24,7 +25,9 @@ from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
-from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, RECORDS_PER_STEP, ControllerRuntime
+from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
+from kafkapy.runtime.controller_schedule import FENCE_CHECKS_PER_SESSION
+from kafkapy.runtime.controller_term import RECORDS_PER_STEP
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules, directory_id
@@ -93,6 +96,10 @@ def on_node(test: Callable[[Node], Coroutine[Any, Any, None]], **properties: str
         assert node.failures == []
 
     run(main)
+
+
+def unfenced(broker_id: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id=broker_id, broker_epoch=100 + broker_id, fenced=False)
 
 
 def kinds(node: Node) -> list[str]:
@@ -418,13 +425,9 @@ def test_broker_registers_is_unfenced_and_heard_of() -> None:
 def test_preferred_replicas_lead_again_after_the_interval(is_enabled: str, leader: int) -> None:
     async def test(node: Node) -> None:
         node.quorum.lead()
-        brokers = [
-            RegisterBrokerRecord(broker_id=broker_id, broker_epoch=100 + broker_id, fenced=False)
-            for broker_id in (1, 2)
-        ]
         topic = TopicRecord(name="foo", topic_id=b"f" * 16)
         partition = PartitionRecord(partition_id=0, topic_id=b"f" * 16, replicas=[1, 2], isr=[1, 2], leader=2)
-        await node.controller.write(lambda *_: Decision(None, [*brokers, topic, partition]))
+        await node.controller.write(lambda *_: Decision(None, [unfenced(1), unfenced(2), topic, partition]))
         node.controller.start()
 
         await asyncio.sleep(1.1)
@@ -446,6 +449,29 @@ def test_silent_broker_is_fenced_after_its_session() -> None:
         assert not node.controller.image.cluster.brokers[1].fenced
         await asyncio.sleep(3)
         assert node.controller.image.cluster.brokers[1].fenced
+        await node.controller.close()
+
+    on_node(scenario)
+
+
+def test_a_slow_commit_of_a_fencing_is_not_taken_for_a_loop_that_stood_still() -> None:
+    async def scenario(node: Node) -> None:
+        node.quorum.lead()
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        await node.controller.write(lambda *_: Decision(None, [unfenced(1), unfenced(2)]))
+        node.controller.start()
+        await asyncio.sleep(6)
+        heartbeat = BrokerHeartbeatRequest(broker_id=2, broker_epoch=102, current_metadata_offset=1 << 40)
+        await node.controller.write(lambda controller, now_ms: controller.decide_heartbeat(heartbeat, now_ms))
+        node.quorum.commit_delay_ms = 4_000
+        while not node.controller.image.cluster.brokers[1].fenced:
+            await asyncio.sleep(0.1)
+        assert loop.time() - begin_s < 6 + 9, "broker 2 is still to be fenced"
+
+        while not node.controller.image.cluster.brokers[2].fenced:
+            await asyncio.sleep(0.1)
+        assert loop.time() - begin_s < 6 + 9 + 9 / FENCE_CHECKS_PER_SESSION + 4 + 0.2
         await node.controller.close()
 
     on_node(scenario)

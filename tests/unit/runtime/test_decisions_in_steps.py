@@ -18,7 +18,8 @@ from kafkapy.protocol.messages.broker_registration_change_record import BrokerRe
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
-from kafkapy.runtime.controller import RECORDS_PER_STEP, STEPS_PER_TURN, ControllerRuntime
+from kafkapy.runtime.controller import STEPS_PER_TURN, ControllerRuntime
+from kafkapy.runtime.controller_term import RECORDS_PER_STEP
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules, registration_request
