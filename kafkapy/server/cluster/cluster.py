@@ -3,9 +3,11 @@
     with Cluster(3) as cluster:
         Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
         cluster.kill(cluster.leader_of("orders", 0))
+        cluster.partition({1}, {2, 3})
 
 Node ids: brokers are 1, 2, ...; separate controllers, if requested, are 101, 102, ... Without a data_dir the data is in
-a temporary directory that is removed with the cluster, and the nodes are killed at the end.
+a temporary directory that is removed with the cluster, and the nodes are killed at the end; they reach each other
+through proxies in this process, so that their network can be partitioned.
 """
 
 import contextlib
@@ -22,6 +24,7 @@ from kafkapy.server.cluster.in_process import InProcessCluster
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
 from kafkapy.server.cluster.plan import ClusterError
 from kafkapy.server.cluster.process import POLL_S
+from kafkapy.server.cluster.proxies import Proxies
 
 T = TypeVar("T")
 
@@ -51,6 +54,7 @@ class Cluster:
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
         self._is_in_process = in_process
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._proxies: Proxies | None = None
         self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
 
@@ -153,12 +157,13 @@ class Cluster:
         self._cluster.resume(node_id)
         self._paused.discard(node_id)
 
-    def partition(self, *groups: Collection[int]) -> None:
+    def partition(self, *groups: Collection[int], one_way: bool = False) -> None:
         """Partition the network: nodes reach only their own group, as in partition({1}, {2, 3}); clients reach all.
 
-        For nodes in one process (in_process=True).
+        Connections between the groups end, and new ones are closed at once. one_way: none ends, but what the nodes of
+        the first group send to the others, requests and responses, arrives only after `heal`.
         """
-        self._cluster.partition(*groups)
+        self._cluster.partition(*groups, one_way=one_way)
 
     def heal(self) -> None:
         """End all network partitions."""
@@ -203,6 +208,7 @@ class Cluster:
         if self._data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-cluster-")
             directory = Path(self._temporary.name)
+            self._proxies = Proxies() if not self._is_in_process else None
         elif (self._data_dir / "cluster.json").exists():
             return LocalCluster.load(self._data_dir)
         else:
@@ -212,12 +218,14 @@ class Cluster:
             broker_count=self._broker_count,
             controller_count=self._controller_count,
             properties=self._properties,
+            proxies=self._proxies,
         )
 
     def _close(self) -> None:
         found, self._found = self._found, None
         temporary, self._temporary = self._temporary, None
-        with _all(self._paused, temporary):
+        proxies, self._proxies = self._proxies, None
+        with _all(self._paused, temporary, proxies):
             if found is not None and temporary is not None:
                 found.kill_all()
             elif found is not None:
@@ -227,12 +235,16 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def _all(paused: set[int], temporary: "tempfile.TemporaryDirectory[str] | None") -> Iterator[None]:
-    """Clear the paused nodes and remove the temporary directory, even if ending the nodes fails."""
+def _all(
+    paused: set[int], temporary: "tempfile.TemporaryDirectory[str] | None", proxies: Proxies | None
+) -> Iterator[None]:
+    """Clear the paused nodes, close the proxies, remove the temporary directory, even if ending the nodes fails."""
     try:
         yield
     finally:
         paused.clear()
+        if proxies is not None:
+            proxies.close()
         if temporary is not None:
             temporary.cleanup()
 

@@ -97,8 +97,10 @@ class InProcessCluster:
         self._cluster.make_voter(node, broker.address, timeout_s)
         return node
 
-    def partition(self, *groups: Collection[int]) -> None:
+    def partition(self, *groups: Collection[int], one_way: bool = False) -> None:
         """Restrict nodes to their own group; clients reach all. Existing connections are cut."""
+        if one_way:
+            raise ClusterError("nodes of one process are cut off in both directions only: leave in_process out")
         for group in groups:
             for node_id in group:
                 self.plan.node(node_id)

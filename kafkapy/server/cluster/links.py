@@ -6,12 +6,21 @@ A connection that is cut ends at its sender as if the peer had closed it; new on
 import asyncio
 import errno
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from kafkapy.reactor.connector import SocketConnector
 from kafkapy.seams import Channel, FileRegion, IoPool, ReadableBuffer
 
 ENDED: Final = b""
+
+
+class Link(Protocol):
+    """A connection between two nodes that can be ended."""
+
+    source: int
+    target: int | None
+
+    def cut(self) -> None: ...
 
 
 class Links:
@@ -20,7 +29,7 @@ class Links:
     def __init__(self, node_at: Mapping[int, int]) -> None:
         self._node_at = node_at
         self._group_of: dict[int, int] = {}
-        self._channels: set[LinkedChannel] = set()
+        self._channels: set[Link] = set()
 
     def partition(self, *groups: Collection[int]) -> None:
         """Restrict nodes to their own group; nodes in no group reach all."""
@@ -40,10 +49,10 @@ class Links:
     def node_at(self, port: int) -> int | None:
         return self._node_at.get(port)
 
-    def opened(self, channel: "LinkedChannel") -> None:
+    def opened(self, channel: Link) -> None:
         self._channels.add(channel)
 
-    def closed(self, channel: "LinkedChannel") -> None:
+    def closed(self, channel: Link) -> None:
         self._channels.discard(channel)
 
 

@@ -4,6 +4,7 @@ Every call reads the cluster's state from its directory, so that commands in dif
 """
 
 import contextlib
+import itertools
 import shutil
 import signal
 import time
@@ -24,10 +25,12 @@ from kafkapy.server.cluster.plan import (
     ClusterError,
     ClusterPlan,
     NodePlan,
+    add_proxies,
     free_ports,
     new_plan,
 )
 from kafkapy.server.cluster.process import POLL_S, NodeProcess
+from kafkapy.server.cluster.proxies import Proxies
 from kafkapy.server.cluster.voters import join_quorum, leave_quorum
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import decode_meta_properties
@@ -63,7 +66,8 @@ class ClusterStatus:
 class LocalCluster:
     """The nodes of one directory."""
 
-    def __init__(self, data_dir: Path, plan: ClusterPlan) -> None:
+    def __init__(self, data_dir: Path, plan: ClusterPlan, proxies: Proxies | None = None) -> None:
+        self._proxies = proxies
         self.data_dir = data_dir
         self.plan = plan
         self.processes = {node.node_id: NodeProcess(data_dir, node) for node in plan.nodes}
@@ -77,22 +81,34 @@ class LocalCluster:
         controller_count: int = 0,
         properties: Mapping[str, str] | None = None,
         first_port: int = 0,
+        proxies: Proxies | None = None,
     ) -> Self:
-        """Create a cluster in a directory that has none, and format its nodes. Raises ClusterError, OSError."""
+        """Create a cluster in a directory that has none, and format its nodes. Raises ClusterError, OSError.
+
+        proxies: the nodes reach each other through these only; the caller closes them.
+        """
         if (data_dir / "cluster.json").exists():
             raise ClusterError(f"{data_dir} holds a cluster already: `kafkapy cluster add` adds a broker to it")
         random = SystemRandom()
         plan = new_plan(
-            uuid_to_string(random.uuid()), broker_count, controller_count, properties or {}, first_port=first_port
+            uuid_to_string(random.uuid()),
+            broker_count,
+            controller_count,
+            properties or {},
+            first_port=first_port,
+            is_proxied=proxies is not None,
         )
         for node in plan.nodes:
             load(plan.properties_of(node, str(data_dir)))  # refuses invalid properties before anything is written
         data_dir.mkdir(parents=True, exist_ok=True)
-        cluster = cls(data_dir.resolve(), plan)
+        cluster = cls(data_dir.resolve(), plan, proxies)
         directories = {node.node_id: random.uuid() for node in plan.controllers}
         for node in plan.nodes:
             cluster._format(node, directories)
         plan.save(data_dir)
+        if proxies is not None:
+            for node in plan.nodes:
+                proxies.listen(node)
         return cluster
 
     @classmethod
@@ -186,6 +202,9 @@ class LocalCluster:
         join_quorum(address, self.plan.cluster_id, node, directory_id, timeout_s=timeout_s)
 
     def _prepare(self, node: NodePlan) -> NodePlan:
+        if self._proxies is not None:
+            add_proxies(node, [port for port in free_ports(4) if port not in (node.port, node.controller_port)])
+            self._proxies.listen(node)
         self.plan.nodes.append(node)
         self.processes[node.node_id] = NodeProcess(self.data_dir, node)
         self._format(node, {})
@@ -212,13 +231,24 @@ class LocalCluster:
         self.plan.node(node_id)
         return self.processes[node_id].log_file.read_text(errors="replace")
 
-    def partition(self, *groups: Collection[int]) -> None:
-        """Raise ClusterError: connections between processes cannot be cut from here."""
-        raise ClusterError("only nodes in one process can be cut off: Cluster(..., in_process=True)")
+    def partition(self, *groups: Collection[int], one_way: bool = False) -> None:
+        """Partition the network of nodes that reach each other through proxies. Raises ClusterError."""
+        for node_id in itertools.chain(*groups):
+            self.plan.node(node_id)
+        proxies = self._require_proxies()
+        if one_way:
+            proxies.hold(groups[0], itertools.chain(*groups[1:]))
+        else:
+            proxies.partition(*groups)
 
     def heal(self) -> None:
-        """Raise ClusterError, as `partition`."""
-        self.partition()
+        """End all network partitions. Raises ClusterError."""
+        self._require_proxies().heal()
+
+    def _require_proxies(self) -> Proxies:
+        if self._proxies is None:
+            raise ClusterError("only a cluster in a temporary directory (without data_dir) can be partitioned")
+        return self._proxies
 
     def move(self, topic: str, broker_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Move a topic's partitions to these brokers; yield (completed, total) counts. Raises ClusterError."""
@@ -340,7 +370,7 @@ class LocalCluster:
         """Write a node's properties, format its log directory. `directories`: the voters' ids. Raises KafkapyError."""
         config, _ = load(self._write_properties(node))
         voters = [
-            Voter(each.node_id, each.address[0], each.controller_port, directories[each.node_id])
+            Voter(each.node_id, each.address[0], each.advertised_controller_port, directories[each.node_id])
             for each in self.plan.controllers
             if node.node_id in directories
         ]
@@ -364,7 +394,7 @@ class LocalCluster:
         """Write the list of controllers into all nodes' properties, for their next start. Raises OSError."""
         for process in self.processes.values():
             properties = parse_properties(process.properties_file.read_text())
-            properties["controller.quorum.bootstrap.servers"] = self.plan.bootstrap_controllers
+            properties["controller.quorum.bootstrap.servers"] = self.plan.quorum_bootstrap_servers
             _write(process.properties_file, properties)
 
 

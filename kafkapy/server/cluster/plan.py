@@ -30,6 +30,8 @@ MAX_REPLICATION_FACTOR: Final = 3
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 COMBINED: Final = "broker,controller"
+PEERS_LISTENER: Final = "PEERS"
+"""The listener for other brokers, if there are proxies."""
 
 
 class ClusterError(KafkapyError):
@@ -38,12 +40,28 @@ class ClusterError(KafkapyError):
 
 @dataclass(slots=True)
 class NodePlan:
-    """One node. `port`: for clients, 0 for a separate controller; `controller_port`: 0 if it is only a broker."""
+    """One node. `port`: for clients, 0 for a separate controller; `controller_port`: 0 if it is only a broker.
+
+    The other ports are 0 without proxies between the nodes: `peer_port`, where a broker listens for other nodes, and
+    the proxies' ports that it advertises to them.
+    """
 
     node_id: int
     roles: str
     port: int = 0
     controller_port: int = 0
+    peer_port: int = 0
+    peer_proxy_port: int = 0
+    controller_proxy_port: int = 0
+
+    @property
+    def is_proxied(self) -> bool:
+        return bool(self.peer_proxy_port or self.controller_proxy_port)
+
+    @property
+    def advertised_controller_port(self) -> int:
+        """The port of the controller listener that other nodes get."""
+        return self.controller_proxy_port or self.controller_port
 
     @property
     def is_broker(self) -> bool:
@@ -83,6 +101,16 @@ class ClusterPlan:
     def bootstrap_controllers(self) -> str:
         return ",".join(f"{HOST}:{node.controller_port}" for node in self.controllers)
 
+    @property
+    def quorum_bootstrap_servers(self) -> str:
+        """`host:port` of all controllers, comma-separated, for the nodes."""
+        return ",".join(f"{HOST}:{node.advertised_controller_port}" for node in self.controllers)
+
+    @property
+    def is_proxied(self) -> bool:
+        """Whether the nodes reach each other through proxies only."""
+        return any(node.is_proxied for node in self.nodes)
+
     def node(self, node_id: int) -> NodePlan:
         """Raises ClusterError."""
         for node in self.nodes:
@@ -104,9 +132,10 @@ class ClusterPlan:
             "node.id": str(node.node_id),
             "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": self.bootstrap_controllers,
+            "controller.quorum.bootstrap.servers": self.quorum_bootstrap_servers,
             "listener.security.protocol.map": PROTOCOL_MAP,
             "log.dirs": log_dir,
+            **(proxied_properties(node, listeners) if node.is_proxied else {}),
         }
 
     def save(self, data_dir: Path) -> None:
@@ -153,8 +182,36 @@ OWN_KEYS: Final = frozenset(
 """Keys that differ from node to node, which must not be set for all."""
 
 
+def proxied_properties(node: NodePlan, listeners: Sequence[str]) -> dict[str, str]:
+    """Return what makes a node listen for other nodes on a listener of its own, and advertise its proxies to them."""
+    advertised = [f"PLAINTEXT://{HOST}:{node.port}", f"{PEERS_LISTENER}://{HOST}:{node.peer_proxy_port}"]
+    properties = {"listener.security.protocol.map": f"{PROTOCOL_MAP},{PEERS_LISTENER}:PLAINTEXT"}
+    if node.is_broker:
+        properties["inter.broker.listener.name"] = PEERS_LISTENER
+        listeners = [*listeners, f"{PEERS_LISTENER}://{HOST}:{node.peer_port}"]
+    else:
+        advertised = []
+    if node.is_controller:
+        advertised.append(f"CONTROLLER://{HOST}:{node.controller_proxy_port}")
+    return {**properties, "listeners": ",".join(listeners), "advertised.listeners": ",".join(advertised)}
+
+
+def add_proxies(node: NodePlan, ports: list[int]) -> None:
+    """Give a node a listener for other nodes, and proxies, at the first of these ports, which are removed."""
+    if node.is_broker:
+        node.peer_port, node.peer_proxy_port = ports.pop(0), ports.pop(0)
+    if node.is_controller:
+        node.controller_proxy_port = ports.pop(0)
+
+
 def new_plan(
-    cluster_id: str, broker_count: int, controller_count: int, properties: Mapping[str, str], first_port: int = 0
+    cluster_id: str,
+    broker_count: int,
+    controller_count: int,
+    properties: Mapping[str, str],
+    first_port: int = 0,
+    *,
+    is_proxied: bool = False,
 ) -> ClusterPlan:
     """Return the plan of a new cluster. Without separate controllers, the first brokers are also controllers.
 
@@ -166,7 +223,8 @@ def new_plan(
     if taken:
         raise ClusterError(f"{taken[0]} differs from node to node: leave it out, the cluster sets it")
     combined = 0 if controller_count else combined_count(broker_count)
-    count = broker_count + max(combined, controller_count)
+    all_controllers = max(combined, controller_count)
+    count = broker_count + all_controllers + (2 * broker_count + all_controllers if is_proxied else 0)
     ports = (
         free_ports(count)
         if first_port == 0
@@ -180,6 +238,8 @@ def new_plan(
     for node in nodes:
         if node.is_controller:
             node.controller_port = ports.pop(0)
+        if is_proxied:
+            add_proxies(node, ports)
     return ClusterPlan(cluster_id, nodes, {**defaults(broker_count), **properties})
 
 

@@ -32,7 +32,7 @@ def join_quorum(address: Address, cluster_id: str, node: NodePlan, directory_id:
         timeout_ms=ANSWER_MS,
         voter_id=node.node_id,
         voter_directory_id=directory_id,
-        listeners=[Listener(CONTROLLER_LISTENER, HOST, node.controller_port)],
+        listeners=[Listener(CONTROLLER_LISTENER, HOST, node.advertised_controller_port)],
     )
     _change(address, request, done=ErrorCode.DUPLICATE_VOTER, timeout_s=timeout_s)
 
