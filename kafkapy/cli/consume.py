@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,14 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.failure import fail, note
 
+if TYPE_CHECKING:
+    from kafkapy.decoders.formats import Decoded, Decoders
+
 POLL_S = 0.2
+KNOWN_FORMATS = (
+    "text, json, hex, base64, short, integer, long, float, double, boolean, uuid, messagepack, avro, json-schema, "
+    "protobuf, internal, or auto, which decides by the data"
+)
 MAX_OFFSET = 2**63 - 1
 
 
@@ -64,13 +71,24 @@ def consume(
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print each record as a JSON object, with key, headers, offset and timestamp."),
+        typer.Option("--json", help="Print each record as a JSON object, from which produce --json restores it."),
     ] = False,
+    key_format: Annotated[str, typer.Option("--key-format", help=f"How keys are decoded: {KNOWN_FORMATS}.")] = "text",
+    value_format: Annotated[
+        str, typer.Option("--value-format", help="How values are decoded; the formats of --key-format.")
+    ] = "text",
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry", metavar="URL|DIR", help="Where schemas are: a registry, or NUMBER.avsc, .json, .desc."
+        ),
+    ] = None,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
     """Print the records of a topic as lines, until --max-messages, --until-end, --timeout-ms or Ctrl-C."""
     _check_options(from_beginning=from_beginning, partition=partition, offset=offset, group=group)
+    decoders = _decoders(key_format, value_format, schema_registry)
     with failures(bootstrap_server):
         properties = client_properties(
             bootstrap_server,
@@ -87,7 +105,7 @@ def consume(
             partition_count = _begin(kafka, consumer, topic, partition, offset, from_beginning, group)
             if sys.stderr.isatty() and sys.stdout.isatty() and not until_end:
                 note(f"waiting for records of {topic}, Ctrl-C ends")
-            write = _json_writer() if as_json else _text_writer(key_separator)
+            write = _json_writer(decoders) if as_json else _text_writer(key_separator, decoders)
             _print_records(kafka, consumer, write, max_messages, partition_count if until_end else None, timeout_ms)
 
 
@@ -173,31 +191,56 @@ def _print_records(
             raise kafka.KafkaException(error)
 
 
-def _text_writer(key_separator: str | None) -> Any:
+def _decoders(key_format: str, value_format: str, location: str | None) -> "Decoders":
+    from kafkapy.decoders.errors import DecodeError
+    from kafkapy.decoders.formats import Decoders
+    from kafkapy.decoders.registry import SchemaRegistry
+
+    try:
+        return Decoders(key_format, value_format, None if location is None else SchemaRegistry(location))
+    except DecodeError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _text_writer(key_separator: str | None, decoders: "Decoders") -> Any:
     def write(message: Any) -> None:
-        key = b"" if key_separator is None else (message.key() or b"null") + key_separator.encode()
-        sys.stdout.buffer.write(key + (b"null" if message.value() is None else message.value()) + b"\n")
+        topic, key, value = message.topic(), message.key(), message.value()
+        shown = b""
+        if key_separator is not None:
+            shown = _line(key, decoders.key(topic, key)) + key_separator.encode()
+        sys.stdout.buffer.write(shown + _line(value, decoders.value(topic, key, value)) + b"\n")
         sys.stdout.buffer.flush()
 
     return write
 
 
-def _json_writer() -> Any:
+def _line(data: bytes | None, decoded: "Decoded") -> bytes:
+    """Return what is printed of a key or value: text byte for byte, other formats as JSON."""
+    if decoded.error is not None:
+        note(decoded.error)
+    if data is None or decoded.format == "text":
+        return b"null" if data is None else data
+    text = decoded.value if isinstance(decoded.value, str) else json.dumps(decoded.value, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _json_writer(decoders: "Decoders") -> Any:
+    from kafkapy.decoders.row import row_of
+
     def write(message: Any) -> None:
-        _, timestamp_ms = message.timestamp()
-        row = {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp_ms": timestamp_ms,
-            "key": _text(message.key()),
-            "value": _text(message.value()),
-            "headers": {name: _text(value) for name, value in message.headers() or ()},
-        }
-        print(json.dumps(row, ensure_ascii=False), flush=True)
+        topic, key, value = message.topic(), message.key(), message.value()
+        row = row_of(
+            topic=topic,
+            partition=message.partition(),
+            offset=message.offset(),
+            timestamp_ms=message.timestamp()[1],
+            key=key,
+            value=value,
+            headers=message.headers() or (),
+            decoded_key=decoders.key(topic, key),
+            decoded_value=decoders.value(topic, key, value),
+        )
+        sys.stdout.buffer.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        sys.stdout.buffer.flush()
 
     return write
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "backslashreplace")

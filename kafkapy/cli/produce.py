@@ -61,7 +61,7 @@ def produce(
         typer.Option("--acks", help="Which replicas must have a record before it counts as delivered: 0, 1 or all."),
     ] = "all",
     is_json: Annotated[
-        bool, typer.Option("--json", help='A line is {"key", "value", "headers", "partition", "timestamp_ms"}.')
+        bool, typer.Option("--json", help="A line is an object, as consume --json prints it; exact, if it did.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")] = False,
     bootstrap_server: Server = DEFAULT_SERVER,
@@ -168,22 +168,9 @@ def _text_record(line: bytes, key: str | None, separator: str | None) -> dict[st
 
 
 def _json_record(line: bytes) -> dict[str, Any]:
-    row = json.loads(line)
-    if not isinstance(row, dict):
-        raise ValueError("it is not a JSON object")
-    record = {"key": _text(row.get("key")), "value": _text(row.get("value"))}
-    if row.get("headers"):
-        record["headers"] = [(name, _text(value)) for name, value in row["headers"].items()]
-    if row.get("partition") is not None:
-        record["partition"] = int(row["partition"])
-    if row.get("timestamp_ms") is not None:
-        record["timestamp"] = int(row["timestamp_ms"])
-    return record
+    from kafkapy.decoders.row import record_of
 
-
-def _text(value: Any) -> Any:
-    """Return what to send for a JSON value: text and null unchanged, everything else as JSON."""
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    return record_of(json.loads(line))
 
 
 def _header(text: str) -> tuple[str, bytes]:

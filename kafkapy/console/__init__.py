@@ -1,0 +1,1 @@
+"""The console: pages about a cluster in a browser."""

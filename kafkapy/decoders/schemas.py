@@ -1,0 +1,129 @@
+"""Decodes what a schema registry's serializers wrote: Avro, JSON Schema, Protobuf."""
+
+import io
+import json
+from typing import Any, Final
+
+from kafkapy.decoders.errors import DecodeError
+from kafkapy.decoders.plain import decode_json, jsonable
+from kafkapy.decoders.registry import Schema, SchemaRegistry, split
+
+MAX_PARSED: Final = 1000
+MAX_INDEXES: Final = 64
+"""How deep a Protobuf message may lie within other messages of its file."""
+
+
+class SchemaDecoder:
+    """Decodes by the schemas of one registry; what is parsed of a schema is kept."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        self._parsed: dict[int, Any] = {}
+
+    def decode(self, data: bytes, kind: str | None = None) -> Any:
+        """Decode by the schema that the data names. `kind`: the expected one. Raises DecodeError."""
+        schema_id, rest = split(data)
+        schema = self._registry.schema(schema_id)
+        if kind is not None and schema.kind != kind:
+            raise DecodeError(f"schema {schema_id} is of the kind {schema.kind}")
+        if schema.kind == "JSON":
+            return decode_json(rest)
+        if len(self._parsed) >= MAX_PARSED:
+            self._parsed.clear()
+        if schema.kind == "AVRO":
+            return self._avro(schema_id, schema, rest)
+        if schema.kind == "PROTOBUF":
+            return self._protobuf(schema_id, schema, rest)
+        raise DecodeError(f"schema {schema_id} is of the unknown kind {schema.kind}")
+
+    def _avro(self, schema_id: int, schema: Schema, data: bytes) -> Any:
+        try:
+            import fastavro
+        except ImportError as error:
+            raise DecodeError("avro needs a library: pip install fastavro") from error
+        try:
+            if schema_id not in self._parsed:
+                named: dict[str, Any] = {}
+                for reference in schema.references:
+                    fastavro.parse_schema(json.loads(reference), named_schemas=named)
+                self._parsed[schema_id] = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+            return jsonable(fastavro.schemaless_reader(io.BytesIO(data), self._parsed[schema_id], None))
+        except DecodeError:
+            raise
+        except Exception as error:  # fastavro raises whatever its parts do: EOFError, KeyError, TypeError, ...
+            raise DecodeError(f"not of schema {schema_id}: {_reason(error)}") from error
+
+    def _protobuf(self, schema_id: int, schema: Schema, data: bytes) -> Any:
+        try:
+            from google.protobuf import descriptor_pool, json_format, message_factory
+        except ImportError as error:
+            raise DecodeError("protobuf needs a library: pip install protobuf") from error
+        try:
+            if schema_id not in self._parsed:
+                pool = descriptor_pool.DescriptorPool()
+                last = None
+                for each in (*_well_known(schema), *schema.descriptors):
+                    last = pool.AddSerializedFile(each)
+                self._parsed[schema_id] = pool, last
+            _, file = self._parsed[schema_id]
+            indexes, rest = message_indexes(data)
+            described = list(file.message_types_by_name.values())[indexes[0]]
+            for index in indexes[1:]:
+                described = described.nested_types[index]
+            message = message_factory.GetMessageClass(described).FromString(rest)
+            return jsonable(json_format.MessageToDict(message, preserving_proto_field_name=True))
+        except DecodeError:
+            raise
+        except Exception as error:  # protobuf's errors differ by implementation
+            raise DecodeError(f"not of schema {schema_id}: {_reason(error)}") from error
+
+
+def message_indexes(data: bytes) -> tuple[list[int], bytes]:
+    """Return which message of the file it is, by nesting, and the message: zigzag varints, a count and the indexes.
+
+    A count of 0 stands for the first message of the file.
+    """
+    count, position = _zigzag(data, 0)
+    if not 0 <= count <= MAX_INDEXES:
+        raise DecodeError(f"{count} message indexes")
+    indexes = []
+    for _ in range(count):
+        index, position = _zigzag(data, position)
+        if index < 0:
+            raise DecodeError(f"message index {index}")
+        indexes.append(index)
+    return indexes or [0], data[position:]
+
+
+def _zigzag(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise DecodeError("a varint that does not end")
+
+
+def _well_known(schema: Schema) -> list[bytes]:
+    """Return those of Google's own files that the schema imports and does not contain."""
+    from importlib import import_module
+
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    files = [FileDescriptorProto.FromString(each) for each in schema.descriptors]
+    present = {each.name for each in files}
+    wanted = sorted({name for each in files for name in each.dependency} - present)
+    found = []
+    for name in wanted:
+        if name.startswith("google/protobuf/"):
+            module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+            found.append(bytes(module.DESCRIPTOR.serialized_pb))
+    return found
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
