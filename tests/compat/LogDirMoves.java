@@ -2,12 +2,16 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeReplicaLogDirsResult.ReplicaLogDirInfo;
 import org.apache.kafka.common.TopicPartitionReplica;
+import org.apache.kafka.common.config.ConfigResource;
 
 /**
  * Has Java's admin client move partition 0 of a topic on broker 1: bootstrap, topic, target directory.
- * Prints where the replica was at first, once the move had begun, and at its end, and what is refused.
+ * Prints where the replica was at first, once the move had begun, and at its end, and what is refused. Once it has
+ * begun, the throttle is taken away.
  */
 class LogDirMoves {
     public static void main(String[] args) throws Exception {
@@ -17,6 +21,7 @@ class LogDirMoves {
             System.out.println("at first: " + describe(admin, replica));
             admin.alterReplicaLogDirs(Map.of(replica, target)).all().get();
             System.out.println("begun: " + describe(admin, replica));
+            unthrottle(admin);
             ReplicaLogDirInfo info = find(admin, replica);
             while (info.getFutureReplicaLogDir() != null || !target.equals(info.getCurrentReplicaLogDir())) {
                 Thread.sleep(50);
@@ -26,6 +31,13 @@ class LogDirMoves {
             refused(admin, replica, "/nowhere");
             refused(admin, new TopicPartitionReplica("no-such-topic", 0, 1), target);
         }
+    }
+
+    private static void unthrottle(Admin admin) throws Exception {
+        ConfigEntry throttle = new ConfigEntry("replica.alter.log.dirs.io.max.bytes.per.second", "");
+        AlterConfigOp deletion = new AlterConfigOp(throttle, AlterConfigOp.OpType.DELETE);
+        ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, "1");
+        admin.incrementalAlterConfigs(Map.of(broker, List.of(deletion))).all().get();
     }
 
     private static ReplicaLogDirInfo find(Admin admin, TopicPartitionReplica replica) throws Exception {

@@ -70,7 +70,7 @@ def java_tool() -> Callable[..., str]:
     if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
         pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
 
-    def run(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 60) -> str:
+    def run(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 180) -> str:
         command = java(main_class, *arguments)
         result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s)
         assert result.returncode == 0, f"{main_class} failed:\n{result.stdout}\n{result.stderr}"
@@ -113,7 +113,7 @@ def run_kcat() -> Callable[..., str]:
         pytest.skip("kcat is missing: run `make tools`")
 
     def run(*arguments: str, stdin: str = "") -> str:
-        result = subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=60)
+        result = subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=180)
         assert result.returncode == 0, f"kcat {arguments} failed:\n{result.stdout}\n{result.stderr}"
         return result.stdout
 

@@ -193,8 +193,8 @@ def test_any_node_of_a_cluster_takes_them_and_all_of_them_know(tmp_path: Path) -
 def produced(server: Server, topic: str) -> int | None:
     """Return the error of a record that is produced."""
     errors: list[KafkaError | None] = []
-    properties = {"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "message.timeout.ms": 10_000}
+    properties = {"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "message.timeout.ms": 60_000}
     producer = Producer(properties)
     producer.produce(topic, b"v", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(15)
+    producer.flush(90)
     return None if errors[0] is None else errors[0].code()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
 from harness.servers import ApacheKafka, Kafkapy, Server
@@ -30,6 +30,7 @@ from tests.compat.test_cluster_tools import Load
 from tests.support.copying import IS_SOAKED
 from tests.support.eventually import eventually
 from tests.support.migrating import records_of
+from tests.support.quorum_tool import is_created
 
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 PROPERTIES = {
@@ -45,7 +46,7 @@ PROPERTIES = {
 }
 OURS, JAVAS = 1, 2
 START_S = 180
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 PARTITIONS = 4
 MOVES = 50 if IS_SOAKED else 8
 
@@ -99,7 +100,7 @@ def in_sync(node: Server, topic: str, *, by: set[int], leaders: set[int] | None 
 def create(node: Server, topic: str) -> None:
     """Create a topic once both brokers are unfenced."""
     client = admin(node)
-    eventually(lambda: client.create_topics([NewTopic(topic, PARTITIONS, 2)])[topic].result(TIMEOUT_S) is None)
+    eventually(lambda: is_created(client, topic, PARTITIONS, 2))
 
 
 def produce(bootstrap: str, topic: str, values: list[str], **settings: Any) -> None:

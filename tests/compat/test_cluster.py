@@ -24,7 +24,7 @@ PROPERTIES = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +132,8 @@ def test_the_others_go_on_when_a_node_is_killed_and_take_it_back(cluster: ThreeN
         client = admin(bootstrap)
         eventually(lambda client=client, number=number: is_created(client, f"killed-{number}"))
         node.start()
-        eventually(lambda client=client: sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3], 60)
-        eventually(lambda client=client, number=number: leaders(client, f"killed-{number}"), 60)
+        eventually(lambda client=client: sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3])
+        eventually(lambda client=client, number=number: leaders(client, f"killed-{number}"))
         values = [f"{number}-{value}" for value in range(60)]
         produce(cluster.bootstrap, f"killed-{number}", values)
         assert sorted(consume(cluster.bootstrap, f"killed-{number}", f"group-{number}", 60)) == sorted(values)

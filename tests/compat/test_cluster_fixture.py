@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkapy import Cluster
 
 pytestmark = pytest.mark.ours
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 
 def test_the_fixture_is_three_nodes_of_which_one_may_be_killed(kafka_cluster: Cluster) -> None:

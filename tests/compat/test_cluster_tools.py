@@ -35,7 +35,7 @@ PROPERTIES = {
     "log.segment.delete.delay.ms": "100",
     "auto.leader.rebalance.enable": "false",
 }
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 Tool = Callable[..., Printed]
 FLAGS = ("under-replicated-partitions", "under-min-isr-partitions", "unavailable-partitions")
 """Of kafka-topics --describe."""

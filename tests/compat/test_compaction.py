@@ -79,7 +79,7 @@ def assert_complete(found: list[tuple[int, bytes, bytes | None]], count: int) ->
         assert last.get(b"key-%d" % (n % KEYS)) == value_of(n)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -119,7 +119,7 @@ def test_a_topic_becomes_compact_while_it_is_written_and_read(broker, java_tool)
         done.set()
         reader.join(60)
     assert_complete(read_all(bootstrap, "compacted"), count)
-    assert len(read_all(bootstrap, "compacted")) < 8000
+    wait_until(lambda: len(read_all(bootstrap, "compacted")) < 8000)
     for found in reads:
         offsets = [offset for offset, _, _ in found]
         assert offsets == sorted(set(offsets))
@@ -157,7 +157,7 @@ def test_the_last_batch_of_a_producer_stays_as_an_empty_header(broker):
     assert (first.base_offset, first.last_offset, first.record_count, first.attributes) == (0, 0, 0, 0)
     assert first.has_producer_id
     assert first.base_timestamp == -1
-    assert abs(first.max_timestamp / 1000 - time.time()) < 60
+    assert abs(first.max_timestamp / 1000 - time.time()) < 600
 
 
 def test_cleaner_threads_are_added_at_run_time_and_the_death_of_ones_process_costs_a_pass(tmp_path):

@@ -26,7 +26,7 @@ SCRIPT = DOCKER / "entrypoint.py"
 FILES = ["compose.combined.yaml", "compose.isolated.yaml"]
 ADDRESS = re.compile(r"(?P<host>[\w-]*):(?P<port>\d+)\b")
 HOST_LISTENER = re.compile(r"PLAINTEXT_HOST://localhost:(\d+)")
-STOP_S = 60
+STOP_S = 120
 
 pytestmark = pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="our image's entry point")
 
@@ -130,7 +130,7 @@ def replicate(bootstrap: str) -> None:
     admin.create_topics([NewTopic("orders", 3)])["orders"].result(60)
     eventually(
         lambda: (
-            [len(each.isrs) for each in admin.list_topics("orders", 30).topics["orders"].partitions.values()] == [3] * 3
+            [len(each.isrs) for each in admin.list_topics("orders", 60).topics["orders"].partitions.values()] == [3] * 3
         )
     )
     errors: list[Any] = []

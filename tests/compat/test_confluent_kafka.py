@@ -86,7 +86,7 @@ def test_a_message_that_is_too_large_is_refused(bootstrap, admin, topic):
     errors = []
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"x" * 5000, on_delivery=lambda error, _: errors.append(error.code()))
-    producer.flush(30)
+    producer.flush(60)
     assert errors == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
@@ -101,12 +101,12 @@ def test_offsets_by_time(bootstrap, admin, topic):
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in range(10):
         producer.produce(topic, b"x", partition=0, timestamp=1_000_000 + 1000 * n)
-        producer.flush(30)
+        producer.flush(60)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     asked = [TopicPartition(topic, 0, time_ms) for time_ms in (0, 1_004_500, 9_999_999)]
-    found = [consumer.offsets_for_times([partition], 10)[0].offset for partition in asked]
+    found = [consumer.offsets_for_times([partition], 60)[0].offset for partition in asked]
     assert found == [0, 5, -1]
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 10) == (0, 10)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 60) == (0, 10)
     consumer.close()
     latest = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.max_timestamp()})
     assert next(iter(latest.values())).result(60).offset == 9
@@ -114,13 +114,13 @@ def test_offsets_by_time(bootstrap, admin, topic):
 
 def test_topics_are_created_listed_grown_and_deleted(admin, topic):
     create(admin, topic, 3)
-    described = admin.list_topics(topic, 10).topics[topic]
+    described = admin.list_topics(topic, 60).topics[topic]
     assert sorted(described.partitions) == [0, 1, 2]
     with pytest.raises(KafkaException) as raised:
         create(admin, topic, 3)
     assert raised.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
-    assert len(admin.list_topics(topic, 10).topics[topic].partitions) == 5
+    assert len(admin.list_topics(topic, 60).topics[topic].partitions) == 5
     admin.delete_topics([topic])[topic].result(60)
     assert topic not in admin.list_topics(timeout=60).topics
 

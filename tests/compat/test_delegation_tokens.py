@@ -37,7 +37,7 @@ def bootstrap(tmp_path_factory) -> Iterator[str]:
 def client_properties(path: Path, mechanism: str, module: str) -> str:
     path.write_text(
         f"security.protocol={LISTENER}\nsasl.mechanism={mechanism}\nsasl.jaas.config={module};\n"
-        "default.api.timeout.ms=20000\nrequest.timeout.ms=20000\n"
+        "default.api.timeout.ms=60000\nrequest.timeout.ms=60000\n"
     )
     return str(path)
 

@@ -57,7 +57,7 @@ def test_a_feed_that_was_stopped_goes_on(bootstrap, topic, tmp_path):
 def test_a_feed_killed_on_its_way_goes_on_and_repeats_nothing(bootstrap, topic, tmp_path):
     state, file = tmp_path / "feed.state", tmp_path / "feed.yaml"
     options = {"events": 20_000, "seed": 4, "trades_per_second": 1_000}
-    settings = config(bootstrap, topic, state=state, market=Market(**options), speed=10.0)
+    settings = config(bootstrap, topic, state=state, market=Market(**options), speed=1.0)
     file.write_text(yaml.safe_dump({**settings.model_dump(exclude_unset=True, mode="json"), "market": options}))
     command = [sys.executable, "-m", "spark_jobs", "feed", "--config", str(file)]
     for signal_number in (signal.SIGKILL, signal.SIGTERM):

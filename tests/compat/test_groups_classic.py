@@ -57,7 +57,7 @@ def test_two_members_share_the_partitions(bootstrap, topic):
 def test_kafka_python_subscribes(bootstrap, topic):
     create(AdminClient({"bootstrap.servers": bootstrap}), topic)
     produce(bootstrap, topic, 20)
-    settings = {"group_id": f"{topic}-group", "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+    settings = {"group_id": f"{topic}-group", "auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
     consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, **settings)
     assert [record.offset for _, record in zip(range(20), consumer, strict=False)] == list(range(20))
     consumer.commit()
@@ -72,7 +72,7 @@ def test_aiokafka_subscribes(bootstrap, topic):
         settings = {"group_id": f"{topic}-group", "auto_offset_reset": "earliest"}
         consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, **settings)
         await consumer.start()
-        offsets = [(await asyncio.wait_for(consumer.getone(), 30)).offset for _ in range(20)]
+        offsets = [(await asyncio.wait_for(consumer.getone(), 60)).offset for _ in range(20)]
         await consumer.commit()
         await consumer.stop()
         return offsets

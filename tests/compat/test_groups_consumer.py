@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from harness.servers import ApacheKafka, Kafkapy, Server, java
 from tests.compat.conftest import new_server
+from tests.support.eventually import eventually
 from tools.kafka import JAVA_LIBS
 
 GROUP_PROPERTIES = {
@@ -97,7 +98,7 @@ def test_members_share_a_topic_and_take_over_what_a_leaving_one_had(bootstrap: s
     poll_until(lambda: partitions_of(second) == [[0, 1, 2, 3]], second)
     produce(bootstrap, topic, 4, 4)
 
-    assert sorted(message.value().decode() for message in second.consume(4, 15.0)) == ["0", "1", "2", "3"]
+    assert sorted(message.value().decode() for message in second.consume(4, 60.0)) == ["0", "1", "2", "3"]
     second.close()
 
 
@@ -134,7 +135,8 @@ def test_java_consumer_and_the_group_command(java_tool: Callable[..., str], boot
     create(bootstrap, topic, 3)
     produce(bootstrap, topic, 60, 3)
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--from-beginning"]
-    protocol = ["--command-property", "group.protocol=consumer", "--max-messages", "60", "--timeout-ms", "30000"]
+    asked = ["--bootstrap-server", bootstrap, "--timeout", "60000"]
+    protocol = ["--command-property", "group.protocol=consumer", "--max-messages", "60", "--timeout-ms", "90000"]
 
     read = java_tool(CONSOLE_CONSUMER, *arguments, *protocol)
     assert sorted(map(int, read.split())) == list(range(60))
@@ -145,23 +147,23 @@ def test_java_consumer_and_the_group_command(java_tool: Callable[..., str], boot
     )
     try:
         consumer = member(bootstrap, topic, topic)
-        poll_until(lambda: len(consumer.assignment()) in (1, 2), consumer, timeout_s=60)
+        poll_until(lambda: len(consumer.assignment()) in (1, 2), consumer)
 
         def describe(*what: str) -> str:
-            return java_tool(GROUP_COMMAND, "--bootstrap-server", bootstrap, "--describe", "--group", topic, *what)
+            return java_tool(GROUP_COMMAND, *asked, "--describe", "--group", topic, *what)
 
         offsets = describe()
-        state = describe("--state", "--verbose")
+        stable = rf"{topic} .*uniform +Stable +\d+ +\d+ +2\n"
+        eventually(lambda: re.search(stable, describe("--state", "--verbose")))
         members = describe("--members", "--verbose")
     finally:
         with_java.send_signal(signal.SIGTERM)
-        with_java.wait(30)
+        with_java.wait(60)
     assert len(re.findall(rf"{topic} +{topic} +\d +20 +20 +0 ", offsets)) == 3
-    assert re.search(rf"{topic} .*uniform +Stable +\d+ +\d+ +2\n", state)
     assert len(re.findall(rf"\n{topic} ", "\n" + members)) == 2
     consumer.close()
-    poll = java_tool(GROUP_COMMAND, "--bootstrap-server", bootstrap, "--list", "--type", "consumer", "--state", "empty")
-    assert topic in poll
+    empty = ["--list", "--type", "consumer", "--state", "empty"]
+    eventually(lambda: topic in java_tool(GROUP_COMMAND, *asked, *empty))
 
 
 def test_group_config_sets_the_heartbeat_interval(java_tool: Callable[..., str], bootstrap: str, topic: str) -> None:
@@ -201,10 +203,9 @@ def describe_epochs(server: Server, group: str = "g") -> str:
     """Return the group's state and epochs as the Java tool shows them; empty where there are no jars."""
     if not JAVA_LIBS.is_dir():
         return ""
-    command = java(
-        GROUP_COMMAND, "--bootstrap-server", server.bootstrap, "--describe", "--group", group, "--state", "--verbose"
-    )
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    asked = ["--bootstrap-server", server.bootstrap, "--timeout", "60000"]
+    command = java(GROUP_COMMAND, *asked, "--describe", "--group", group, "--state", "--verbose")
+    said = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
     found = re.search(r"uniform +(\w+ +\d+ +\d+ +\d+)\n", said)
     assert found, said
     return found[1]
@@ -266,7 +267,7 @@ def settle(*consumers: Consumer) -> None:
 
 
 def test_a_broker_that_stood_still_for_longer_than_the_session_hears_its_members_first(tmp_path: Path) -> None:
-    session = {"group.consumer.min.session.timeout.ms": "1500", "group.consumer.session.timeout.ms": "1500"}
+    session = {"group.consumer.min.session.timeout.ms": "4000", "group.consumer.session.timeout.ms": "4000"}
     with new_server(tmp_path / "data", GROUP_PROPERTIES | session) as server:
         create(server.bootstrap, "stalled", 2)
         changes: list[str] = []
@@ -279,7 +280,7 @@ def test_a_broker_that_stood_still_for_longer_than_the_session_hears_its_members
         assert process is not None
         for _ in range(2):
             process.send_signal(signal.SIGSTOP)
-            time.sleep(2.5)
+            time.sleep(5)
             process.send_signal(signal.SIGCONT)
             until = time.monotonic() + 1
             poll_until(lambda until=until: time.monotonic() > until, consumer)
@@ -293,18 +294,18 @@ def test_making_thousands_of_partitions_costs_no_member_its_session(tmp_path: Pa
     with new_server(tmp_path / "data", GROUP_PROPERTIES | session) as server:
         create(server.bootstrap, "few", 2)
         changes: list[str] = []
-        settings = {"group.protocol": "classic", "session.timeout.ms": 1000, "heartbeat.interval.ms": 300}
+        settings = {"group.protocol": "classic", "session.timeout.ms": 3000, "heartbeat.interval.ms": 300}
         consumer = member(server.bootstrap, "many", "few", **settings)
         consumer.subscribe(
             ["few"], on_revoke=lambda *_: changes.append("revoked"), on_lost=lambda *_: changes.append("lost")
         )
-        poll_until(lambda: len(consumer.assignment()) == 2, consumer, timeout_s=60)
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer)
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
         made = admin.create_topics([NewTopic("many", 2_000, 1)], request_timeout=60)["many"]
-        poll_until(made.done, consumer, timeout_s=60)
+        poll_until(made.done, consumer)
         assert made.result() is None
         deleted = admin.delete_topics(["many"], request_timeout=60)["many"]
-        poll_until(deleted.done, consumer, timeout_s=60)
+        poll_until(deleted.done, consumer)
         assert deleted.result() is None
         assert len(consumer.assignment()) == 2
         assert changes == []

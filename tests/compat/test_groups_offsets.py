@@ -88,7 +88,7 @@ def formatted(java_tool: Callable[..., str], bootstrap: str, group: str) -> list
     """Return what Apache Kafka's formatter prints of the partition of `__consumer_offsets` that has the group."""
     partition = java_hash(group) % 50
     where = ["--topic", "__consumer_offsets", "--partition", str(partition), "--offset", "earliest"]
-    arguments = ["--formatter", FORMATTER, "--timeout-ms", "4000"]
+    arguments = ["--formatter", FORMATTER, "--timeout-ms", "10000"]
     printed = java_tool(f"{TOOLS}.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, *where, *arguments)
     records, position = [], 0
     while position < len(printed.rstrip()):
@@ -106,7 +106,7 @@ class ConsumerGroups:
 
     def __call__(self, *arguments: str) -> str:
         main_class = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
-        return self._java_tool(main_class, "--bootstrap-server", self._bootstrap, *arguments)
+        return self._java_tool(main_class, "--bootstrap-server", self._bootstrap, "--timeout", "60000", *arguments)
 
 
 @pytest.fixture

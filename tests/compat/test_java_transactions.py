@@ -10,6 +10,8 @@ from tests.support.transactions import TransactionalProducer, hanging_transactio
 from tests.support.wire import WireClient
 
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
+TIMEOUT_MS = 600_000
+"""Longer than the commands take, each in a JVM of its own."""
 
 
 @pytest.fixture
@@ -32,12 +34,12 @@ def transactions(java_tool: Callable[..., str], bootstrap: str) -> Callable[...,
 def test_a_transaction_is_listed_described_and_terminated(transactions, client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     producer = TransactionalProducer(client, topic)
-    assert producer.init() == 0
+    assert producer.init(timeout_ms=TIMEOUT_MS) == 0
     assert producer.send(topic) == 0
     (listed,) = transactions("list", "--transactional-id-pattern", topic, "--duration-filter", 0)
     assert listed == [topic, "1", str(producer.producer_id), "Ongoing"]
     (described,) = transactions("describe", "--transactional-id", topic)
-    assert described[:6] == ["1", topic, str(producer.producer_id), str(producer.epoch), "Ongoing", "60000"]
+    assert described[:6] == ["1", topic, str(producer.producer_id), str(producer.epoch), "Ongoing", str(TIMEOUT_MS)]
     assert described[8] == f"{topic}-0"
     transactions("forceTerminateTransaction", "--transactionalId", topic)
     assert producer.end(commit=True) == ErrorCode.PRODUCER_FENCED

@@ -36,7 +36,7 @@ IN_FRONT = 300
 """So many words are on their way, to be counted."""
 STEP = 700
 """So many counts are read between two kills."""
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from harness.servers import Kafkapy, Server
 from tools.kafka import OLD_CLIENTS, old_client_libs
 
 pytestmark = pytest.mark.ours
-PATIENCE_S = 60
+PATIENCE_S = 180
 OLD_BROKERS = [(0, 9), (0, 10, 0), (0, 10, 1), (0, 10, 2)]
 CODECS = [None, "gzip", "snappy", "lz4"]
 PINNED = [(pinned, codec) for pinned in OLD_BROKERS for codec in CODECS if (pinned, codec) != ((0, 9), "lz4")]
@@ -56,7 +56,7 @@ def read_new(bootstrap: str, topic: str, count: int) -> list[tuple[bytes | None,
     """Read with a client of today."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    messages = consumer.consume(count, timeout=30)
+    messages = consumer.consume(count, timeout=60)
     consumer.close()
     assert all(message.error() is None for message in messages)
     return [(message.key(), message.value()) for message in messages]
@@ -94,7 +94,7 @@ def test_pinned_kafka_python_writes_and_reads(
     settings = {"bootstrap_servers": legacy.bootstrap, "api_version": pinned}
     producer = KafkaProducer(**settings, compression_type=codec, acks="all")
     futures = [producer.send(topic, None if n == 7 else b"value-%d" % n, key=b"%d" % n, partition=0) for n in range(60)]
-    assert [future.get(20).offset for future in futures] == list(range(60))
+    assert [future.get(60).offset for future in futures] == list(range(60))
     producer.close()
     expected = [(b"%d" % n, None if n == 7 else b"value-%d" % n) for n in range(60)]
     assert read_new(legacy.bootstrap, topic, 60) == expected
@@ -103,7 +103,7 @@ def test_pinned_kafka_python_writes_and_reads(
         newer.produce(topic, b"value-%d" % number, b"%d" % number, partition=0)
     assert newer.flush(60) == 0
     expected += [(b"%d" % n, b"value-%d" % n) for n in range(60, 90)]
-    consumer = KafkaConsumer(**settings, auto_offset_reset="earliest", consumer_timeout_ms=20_000)
+    consumer = KafkaConsumer(**settings, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
     partition = PythonPartition(topic, 0)
     consumer.assign([partition])
     records = [record for _, record in zip(range(90), consumer, strict=False)]
@@ -118,12 +118,12 @@ def test_pinned_kafka_python_writes_and_reads(
 def test_pinned_kafka_python_in_a_group_goes_on_where_it_committed(legacy: Server, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=legacy.bootstrap, api_version=(0, 9))
     futures = [producer.send(topic, b"%d" % n) for n in range(20)]
-    assert [future.get(20).offset for future in futures] == list(range(20))
+    assert [future.get(60).offset for future in futures] == list(range(20))
 
     def read(count: int) -> list[bytes]:
         consumer = KafkaConsumer(
             topic, bootstrap_servers=legacy.bootstrap, api_version=(0, 9), group_id=topic, enable_auto_commit=False,
-            auto_offset_reset="earliest", consumer_timeout_ms=20_000, max_poll_records=1,
+            auto_offset_reset="earliest", consumer_timeout_ms=60_000, max_poll_records=1,
         )  # fmt: skip
         values = [record.value for _, record in zip(range(count), consumer, strict=False)]
         consumer.commit()

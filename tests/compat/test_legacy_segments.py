@@ -82,7 +82,7 @@ def read(bootstrap: str, *topics: str) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
     unfinished = set(topics)
     while unfinished:
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None
         error = message.error()
         if error is None:
@@ -102,7 +102,7 @@ def row_of(message: Any) -> dict[str, Any]:
 
 def read_with_an_old_client(bootstrap: str, topic: str, pinned: tuple[int, ...], count: int) -> list[tuple[Any, ...]]:
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, api_version=pinned, auto_offset_reset="earliest", consumer_timeout_ms=20_000
+        bootstrap_servers=bootstrap, api_version=pinned, auto_offset_reset="earliest", consumer_timeout_ms=60_000
     )
     consumer.assign([PythonPartition(topic, 0)])
     records = [record for _, record in zip(range(count), consumer, strict=False)]

@@ -19,7 +19,7 @@ from kafkapy.server.cluster.plan import ClusterError
 PROPERTIES = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
 SETTINGS = [part for key, value in PROPERTIES.items() for part in ("--set", f"{key}={value}")]
 BAD = {"num.io.threads": 0}
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ from tests.compat.test_confluent_kafka import consume
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 VALUE_BYTES = 20_000
+SLOW = 100_000
+"""Bytes a second: a move lasts longer than a JVM takes to ask about it."""
 LOG_DIR_MOVES = Path(__file__).with_name("LogDirMoves.java")
 
 
@@ -141,7 +143,7 @@ def test_a_throttled_move_is_shown_and_survives_kill_9(
     assert producer.flush(60) == 0
     source = place_of(paths, topic)
     target = next(path for path in paths[1:] if path != source)
-    throttle(admin, 500_000)
+    throttle(admin, SLOW)
     assert move(several.bootstrap, topic, target) == "NoError"
     wait_for(lambda: any(is_future and 0 < lag < 300 for _, _, is_future, lag in replicas(several.bootstrap, topic)))
     arguments = ["--bootstrap-server", several.bootstrap, "--describe", "--topic-list", topic]
@@ -173,7 +175,7 @@ def test_javas_admin_client_moves_a_replica(
     assert producer.flush(60) == 0
     source = place_of(paths, topic)
     target = next(path for path in paths if path != source)
-    throttle(admin, 500_000)
+    throttle(admin, SLOW)
     try:
         told = java_tool(str(LOG_DIR_MOVES), several.bootstrap, topic, str(target)).splitlines()
     finally:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from harness.nodes import Kind
 from harness.servers import ApacheKafka, Kafkapy
@@ -35,6 +35,7 @@ from tests.support.migrating import (
     isolated_nodes,
     records_of,
 )
+from tests.support.quorum_tool import is_created
 from tools.kafka import JAVA_LIBS
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def test_java_nodes_become_ours_and_java_again_under_load(
 ) -> None:
     bootstrap = ",".join(node.bootstrap for node in brokers_of(nodes))
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    eventually(lambda: admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(60) is None)
+    eventually(lambda: is_created(admin, "orders", PARTITIONS, 3))
     commit_of_settled_group(bootstrap)
     capsys.readouterr()
     assert check(bootstrap) == 1

@@ -132,11 +132,11 @@ def test_voters_of_one_kind_join_the_other_lead_it_and_remove_it(
         eventually(lambda: quorum.voters() == [1, 2, 3])
         voters.create("made-by-first")
 
-        former_directory, _ = quorum.replicas()[1]
+        former_directory = eventually(lambda: quorum.directory_of(1))
         voters.stop(1, signal.SIGKILL)
         voters.create("made-by-joined")
         voters.start(first, 1, AUTO_JOIN, "--no-initial-controllers")
-        eventually(lambda: quorum.voters() == [1, 2, 3] and quorum.replicas()[1][0] != former_directory)
+        eventually(lambda: quorum.voters() == [1, 2, 3] and quorum.directory_of(1) not in ("", former_directory))
         check_first_snapshot(voters.nodes[1], [voters.nodes[2], voters.nodes[3]])
 
         voters.change_leader()
@@ -160,9 +160,11 @@ def check_first_snapshot(node: Server, others: Sequence[Server]) -> None:
 
 def end_of_replicas(quorum: QuorumTool, without: str = "") -> int:
     """Return an offset up to which all replicas have the log, voters or not, but for a directory that is gone."""
-    text = quorum.run("describe", "--replication")
-    rows = re.findall(r"^\d+\s+(\S{22})\s+(\d+)\s", text, re.MULTILINE)
-    return min(int(end) for directory, end in rows if directory != without)
+
+    def rows() -> list[tuple[str, str]]:
+        return re.findall(r"^\d+\s+(\S{22})\s+(\d+)\s", quorum.run("describe", "--replication"), re.MULTILINE)
+
+    return min(int(end) for directory, end in eventually(rows) if directory != without)
 
 
 def check_same_log(directories: Sequence[Path], end_offset: int) -> None:

@@ -38,7 +38,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Made:
     directory = tmp_path_factory.mktemp("overflowed")
     command = java(str(SOURCE), str(directory))
     found = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JVM}
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JVM}
     )
     assert found.returncode == 0, found.stderr
     rows = (line.split() for line in found.stdout.splitlines())

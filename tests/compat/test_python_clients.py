@@ -20,7 +20,7 @@ def test_aiokafka_reads_what_it_wrote(bootstrap, topic, codec):
         consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
         await consumer.start()
         consumer.assign([AioTopicPartition(topic, 0)])
-        records = [await asyncio.wait_for(consumer.getone(), 20) for _ in range(100)]
+        records = [await asyncio.wait_for(consumer.getone(), 60) for _ in range(100)]
         await consumer.stop()
         return [(record.offset, record.key, record.value) for record in records]
 
@@ -31,9 +31,9 @@ def test_aiokafka_reads_what_it_wrote(bootstrap, topic, codec):
 def test_kafka_python_reads_what_it_wrote(bootstrap, topic, codec):
     producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, acks="all")
     futures = [producer.send(topic, b"value-%d" % n, key=b"%d" % n, partition=0) for n in range(100)]
-    assert [future.get(20).offset for future in futures] == list(range(100))
+    assert [future.get(60).offset for future in futures] == list(range(100))
     producer.close()
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
     records = [record for _, record in zip(range(100), consumer, strict=False)]

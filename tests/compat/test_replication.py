@@ -28,7 +28,7 @@ PROPERTIES = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 ANSWER_S = 3
 """For an answer that is asked for again: the node that was asked may stand still."""
 PARTITIONS = 4
@@ -168,7 +168,7 @@ def test_without_enough_replicas_nothing_is_acknowledged(cluster: ThreeNodes) ->
     survivors = [node for number, node in enumerate(cluster.nodes, start=1) if number != leader][:1]
     others = [node for number, node in enumerate(cluster.nodes, start=1) if number != leader and node not in survivors]
     others[0].stop(signal.SIGKILL)  # two are left: a quorum of controllers, and min.insync.replicas
-    producer = Producer({"bootstrap.servers": survivors[0].bootstrap, "delivery.timeout.ms": 60_000})
+    producer = Producer({"bootstrap.servers": survivors[0].bootstrap, "delivery.timeout.ms": 100_000})
     results: list[Any] = []
     producer.produce("scarce", "two", partition=0, on_delivery=lambda error, _: results.append(error))
     assert producer.flush(TIMEOUT_S) == 0

@@ -19,7 +19,7 @@ from tools.kafka import JAVA_LIBS
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {"offsets.topic.replication.factor": "1", "transaction.state.log.num.partitions": "1"}
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 RATE = 300_000
 SIZE_BYTES = 1_500_000
 RATE_KEYS = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -33,6 +33,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
     properties = PROPERTIES | {"replica.fetch.max.bytes": "65536"}
     with ThreeNodes(KIND, tmp_path_factory.mktemp("three"), properties) as running:
         yield running
+
+
+def wait_for_configs(client: AdminClient, kind: ConfigResource.Type, name: str, wanted: dict[str, str]) -> None:
+    """Wait until these throttles, and no others, are set: a broker hears of a change after the tool has its answer."""
+    eventually(lambda: set_configs(client, kind, name, RATE_KEYS + LIST_KEYS) == wanted, what=f"{wanted} of {name}")
 
 
 def set_configs(client: AdminClient, kind: ConfigResource.Type, name: str, keys: tuple[str, ...]) -> dict[str, str]:
@@ -64,10 +69,9 @@ def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: Thre
         assert executed.status == 0, executed.text
         assert f"The inter-broker throttle limit was set to {RATE} B/s" in executed.text
         for broker in ("1", "2", "3"):
-            rates = set_configs(client, ConfigResource.Type.BROKER, broker, RATE_KEYS)
-            assert rates == dict.fromkeys(RATE_KEYS, str(RATE))
-        listed = set_configs(client, ConfigResource.Type.TOPIC, "moving", LIST_KEYS)
-        assert listed == dict(zip(LIST_KEYS, ("0:1", "0:2,0:3"), strict=True))
+            wait_for_configs(client, ConfigResource.Type.BROKER, broker, dict.fromkeys(RATE_KEYS, str(RATE)))
+        listed = dict(zip(LIST_KEYS, ("0:1", "0:2,0:3"), strict=True))
+        wait_for_configs(client, ConfigResource.Type.TOPIC, "moving", listed)
 
         def is_complete() -> bool:
             return (
@@ -77,7 +81,7 @@ def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: Thre
         eventually(is_complete, 180)
         # the leader sends what two replicas have to get, so each alone is twice as fast as the throttle allows
         assert time.monotonic() - started_s > SIZE_BYTES / RATE
-    assert set_configs(client, ConfigResource.Type.TOPIC, "moving", LIST_KEYS) == {}
+    wait_for_configs(client, ConfigResource.Type.TOPIC, "moving", {})
     for broker in ("1", "2", "3"):
-        assert set_configs(client, ConfigResource.Type.BROKER, broker, RATE_KEYS) == {}
-    assert client.list_topics("moving").topics["moving"].partitions[0].replicas == [2, 3]
+        wait_for_configs(client, ConfigResource.Type.BROKER, broker, {})
+    eventually(lambda: client.list_topics("moving").topics["moving"].partitions[0].replicas == [2, 3])

@@ -164,7 +164,7 @@ def test_kafka_python_logs_in(secured, topic, mechanism) -> None:
         "sasl_plain_username": USER,
     }
     producer = kafka.KafkaProducer(**settings, sasl_plain_password=PASSWORD)
-    assert producer.send(topic, b"by kafka-python").get(20).offset == 0
+    assert producer.send(topic, b"by kafka-python").get(60).offset == 0
     producer.close()
 
 

@@ -100,7 +100,7 @@ def test_librdkafka_renews_its_session(secured: Server, topic: str, mechanism: s
             producer.produce(topic, b"another")
             assert producer.flush(60) == 0
             sent += 1
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None
         assert message.error() is None
         read += 1
@@ -126,7 +126,7 @@ def test_aiokafka_goes_on_after_its_session(secured: Server, topic: str) -> None
         sent = 0
         async with aiokafka.AIOKafkaProducer(**python_settings(secured, "SCRAM-SHA-256")) as producer:
             ends_at = time.monotonic() + ENDS_AFTER_S
-            while time.monotonic() < ends_at:
+            while time.monotonic() < ends_at or sent < 3:
                 await producer.send_and_wait(topic, b"value")
                 sent += 1
                 await asyncio.sleep(0.1)  # the pace of a program that has little to say
@@ -139,7 +139,7 @@ def test_kafka_python_goes_on_after_its_session(secured: Server, topic: str) -> 
     producer = kafka.KafkaProducer(**python_settings(secured, "SCRAM-SHA-512"), retries=10)
     ends_at = time.monotonic() + ENDS_AFTER_S
     while time.monotonic() < ends_at:
-        producer.send(topic, b"value").get(30)
+        producer.send(topic, b"value").get(60)
     producer.close()
 
 
@@ -166,6 +166,6 @@ def test_kcat_is_told_of_a_wrong_password(secured: Server) -> None:
         pytest.skip("kcat is missing: run `make tools`")
     settings = {**librdkafka(secured, "PLAIN"), "sasl.password": "wrong"}
     options = [part for key, value in settings.items() for part in ("-X", f"{key}={value}") if key != "log_level"]
-    done = subprocess.run([program, "-L", "-m", "3", *options], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, "-L", "-m", "10", *options], capture_output=True, text=True, timeout=60)
     assert done.returncode
     assert "Authentication failed: Invalid username or password" in done.stderr

@@ -101,7 +101,7 @@ def read(server: Server, topic: str) -> list[tuple[bytes, bytes]]:
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "enable.auto.commit": False, **settings})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         assert time.monotonic() < deadline
         message = consumer.poll(1.0)
@@ -145,7 +145,7 @@ def assert_no_complaint(said: str) -> None:
 def wait_until_clean(server: Server, least_offset: int) -> None:
     """Wait until the compacted topic was cleaned up to some offset, so that its files are what the cleaner wrote."""
     checkpoint = server.directory / "cleaner-offset-checkpoint"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
         if any(line.startswith("compacted 0 ") and int(line.split()[2]) >= least_offset for line in lines):

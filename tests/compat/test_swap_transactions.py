@@ -33,6 +33,8 @@ from tools.record_transactions import SmallKafka
 TURNS = (Kafkapy, SmallKafka) * (1 if SOAK_FACTOR == 1 else 3)
 TOPIC = "orders"
 PROPERTIES = {"transaction.state.log.num.partitions": "1"}
+TRANSACTION_TIMEOUT_MS = 600_000
+"""What is left open must still be so when the other broker has started."""
 ENDS = {TransactionState.PREPARE_COMMIT: "CompleteCommit", TransactionState.PREPARE_ABORT: "CompleteAbort"}
 
 
@@ -70,7 +72,7 @@ class Swapping:
 
     def _begun(self, client: WireClient, transactional_id: str) -> TransactionalProducer:
         producer = TransactionalProducer(client, transactional_id)
-        assert producer.init() == 0
+        assert producer.init(timeout_ms=TRANSACTION_TIMEOUT_MS) == 0
         self._send(producer)
         return producer
 
@@ -200,10 +202,10 @@ def die_at(point: str, directory: Path, act: Callable[[WireClient], None] | None
     assert server.process is not None
     try:
         if act is not None:
-            server.wait_until_ready(60)
+            server.wait_until_ready(180)
             with ready(server, 1) as client:
                 act(client)
-        assert server.process.wait(60) == -signal.SIGKILL
+        assert server.process.wait(120) == -signal.SIGKILL
     finally:
         server.stop(signal.SIGKILL)
 

@@ -203,7 +203,7 @@ def test_aiokafka_reads_what_it_wrote(secured: Secured, topic: str) -> None:
         await consumer.start()
         consumer.assign([AioTopicPartition(topic, 0)])
         await consumer.seek_to_beginning()
-        values = [(await asyncio.wait_for(consumer.getone(), 20)).value for _ in range(50)]
+        values = [(await asyncio.wait_for(consumer.getone(), 60)).value for _ in range(50)]
         await consumer.stop()
         return values
 
@@ -218,7 +218,7 @@ def test_kafka_python_reads_what_it_wrote(secured: Secured, topic: str) -> None:
     producer.flush()
     producer.close()
     where = {"bootstrap_servers": secured.bootstrap("SSL"), "auto_offset_reset": "earliest"}
-    consumer = KafkaConsumer(**where, **settings, consumer_timeout_ms=20_000)
+    consumer = KafkaConsumer(**where, **settings, consumer_timeout_ms=60_000)
     consumer.assign([PythonPartition(topic, 0)])
     values = [record.value for _, record in zip(range(50), consumer, strict=False)]
     consumer.close()

@@ -72,7 +72,7 @@ def in_sync(cluster: ThreeNodes, topic: str) -> list[int]:
 
 def produce(cluster: ThreeNodes, topic: str, count: int) -> None:
     failures: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 30_000})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=number % 6, on_delivery=lambda e, _: failures.append(e))
     assert producer.flush(TIMEOUT_S) == 0
@@ -106,9 +106,9 @@ def test_a_node_with_a_strangers_certificate_does_not_get_in(cluster: ThreeNodes
     victim.prepare()
     victim.launch()
     log = Path(f"{victim.directory}.log")
-    eventually(lambda: REFUSED in log.read_text(errors="replace"), 30)
+    eventually(lambda: REFUSED in log.read_text(errors="replace"))
     produce(cluster, "guarded", 60)
-    assert set(in_sync(cluster, "guarded")) == {2}
+    eventually(lambda: set(in_sync(cluster, "guarded")) == {2})
     victim.stop(signal.SIGKILL)
 
 

@@ -51,7 +51,7 @@ from tests.support.wire import WireClient
 
 TROUBLES = 6 * SOAK_FACTOR
 COMMITTED_LEAST = 50 * SOAK_FACTOR
-TIMEOUT_S = 240 * SOAK_FACTOR
+TIMEOUT_S = 600 * SOAK_FACTOR
 SEED = 20
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",

@@ -27,7 +27,7 @@ def create(bootstrap: str, *topics: str, partition_count: int = 2) -> None:
 
 def transactional_producer(bootstrap: str, transactional_id: str, **config: Any) -> Producer:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **config})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     return producer
 
 
@@ -47,7 +47,7 @@ def read(bootstrap: str, topic: str, *, isolation_level: str = "read_committed")
     found: list[Message] = []
     ended = 0
     while ended < len(partitions):
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None, "neither a record nor the end came"
         if message.error():
             ended += 1
@@ -66,9 +66,9 @@ def test_committed_records_are_read_and_aborted_ones_are_not(bootstrap, topic):
         producer.produce(topic, b"%d-left" % number, partition=0)
         producer.produce(topic, b"%d-right" % number, partition=1)
         if number % 2:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
     wanted = [b"%d-left" % number for number in range(0, 10, 2)] + [b"%d-right" % number for number in range(0, 10, 2)]
     assert read(bootstrap, topic) == wanted
 
@@ -79,7 +79,7 @@ def test_what_is_committed_is_readable_when_commit_returns(bootstrap, topic):
     for number in range(5):
         producer.begin_transaction()
         producer.produce(topic, b"%d" % number, partition=0)
-        producer.commit_transaction(30)
+        producer.commit_transaction(60)
         assert len(read(bootstrap, topic)) == number + 1
 
 
@@ -88,13 +88,13 @@ def test_a_newer_producer_of_the_id_fences_the_older_and_aborts_its_transaction(
     older = transactional_producer(bootstrap, topic)
     older.begin_transaction()
     older.produce(topic, b"lost", partition=0)
-    older.flush(30)
+    older.flush(60)
     newer = transactional_producer(bootstrap, topic)
     with pytest.raises(KafkaException):
-        older.commit_transaction(30)
+        older.commit_transaction(60)
     newer.begin_transaction()
     newer.produce(topic, b"kept", partition=0)
-    newer.commit_transaction(30)
+    newer.commit_transaction(60)
     assert read(bootstrap, topic) == [b"kept"]
 
 
@@ -122,13 +122,13 @@ def copy_all(bootstrap: str, source: str, target: str, *, abort_every: int = 3) 
             producer.produce(target, message.value(), partition=message.partition())
         ends = {message.partition(): message.offset() + 1 for message in messages}
         offsets = [TopicPartition(source, partition, offset) for partition, offset in ends.items()]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 60)
         if number % abort_every == 0:
-            producer.abort_transaction(30)
-            for each in consumer.committed(consumer.assignment(), 30):
+            producer.abort_transaction(60)
+            for each in consumer.committed(consumer.assignment(), 60):
                 consumer.seek(TopicPartition(source, each.partition, max(each.offset, 0)))
             continue
-        producer.commit_transaction(30)
+        producer.commit_transaction(60)
         copied += len(messages)
     consumer.close()
 
@@ -150,7 +150,7 @@ def test_a_transaction_goes_on_over_a_restart_of_the_broker(broker, with_signal)
     producer = transactional_producer(broker.bootstrap, "t")
     producer.begin_transaction()
     producer.produce("kept", b"before", partition=0)
-    producer.flush(30)
+    producer.flush(60)
     broker.stop(with_signal)
     broker.start()
     assert read(broker.bootstrap, "kept") == []
@@ -163,15 +163,15 @@ def test_a_transaction_that_nobody_ends_is_aborted_after_its_timeout(tmp_path):
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
     with new_server(tmp_path / "data", properties) as broker:
         create(broker.bootstrap, "kept")
-        late = transactional_producer(broker.bootstrap, "late", **{"transaction.timeout.ms": 1000})
+        late = transactional_producer(broker.bootstrap, "late", **{"transaction.timeout.ms": 5000})
         late.begin_transaction()
         late.produce("kept", b"late", partition=0)
-        late.flush(30)
+        late.flush(60)
         other = transactional_producer(broker.bootstrap, "other")
         other.begin_transaction()
         other.produce("kept", b"kept", partition=0)
-        other.commit_transaction(30)
+        other.commit_transaction(60)
         while read(broker.bootstrap, "kept") != [b"kept"]:
             assert read(broker.bootstrap, "kept", isolation_level="read_uncommitted") == [b"late", b"kept"]
         with pytest.raises(KafkaException):
-            late.commit_transaction(30)
+            late.commit_transaction(60)

@@ -132,9 +132,9 @@ def test_a_transaction_spans_partitions_of_all_nodes(cluster: ThreeNodes) -> Non
             for partition in range(6):
                 producer.produce("spanned", f"{number}-{is_committed}-{partition}", partition=partition)
             if is_committed:
-                producer.commit_transaction(30)
+                producer.commit_transaction(60)
             else:
-                producer.abort_transaction(30)
+                producer.abort_transaction(60)
     wanted = [b"%d-True-%d" % (number, partition) for number in range(3) for partition in range(6) for _ in range(2)]
     assert read(cluster, "spanned", len(wanted), 6) == sorted(wanted)
 
@@ -155,7 +155,7 @@ def test_another_coordinator_aborts_what_has_timed_out(cluster: ThreeNodes) -> N
     assert plain.flush(60) == 0
     assert read(cluster, "timed-out", 3, 3) == [b"plain-0", b"plain-1", b"plain-2"]
     with pytest.raises(KafkaException):
-        producer.commit_transaction(30)
+        producer.commit_transaction(60)
     coordinator.start()
     eventually(lambda: in_sync(client, "timed-out") == {3} == in_sync(client, STATE_TOPIC))
 
@@ -219,7 +219,7 @@ def read_through_kills(cluster: ThreeNodes, copiers: Copiers, reader: ReaderAlon
     """Read until all is copied and each node was killed."""
     disturbances = disturb(cluster, reader)
     may_go_on: Callable[[], bool] | None = next(disturbances)
-    deadline = time.monotonic() + ROUNDS * TIMEOUT_S
+    deadline = time.monotonic() + 5 * ROUNDS * TIMEOUT_S
     while may_go_on is not None or reader.count < len(SOURCES) * RECORDS:
         assert time.monotonic() < deadline, f"copied: {reader.counts()}; the copiers said:\n{copiers.said()}"
         reader.poll()

@@ -14,7 +14,7 @@ from tests.compat.test_transactions import create, read
 
 def committed_offset(bootstrap: str, group: str, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
-    (position,) = consumer.committed([TopicPartition(topic, 0)], 30)
+    (position,) = consumer.committed([TopicPartition(topic, 0)], 60)
     consumer.close()
     return int(position.offset)
 

@@ -44,7 +44,7 @@ class Copier:
         self._producer = Producer(
             {**patience, "transactional.id": transactional_id, "transaction.timeout.ms": 10_000, "linger.ms": 1}
         )
-        self._producer.init_transactions(30)
+        self._producer.init_transactions(60)
 
     def copy_for_ever(self) -> None:
         while True:

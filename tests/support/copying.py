@@ -55,7 +55,7 @@ class Load:
 
 IS_SOAKED = "KAFKAPY_SOAK_SEEDS" in os.environ
 FULL = Load(records=50_000, transaction_records=750, kills=12, timeout_s=900)
-SHORT = Load(records=10_000, transaction_records=750, kills=2, timeout_s=300)
+SHORT = Load(records=10_000, transaction_records=750, kills=2, timeout_s=900)
 LOAD = FULL if IS_SOAKED else SHORT
 only_soaked = pytest.mark.skipif(not IS_SOAKED, reason="runs with make soak (KAFKAPY_SOAK_SEEDS), for time")
 
@@ -70,7 +70,7 @@ def fill_sources(bootstrap: str, records: int, *, replication_factor: int = 1) -
     for topic in SOURCES:
         for number in range(records):
             producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 class Copiers:

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 
-def eventually(check: Callable[[], Any], timeout_s: float = 60, *, what: str = "it") -> Any:
+def eventually(check: Callable[[], Any], timeout_s: float = 120, *, what: str = "it") -> Any:
     """Return what `check` returns once that is true; a KafkaException that it raises counts as not yet."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -32,6 +32,10 @@ class QuorumTool:
             found.setdefault(int(node_id), (directory, status))
         return found
 
+    def directory_of(self, node_id: int) -> str:
+        """Return the id of a node's directory, "" while nobody tells of it."""
+        return self.replicas().get(node_id, ("", ""))[0]
+
     def voters(self) -> list[int]:
         return sorted(node_id for node_id, (_, status) in self.replicas().items() if status != "Observer")
 
@@ -44,16 +48,16 @@ class QuorumTool:
 
     def remove(self, node_id: int) -> str:
         """Return what is printed; VoterNotFound for a node that nobody knows any more."""
-        directory, _ = self.replicas().get(node_id, ("", ""))
+        directory = self.directory_of(node_id)
         if not directory:
             return "VoterNotFound"
         return self.run("remove-controller", "--controller-id", str(node_id), "--controller-directory-id", directory)
 
 
-def is_created(admin: AdminClient, topic: str) -> bool:
+def is_created(admin: AdminClient, topic: str, partition_count: int = 1, replica_count: int = 1) -> bool:
     """Ask for the topic; an attempt whose answer was lost or late may have made it."""
     try:
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(5)
+        admin.create_topics([NewTopic(topic, partition_count, replica_count)])[topic].result(5)
     except TimeoutError:
         return False
     except KafkaException as error:
