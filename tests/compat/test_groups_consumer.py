@@ -294,7 +294,7 @@ def test_making_thousands_of_partitions_costs_no_member_its_session(tmp_path: Pa
     with new_server(tmp_path / "data", GROUP_PROPERTIES | session) as server:
         create(server.bootstrap, "few", 2)
         changes: list[str] = []
-        settings = {"group.protocol": "classic", "session.timeout.ms": 3000, "heartbeat.interval.ms": 300}
+        settings = {"group.protocol": "classic", "session.timeout.ms": 5000, "heartbeat.interval.ms": 300}
         consumer = member(server.bootstrap, "many", "few", **settings)
         consumer.subscribe(
             ["few"], on_revoke=lambda *_: changes.append("revoked"), on_lost=lambda *_: changes.append("lost")
