@@ -132,11 +132,11 @@ class CommandConfig:
 
     def _bearer(self) -> "SaslClient":
         from kafkapy.security.oauthbearer import OAuthBearerClient
-        from kafkapy.server.token_endpoint import retrieve_token
+        from kafkapy.server.token_endpoint import retrieve_with_retries
 
         options = self._module_options()
         try:
-            return OAuthBearerClient(retrieve_token(self._properties, options))
+            return OAuthBearerClient(retrieve_with_retries(self._properties, options))
         except ConfigError as error:
             raise CommandConfigError(str(error)) from error
 

@@ -314,14 +314,14 @@ def _check_security(config: BrokerConfig) -> None:
     )
 
 
-NODE_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+NODE_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The SASL mechanisms by which nodes can log in to each other."""
 
 
 def _check_node_logins(config: BrokerConfig) -> None:
     """Check that a node of a larger cluster can log in to the other nodes.
 
-    Deviation: Apache Kafka also supports GSSAPI and OAUTHBEARER. It starts several controllers that log in to each
+    Deviation: Apache Kafka also supports GSSAPI. It starts several controllers that log in to each
     other by SCRAM, which then wait forever: the credentials are in the metadata, which needs an elected leader.
     """
     if config.is_only_controller:

@@ -90,7 +90,9 @@ kafka.metrics.*: No effect: metrics are served by kafkapy.admin.listener.
 kafkapy.admin.listener: host:port for /metrics, /livez, /readyz and /buildinfo over HTTP; unset: nothing is served.
 kafkapy.authentication.timeout.ms: How long a TLS handshake, and after it a login, may take.
 kafkapy.legacy.clients.enable: Serves the versions of APIs that Apache Kafka 4 removed (KIP-896), for clients from 0.9 on.
-kafkapy.sasl.oauthbearer.allowed.urls: The URLs that keys of bearer tokens may be read from; the system property of Apache Kafka works, too.
+kafkapy.sasl.allowed.login.modules: The login modules that sasl.jaas.config may name; empty: all that are built. The system property of Apache Kafka works, too.
+kafkapy.sasl.oauthbearer.allowed.urls: The URLs that bearer tokens and their keys may be read from; the system property of Apache Kafka works, too.
+kafkapy.sasl.oauthbearer.unsecured.enable: Accept bearer tokens without a signature if there is no JWKS URL: anyone can log in as anyone. For development only.
 leader.imbalance.check.interval.seconds: How often the controller looks whether partitions are led by others than their preferred replica.
 leader.replication.throttled.rate: Bytes a second that this broker sends to followers out of sync, of the partitions that leader.replication.throttled.replicas names.
 listener.security.protocol.map: Which security protocol each listener's name stands for.

@@ -38,11 +38,13 @@ JAAS_KEY: Final = "sasl.jaas.config"
 JAAS_FILE_PROPERTY: Final = "java.security.auth.login.config"
 ALLOWED_MODULES_PROPERTY: Final = "org.apache.kafka.allowed.login.modules"
 CONTEXT: Final = "KafkaServer"
-OAUTH_HANDLERS: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+OAUTH_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+OAUTH_LOGIN_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+ALLOWED_MODULES_KEY: Final = "kafkapy.sasl.allowed.login.modules"
 NAMED_CLASSES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    "sasl.server.callback.handler.class": ((OAUTHBEARER, OAUTH_HANDLERS),),
+    "sasl.server.callback.handler.class": ((OAUTHBEARER, OAUTH_HANDLER),),
     "sasl.login.class": (),
-    "sasl.login.callback.handler.class": (),
+    "sasl.login.callback.handler.class": ((OAUTHBEARER, OAUTH_LOGIN_HANDLER),),
 }
 """Keys that name a class, with the supported mechanisms and names."""
 NONCE_BITS: Final = 130
@@ -203,7 +205,7 @@ def server_options(config: BrokerConfig, listener: str, mechanism: str) -> Mappi
             check_module(entry, mechanism)
         else:
             entry = _entry_of_file(listener, mechanism)
-        _check_allowed(entry)
+        _check_allowed(config, entry)
         return entry.options
     except JaasError as error:
         raise ConfigError(key, Password(""), str(error)) from error
@@ -220,10 +222,13 @@ def _check_known(mechanism: str) -> None:
     raise ConfigError(key, mechanism, message)
 
 
-def _check_allowed(entry: JaasEntry) -> None:
+def _check_allowed(config: BrokerConfig, entry: JaasEntry) -> None:
     """Raise JaasError if the operator has restricted the allowed login modules and this one is not among them."""
-    allowed = java_property(ALLOWED_MODULES_PROPERTY)
-    if allowed is not None and entry.module not in (each.strip() for each in allowed.split(",")):
+    given, own = java_property(ALLOWED_MODULES_PROPERTY), config.value(ALLOWED_MODULES_KEY)
+    assert isinstance(own, tuple)
+    if given is None and not own:
+        return
+    if entry.module not in {*own, *(each.strip() for each in (given or "").split(","))}:
         how = f"Update System property '{ALLOWED_MODULES_PROPERTY}' to allow {entry.module}"
         raise JaasError(f"{entry.module} is not allowed. {how}")
 

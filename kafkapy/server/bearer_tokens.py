@@ -12,7 +12,7 @@ from kafkapy.config.tls import TlsConfig
 from kafkapy.errors import ConfigError
 from kafkapy.seams import IoPool
 from kafkapy.security.jwt_validator import JwtValidator
-from kafkapy.security.oauthbearer import JwtError
+from kafkapy.security.oauthbearer import JwtError, Validate
 from kafkapy.security.sasl import OAUTHBEARER
 from kafkapy.server.jwks import JwksSource
 
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 PREFIX: Final = "sasl.oauthbearer."
 URL_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED_KEY: Final = "kafkapy.sasl.oauthbearer.allowed.urls"
+UNSECURED_KEY: Final = "kafkapy.sasl.oauthbearer.unsecured.enable"
+OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+KNOWN_CLASSES: Final = {
+    "sasl.oauthbearer.jwt.retriever.class": (
+        f"{OAUTH}.DefaultJwtRetriever",
+        f"{OAUTH}.ClientCredentialsJwtRetriever",
+        f"{OAUTH}.FileJwtRetriever",
+    ),
+    "sasl.oauthbearer.jwt.validator.class": (f"{OAUTH}.DefaultJwtValidator", f"{OAUTH}.BrokerJwtValidator"),
+}
+"""Keys that name a class, with the names of what is built; no class is loaded."""
+ASSERTION_PREFIX: Final = "sasl.oauthbearer.assertion."
 ALLOWED_PROPERTY: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
 
 logger = logging.getLogger("kafkapy.server")
@@ -34,17 +46,19 @@ class BearerTokens:
         self._io_pool = io_pool
         self._sources: dict[tuple[str, frozenset[tuple[str, str]]], JwksSource] = {}
 
-    def validator(
-        self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool
-    ) -> JwtValidator:
+    def validator(self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool) -> Validate:
         """Return the token validator of a listener; reads its JWKS unless it is cached.
 
         `options`: those of the login module, including ssl.* for the JWKS endpoint. Raises ConfigError.
         """
+        check_classes(config, listener)
+        url = config.listener_value(listener, URL_KEY, mechanism=OAUTHBEARER)
+        if config.value(UNSECURED_KEY) and not url:
+            return _unsigned_validator(listener, options)
         _check_installed()
 
         def value(name: str) -> Value:
-            return config.listener_value(listener, PREFIX + name)
+            return config.listener_value(listener, PREFIX + name, mechanism=OAUTHBEARER)
 
         issuer, audiences = value("expected.issuer"), value("expected.audience")
         assert issuer is None or isinstance(issuer, str)
@@ -62,10 +76,11 @@ class BearerTokens:
         )
 
     def _source(self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool) -> JwksSource:
-        url = config.listener_value(listener, URL_KEY)
+        url = config.listener_value(listener, URL_KEY, mechanism=OAUTHBEARER)
         if not isinstance(url, str) or not url:
             message = (
-                "OAUTHBEARER needs it: Apache Kafka takes unsigned tokens without it, which this broker never does"
+                "OAUTHBEARER needs it: Apache Kafka takes unsigned tokens without it, this broker only if "
+                f"{UNSECURED_KEY} says so"
             )
             raise ConfigError(URL_KEY, url, message)
         check_allowed(URL_KEY, url, config.value(ALLOWED_KEY))
@@ -80,7 +95,7 @@ class BearerTokens:
     def _read(self, config: BrokerConfig, listener: str, url: str, tls: Mapping[str, str]) -> JwksSource:
         def milliseconds(name: str) -> int:
             key = f"{PREFIX}jwks.endpoint.{name}.ms"
-            return int(str(config.listener_value(listener, key)))
+            return int(str(config.listener_value(listener, key, mechanism=OAUTHBEARER)))
 
         context = endpoint_context(tls) if url.startswith("https:") else None
         try:
@@ -94,6 +109,30 @@ class BearerTokens:
             )
         except (JwtError, OSError) as error:
             raise ConfigError(URL_KEY, url, f"the keys cannot be read: {error}") from error
+
+
+def check_classes(config: BrokerConfig, listener: str) -> None:
+    """Raise ConfigError if the keys of a listener need a class or an assertion that is not built."""
+    for key, known in KNOWN_CLASSES.items():
+        named = config.listener_value(listener, key, mechanism=OAUTHBEARER)
+        if named is not None and named not in known:
+            raise ConfigError(key, named, f"only these are built: {', '.join(known)}")
+    prefixes = ("", f"listener.name.{listener.lower()}.", f"listener.name.{listener.lower()}.oauthbearer.")
+    for key in config.originals:
+        if any(key.startswith(prefix + ASSERTION_PREFIX) for prefix in prefixes):
+            raise ConfigError(key, "[hidden]", "client assertions are not built: use client credentials or a file URL")
+
+
+def _unsigned_validator(listener: str, options: Mapping[str, str]) -> Validate:
+    from kafkapy.security.unsigned_jwt import UnsignedJwtValidator
+
+    logger.warning("%s is set: on %s anyone can log in as anyone, by an unsigned token", UNSECURED_KEY, listener)
+    try:
+        return UnsignedJwtValidator(options)
+    except ValueError as error:
+        raise ConfigError(
+            f"listener.name.{listener.lower()}.oauthbearer.sasl.jaas.config", "[hidden]", str(error)
+        ) from error
 
 
 def endpoint_context(options: Mapping[str, str]) -> "SSLContext":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.protocol.client_login import NewLogin
     from kafkapy.runtime.peer import Peer
+    from kafkapy.server.node_token import NodeToken
 
 
 class Peers:
@@ -39,8 +40,11 @@ class Peers:
         self._loop = asyncio.get_running_loop()
         self._io_pool = io_pool
         self._connectors: dict[str, seams.Connector] = {}
+        self._tokens: dict[str, NodeToken] = {}
         if not self._config.is_controller:  # a controller's own listener has validated the keys
             self._check_tls()
+        if not self._config.is_only_controller:
+            self._obtain_tokens()
 
     def _check_tls(self) -> None:
         listener = self._config.controller_listener_names[0].upper()
@@ -80,16 +84,40 @@ class Peers:
         """Return the factory of this node's logins to a listener; None if the listener needs no login."""
         if not self._config.listener_protocols[listener].uses_sasl:
             return None
+        mechanism = self._mechanism_of(listener)
+        if mechanism == "OAUTHBEARER":
+            return lambda: self._token_of(listener).login()
         from kafkapy.server.node_login import node_login
 
-        security = self._config.security
-        is_controllers = listener in (name.upper() for name in self._config.controller_listener_names)
-        mechanism = (
-            security.sasl_mechanism_controller_protocol
-            if is_controllers
-            else security.sasl_mechanism_inter_broker_protocol
-        )
         return lambda: node_login(self._dynamic_config.current, listener, mechanism, self._random)
+
+    def _mechanism_of(self, listener: str) -> str:
+        security = self._config.security
+        if listener in (name.upper() for name in self._config.controller_listener_names):
+            return security.sasl_mechanism_controller_protocol
+        return security.sasl_mechanism_inter_broker_protocol
+
+    def _obtain_tokens(self) -> None:
+        """Begin to obtain the tokens of listeners to which this node logs in by OAUTHBEARER. Raises ConfigError."""
+        config = self._config
+        brokers = [config.inter_broker_listener_name] * config.is_broker
+        for listener in (config.controller_listener_names[0].upper(), *brokers):
+            if config.listener_protocols[listener].uses_sasl and self._mechanism_of(listener) == "OAUTHBEARER":
+                self._token_of(listener)
+
+    def _token_of(self, listener: str) -> "NodeToken":
+        """Raises ConfigError."""
+        if listener not in self._tokens:
+            from kafkapy.server.node_token import NodeToken  # not needed by most nodes
+
+            self._tokens[listener] = NodeToken(
+                lambda: self._dynamic_config.current,
+                listener,
+                io_pool=self._io_pool,
+                clock=self._clock,
+                random=self._random,
+            )
+        return self._tokens[listener]
 
     def _connector_to(self, listener: str) -> "seams.Connector":
         if listener not in self._connectors:

@@ -1,26 +1,32 @@
 """Obtains a bearer token for the client side of OAUTHBEARER, as Apache Kafka's DefaultJwtRetriever does. KIP-768.
 
 The content of a file URL is the token; an https URL is requested with the client's credentials (RFC 6749, 4.4). The URL
-must be in the list of allowed URLs, as on the broker's side. Deviations: http URLs are refused, and a refused request
-is not retried.
+must be in the list of allowed URLs, as on the broker's side. Deviation: http URLs are refused. Client assertions
+(sasl.oauthbearer.assertion.*) are not built.
 """
 
 import base64
 import json
 import re
-from collections.abc import Mapping
-from typing import Final
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafkapy.errors import ConfigError
 from kafkapy.server.bearer_tokens import ALLOWED_KEY, check_allowed, endpoint_context
-from kafkapy.server.web_request import MAX_BYTES, WebError, ask
+from kafkapy.server.web_request import MAX_BYTES, TIMEOUT_S, WebError, ask
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 URL_KEY: Final = "sasl.oauthbearer.token.endpoint.url"
 ID_KEY: Final = "sasl.oauthbearer.client.credentials.client.id"
 SECRET_KEY: Final = "sasl.oauthbearer.client.credentials.client.secret"
 SCOPE_KEY: Final = "sasl.oauthbearer.scope"
 ENCODE_KEY: Final = "sasl.oauthbearer.header.urlencode"
+BACKOFF_MS: Final = 100
+BACKOFF_MAX_MS: Final = 10_000
 _TOKEN: Final = re.compile(r"[-_.a-zA-Z0-9]+")
 
 
@@ -43,16 +49,53 @@ def token_url(properties: Mapping[str, str]) -> str:
     return url
 
 
+class TokenError(ConfigError):
+    """The token endpoint gave no token. is_retriable: whether a retry may succeed."""
+
+    def __init__(self, url: str, message: str, *, is_retriable: bool) -> None:
+        super().__init__(URL_KEY, url, message)
+        self.is_retriable = is_retriable
+
+
+def check_endpoint(properties: Mapping[str, str], options: Mapping[str, str]) -> None:
+    """Raise ConfigError if the keys of the endpoint are missing or not allowed."""
+    if not token_url(properties).startswith("file:"):
+        client_credentials(properties, options)
+        _context(options)
+
+
 def retrieve_token(properties: Mapping[str, str], options: Mapping[str, str]) -> str:
     """Return a token, using a client's properties and its login module's options. Blocks. Raises ConfigError."""
     url = token_url(properties)
     try:
         text = _of_file(url) if url.startswith("file:") else _of_endpoint(url, properties, options)
     except (WebError, OSError) as error:
-        raise ConfigError(URL_KEY, url, f"no token can be got there: {error}") from error
+        is_retriable = getattr(error, "is_retriable", True)
+        raise TokenError(url, f"no token can be got there: {error}", is_retriable=is_retriable) from error
     if not _TOKEN.fullmatch(text):
-        raise ConfigError(URL_KEY, url, "what is there is no token")
+        raise TokenError(url, "what is there is no token", is_retriable=False)
     return text
+
+
+def retrieve_with_retries(
+    properties: Mapping[str, str],
+    options: Mapping[str, str],
+    *,
+    monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Like retrieve_token, but retry for sasl.login.retry.backoff.max.ms, as Apache Kafka's Retry does."""
+    backoff_ms = int(properties.get("sasl.login.retry.backoff.ms", BACKOFF_MS))
+    end_ms = monotonic_ms() + int(properties.get("sasl.login.retry.backoff.max.ms", BACKOFF_MAX_MS))
+    while True:
+        try:
+            return retrieve_token(properties, options)
+        except TokenError as error:
+            wait_ms = min(backoff_ms, end_ms - monotonic_ms())
+            if not error.is_retriable or wait_ms <= 0:
+                raise
+        sleep(wait_ms / 1000)
+        backoff_ms *= 2
 
 
 def _of_file(url: str) -> str:
@@ -71,11 +114,26 @@ def _of_endpoint(url: str, properties: Mapping[str, str], options: Mapping[str, 
         "Content-Type": "application/x-www-form-urlencoded",
     }
     body = "grant_type=client_credentials" + (f"&scope={scope}" if scope else "")
-    context = endpoint_context({key: value for key, value in options.items() if key.startswith("ssl.")})
-    answer = ask(url, context=context, body=body.encode(), headers=headers)
+    answer = ask(
+        url,
+        context=_context(options),
+        body=body.encode(),
+        headers=headers,
+        timeout_s=_seconds(properties, "sasl.login.read.timeout.ms"),
+        connect_timeout_s=_seconds(properties, "sasl.login.connect.timeout.ms"),
+    )
     try:
         found = json.loads(answer)
     except (ValueError, RecursionError):
         found = None
     tokens = [found.get(name) for name in ("access_token", "id_token")] if isinstance(found, dict) else []
     return next((token.strip() for token in tokens if isinstance(token, str)), "")
+
+
+def _context(options: Mapping[str, str]) -> "SSLContext":
+    return endpoint_context({key: value for key, value in options.items() if key.startswith("ssl.")})
+
+
+def _seconds(properties: Mapping[str, str], key: str) -> float:
+    """Return a timeout, of TIMEOUT_S at most. Deviation: without the key Apache Kafka waits for ever."""
+    return min(TIMEOUT_S, int(properties[key]) / 1000) if key in properties else TIMEOUT_S

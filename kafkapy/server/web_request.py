@@ -12,8 +12,16 @@ MAX_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
 
 
+FINAL_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505})
+"""Statuses after which Apache Kafka's HttpJwtRetriever does not retry."""
+
+
 class WebError(Exception):
     """There is no usable response. The message contains no secret."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.is_retriable = status not in FINAL_STATUSES
 
 
 def ask(
@@ -23,17 +31,21 @@ def ask(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
+    connect_timeout_s: float | None = None,
 ) -> bytes:
     """Return the response body to a GET, or to a POST of `body`. `context`: None uses the system's trust store.
 
-    Blocks for at most twice `timeout_s`. Raises WebError, OSError.
+    Blocks for at most connect_timeout_s (None: timeout_s) plus timeout_s. Raises WebError, OSError.
     """
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
         raise WebError("only https URLs are asked")
-    connection = HTTPSConnection(parts.hostname, parts.port or 443, timeout=timeout_s, context=context)
+    connection = HTTPSConnection(
+        parts.hostname, parts.port or 443, timeout=connect_timeout_s or timeout_s, context=context
+    )
     try:
         connection.connect()
+        connection.sock.settimeout(timeout_s)
         limit = threading.Timer(timeout_s, _cut, [connection])
         limit.daemon = True
         limit.start()
@@ -62,7 +74,7 @@ def _cut(connection: HTTPSConnection) -> None:
 
 def _body(response: HTTPResponse) -> bytes:
     if response.status != 200:
-        raise WebError(f"the answer has the status {response.status}")
+        raise WebError(f"the answer has the status {response.status}", response.status)
     data = response.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise WebError(f"more than {MAX_BYTES} bytes")

@@ -214,7 +214,8 @@ def create(node: OneNode, name: str, configs: dict[str, str]) -> list[Any]:
 
 
 OWN_KEYS = {"kafkapy.authentication.timeout.ms", "kafkapy.legacy.clients.enable", "kafkapy.admin.listener"}
-OWN_KEYS |= {"kafkapy.sasl.oauthbearer.allowed.urls"}
+OWN_KEYS |= {"kafkapy.sasl.oauthbearer.allowed.urls", "kafkapy.sasl.oauthbearer.unsecured.enable"}
+OWN_KEYS |= {"kafkapy.sasl.allowed.login.modules"}
 STEPS: dict[str, Callable[..., Any]] = {
     "create": create,
     "incremental": incremental,

@@ -1,12 +1,15 @@
 """The keys of bearer tokens: read at the start, again when they are old or one is missing, and kept if that fails."""
 
+import logging
+
 import pytest
 
 from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.image import EMPTY_IMAGE
-from kafkapy.security.oauthbearer import JwtError
+from kafkapy.security.oauthbearer import INVALID_TOKEN, JwtError
+from kafkapy.security.unsigned_jwt import unsigned_token
 from kafkapy.server.authentication import Logins
 from kafkapy.server.jwks import EXPEDITED_MS, MAX_BYTES, MISSING_KEY_IDS, JwksSource, read
 from kafkapy.server.system_clock import SystemRandom
@@ -139,8 +142,23 @@ def test_without_an_allowed_key_set_the_start_fails(tmp_path) -> None:
     url = write_jwks(tmp_path / "keys.json", ONE)
     with pytest.raises(ConfigError, match="the URL is not allowed"):
         logins(url)
-    with pytest.raises(ConfigError, match="takes unsigned tokens without it, which this broker never does"):
+    with pytest.raises(ConfigError, match=r"this broker only if kafkapy\.sasl\.oauthbearer\.unsecured\.enable says so"):
         logins("")
     missing = (tmp_path / "none.json").as_uri()
     with pytest.raises(ConfigError, match="the keys cannot be read"):
         logins(missing, **{"kafkapy.sasl.oauthbearer.allowed.urls": missing})
+
+
+def test_unsigned_tokens_are_taken_only_if_a_key_says_so_and_with_a_warning(tmp_path, caplog) -> None:
+    """Where there is a key set, tokens must be signed in spite of the key."""
+    unsecured = {"kafkapy.sasl.oauthbearer.unsecured.enable": "true"}
+    token = bearer(unsigned_token({"unsecuredLoginStringClaim_sub": "alice"}, WALL_MS))
+    with caplog.at_level(logging.WARNING, "kafkapy.server"):
+        server = logins("", **unsecured).settings("SASL_PLAINTEXT").servers["OAUTHBEARER"]()
+    assert "anyone can log in as anyone" in caplog.text
+    assert server.evaluate(token, WALL_MS) == b""
+    assert server.authorization_id == "alice"
+    url = write_jwks(tmp_path / "keys.json", ONE)
+    strict = logins(url, **unsecured, **{"kafkapy.sasl.oauthbearer.allowed.urls": url})
+    refusing = strict.settings("SASL_PLAINTEXT").servers["OAUTHBEARER"]()
+    assert refusing.evaluate(token, WALL_MS) == INVALID_TOKEN.encode()
