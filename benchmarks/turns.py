@@ -31,6 +31,8 @@ from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
+from kafkapy.runtime.quorum_membership import Membership
+from kafkapy.seams import System
 from kafkapy.server.heap import FrozenMetadata, freeze_heap
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.system_disk import SystemDisk
@@ -82,18 +84,12 @@ class Node:
             }
         )
         self.failures: list[BaseException] = []
+        endpoint = Endpoint("CONTROLLER", "127.0.0.1", 19093)
         self.quorum = Quorum(
-            node_id=1,
-            directory_id=b"d" * 16,
-            cluster_id=CLUSTER_ID,
+            membership=Membership(CLUSTER_ID, 1, b"d" * 16, (endpoint,), VoterSet([static_voter(1, endpoint)])),
             directory=f"{directory}/__cluster_metadata-0",
             config=self.config.quorum,
-            local_endpoints=(Endpoint("CONTROLLER", "127.0.0.1", 19093),),
-            static_voters=VoterSet([static_voter(1, Endpoint("CONTROLLER", "127.0.0.1", 19093))]),
-            disk=SystemDisk(),
-            clock=self.clock,
-            random=SystemRandom(),
-            io_pool=ThreadIoPool(loop, 2),
+            system=System(SystemDisk(), self.clock, SystemRandom(), ThreadIoPool(loop, 2)),
             on_fatal=self.failures.append,
         )
         self.controller = ControllerRuntime(

@@ -6,7 +6,7 @@ in kafkapy reaches the operating system only through these interfaces.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
@@ -153,6 +153,15 @@ class IoPool(Protocol):
     def close(self) -> None:
         """Wait for all submitted calls, then end the workers."""
         ...
+
+
+class System(NamedTuple):
+    """What a node uses of its computer, the network aside."""
+
+    disk: Disk
+    clock: Clock
+    random: Random
+    io_pool: IoPool
 
 
 HELPER_NOT_STARTED: Final = "the helper process could not be started"

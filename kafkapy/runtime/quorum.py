@@ -57,21 +57,30 @@ from kafkapy.raft.messages import (
     Response,
     UpdateVoterRequest,
 )
-from kafkapy.raft.voters import Endpoint, Voter, VoterSet, static_voter
+from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.record.builder import build_batch_of_values
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
+from kafkapy.runtime.quorum_membership import Membership
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
 from kafkapy.runtime.quorum_waiters import QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.runtime.voter_candidates import VoterCandidates
-from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
+from kafkapy.seams import System, failpoint
 from kafkapy.storage.log.flush import Flush
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
-from kafkapy.types import OffsetAndEpoch, ReplicaKey, Uuid
+from kafkapy.types import OffsetAndEpoch
 
-__all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "RaftTransport", "SnapshotSource"]
+__all__ = [
+    "CommittedBatch",
+    "Membership",
+    "NotLeaderError",
+    "Quorum",
+    "QuorumListener",
+    "RaftTransport",
+    "SnapshotSource",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -99,49 +108,31 @@ class Quorum:
     def __init__(
         self,
         *,
-        node_id: int,
-        directory_id: Uuid,
-        cluster_id: str,
+        membership: Membership,
         directory: str,
         config: QuorumConfig,
-        local_endpoints: tuple[Endpoint, ...],
-        static_voters: VoterSet,
-        disk: Disk,
-        clock: Clock,
-        random: Random,
-        io_pool: IoPool,
+        system: System,
         on_fatal: Callable[[BaseException], None],
         make_room: Callable[[], None] = lambda: None,
         transport: RaftTransport | None = None,
-        bootstrap_ids: tuple[int, ...] = (),
-        can_become_voter: bool = True,
         was_clean_shutdown: bool = False,
     ) -> None:
-        """directory: the path of __cluster_metadata-0. static_voters: of controller.quorum.voters, empty if unset.
+        """directory: the path of __cluster_metadata-0. make_room: see MetadataLog.
 
-        bootstrap_ids: the nodes that a node without voters asks for the leader; the transport knows their addresses.
-
-        make_room: see MetadataLog.
-
-        was_clean_shutdown: the log directory had .kafka_cleanshutdown, so the log need not be recovered.
+        transport: None for a quorum of one. was_clean_shutdown: the log directory had .kafka_cleanshutdown, so the log
+        need not be recovered.
         """
-        self.node_id = node_id
-        self.cluster_id = cluster_id
-        self._local = Voter(ReplicaKey(node_id, directory_id), local_endpoints)
+        self.node_id = membership.node_id
+        self.cluster_id = membership.cluster_id
+        self._membership = membership
         self._directory = directory
         self._config = config
-        self._static_voters = static_voters
-        self._disk = disk
-        self._clock = clock
-        self._random = random
-        self._io_pool = io_pool
+        self._disk, self._clock, self._random, self._io_pool = system
         self._on_fatal = on_fatal
         self._make_room = make_room
         self._transport = transport
-        self._bootstrap_ids = bootstrap_ids
-        self._can_become_voter = can_become_voter
         self._was_clean_shutdown = was_clean_shutdown
-        self._delivery = Delivery(node_id)
+        self._delivery = Delivery(membership.node_id)
         self._source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]] | None = None
         self._events: deque[Event] = deque()
         self._is_stepping = False
@@ -151,12 +142,12 @@ class Quorum:
         self._wanted_flush: FlushLog | None = None
         self._is_flushing = False
         self._flush_ended = asyncio.Event()
-        self._download = SnapshotDownload(disk, directory)
+        self._download = SnapshotDownload(system.disk, directory)
         self._snapshot_job: SnapshotJob | None = None
         self._candidates = VoterCandidates(
             lambda: self._core,
             transport,
-            now_ms=clock.monotonic_ms,
+            now_ms=system.clock.monotonic_ms,
             step=lambda request, reply: self._step(RequestReceived(reply, request)),
         )
         self._timer: asyncio.TimerHandle | None = None
@@ -308,7 +299,7 @@ class Quorum:
             self._directory,
             self._config,
             now_ms=wall_ms,
-            static_voters=self._static_voters,
+            static_voters=self._membership.static_voters,
             was_clean_shutdown=self._was_clean_shutdown,
             make_room=self._make_room,
         )
@@ -316,11 +307,12 @@ class Quorum:
         if not log.voters.current and file_voter_ids:
             log.voters.static_voters = self._voters_of_file(file_voter_ids)
         config = self._config
-        others = {*log.voters.current.ids, *self._bootstrap_ids} - {self.node_id}
+        others = {*log.voters.current.ids, *self._membership.bootstrap_ids} - {self.node_id}
+        can_become_voter = self._membership.can_become_voter
         raft_config = RaftConfig(
-            local=self._local,
-            can_become_voter=self._can_become_voter,
-            joins_by_itself=self._can_become_voter and config.controller_quorum_auto_join_enable,
+            local=self._membership.voter,
+            can_become_voter=can_become_voter,
+            joins_by_itself=can_become_voter and config.controller_quorum_auto_join_enable,
             bootstrap_ids=tuple(sorted(others)),
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
             election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
@@ -350,7 +342,7 @@ class Quorum:
     def _voters_of_file(self, voter_ids: tuple[int, ...]) -> VoterSet:
         """Return the voters recorded in quorum-state, for a configuration without static voters."""
         return VoterSet(
-            static_voter(voter_id, *(self._local.endpoints if voter_id == self.node_id else ()))
+            static_voter(voter_id, *(self._membership.endpoints if voter_id == self.node_id else ()))
             for voter_id in voter_ids
         )
 

@@ -14,6 +14,7 @@ from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.seams import System
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server.formatted import check_identity, check_metadata_log
 from kafkapy.server.limits import limits_of_controllers, open_file_capacity
@@ -274,10 +275,7 @@ class Node:
             dynamic_config=self.dynamic_config,
             authorizer=self.authorizer,
             limits=limits_of_controllers(config),
-            disk=self.disk,
-            clock=self.clock,
-            random=self.random,
-            io_pool=self.io_pool,
+            system=System(self.disk, self.clock, self.random, self.io_pool),
             listen=self.listen,
             new_connector=self._new_connector,
             was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),

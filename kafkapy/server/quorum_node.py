@@ -27,6 +27,7 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
+from kafkapy.runtime.quorum_membership import Membership
 from kafkapy.security.authorizer import Authorizer
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records
@@ -66,10 +67,7 @@ class QuorumNode:
         dynamic_config: DynamicConfig,
         authorizer: Authorizer,
         limits: ReactorLimits,
-        disk: "seams.Disk",
-        clock: "seams.Clock",
-        random: "seams.Random",
-        io_pool: "seams.IoPool",
+        system: "seams.System",
         listen: "Callable[..., seams.Listener]",
         new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]",
         was_clean_shutdown: bool,
@@ -82,10 +80,9 @@ class QuorumNode:
         self._incarnation_id = incarnation_id
         self._dynamic_config = dynamic_config
         self._authorizer = authorizer
-        self._clock = clock
-        self._random = random
+        disk, clock, random, io_pool = system
+        self._clock, self._random, self._io_pool = clock, random, io_pool
         self._loop = asyncio.get_running_loop()
-        self._io_pool = io_pool
         self.peers = Peers(dynamic_config, new_connector=new_connector, clock=clock, random=random, io_pool=io_pool)
         self._channels: list[ControllerChannel] = []
         self._registration: asyncio.Task[None] | None = None
@@ -98,22 +95,21 @@ class QuorumNode:
         self.endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
         """The endpoints of this controller, with the bound ports."""
         self.quorum = Quorum(
-            node_id=config.node_id,
-            directory_id=directory_id,
-            cluster_id=cluster_id,
+            membership=Membership(
+                cluster_id,
+                config.node_id,
+                directory_id,
+                self.endpoints,
+                self._static_voters(),
+                bootstrap_ids=tuple(self._bootstrap_servers()),
+                can_become_voter=config.is_controller,
+            ),
             directory=f"{config.metadata_log_dir}/{METADATA_PARTITION}",
             config=config.quorum,
-            local_endpoints=self.endpoints,
-            static_voters=self._static_voters(),
-            disk=disk,
-            clock=clock,
-            random=random,
-            io_pool=io_pool,
+            system=system,
             on_fatal=on_quorum_failed,
             make_room=make_room,
             transport=self._transport,
-            bootstrap_ids=tuple(self._bootstrap_servers()),
-            can_become_voter=config.is_controller,
             was_clean_shutdown=was_clean_shutdown,
         )
         self.controller = ControllerRuntime(

@@ -83,7 +83,7 @@ class WiredNode:
             listener=self.listener,
             config=cluster.config,
             on_fatal=cluster.fatal.append,
-            local_endpoints=voter_of(node_id).endpoints,
+            endpoints=voter_of(node_id).endpoints,
             bootstrap_ids=tuple(cluster.bootstrap_servers),
             transport=self.transport,
             directory_id=directory_id or bytes([node_id]) * 16,

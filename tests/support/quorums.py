@@ -7,7 +7,9 @@ from kafkapy.config.quorum import QuorumConfig
 from kafkapy.raft.messages import Request, Response
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
+from kafkapy.runtime.quorum_membership import Membership
 from kafkapy.runtime.quorum_peers import KraftVersions
+from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.simulator.disk import SimDisk
@@ -92,27 +94,30 @@ def local_voter(node_id: int, port: int = 9093) -> Voter:
     return Voter(ReplicaKey(node_id, bytes([node_id]) * 16), (Endpoint("CONTROLLER", "localhost", port),))
 
 
+MEMBERSHIP_FIELDS = frozenset(Membership.__slots__)
+
+
 def new_quorum(
     loop: SimLoop, disk: SimDisk, *, node_id: int = 1, listener: ValueList | None = None, **options: Any
 ) -> Quorum:
-    """Return a quorum that is not started; `config` and what else Quorum takes may be given."""
+    """Return a quorum that is not started; `options`: of Quorum and of its Membership."""
     fatal: list[BaseException] = []
-    fields: dict[str, Any] = {
-        "config": QuorumConfig(),
-        "directory": DIRECTORY,
-        "static_voters": VoterSet(),
-        "on_fatal": fatal.append,
-        "io_pool": SimIoPool(loop),
+    own: dict[str, Any] = {
         "directory_id": bytes([node_id]) * 16,
-        "local_endpoints": local_voter(node_id, options.pop("port", 9093)).endpoints,
-    } | options
+        "endpoints": local_voter(node_id, options.pop("port", 9093)).endpoints,
+        "static_voters": VoterSet(),
+    }
+    own |= {name: options.pop(name) for name in MEMBERSHIP_FIELDS & options.keys()}
+    io_pool = options.pop("io_pool", None) or SimIoPool(loop)
     quorum = Quorum(
-        node_id=node_id,
-        cluster_id="c",
-        disk=disk,
-        clock=SimClock(loop),
-        random=SeededRandom(node_id),
-        **fields,
+        **{
+            "membership": Membership(cluster_id="c", node_id=node_id, **own),
+            "config": QuorumConfig(),
+            "directory": DIRECTORY,
+            "system": System(disk, SimClock(loop), SeededRandom(node_id), io_pool),
+            "on_fatal": fatal.append,
+        }
+        | options
     )
     if listener is not None:
         quorum.add_listener(listener)

@@ -20,7 +20,9 @@ from kafkapy.raft.events import SnapshotInstalled, SnapshotRefused
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.runtime.quorum import NotLeaderError, Quorum
+from kafkapy.runtime.quorum_membership import Membership
 from kafkapy.runtime.quorum_peers import SnapshotDownload
+from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import parse_name, snapshot_name
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_from_string
 from tests.simulator.disk import SimDisk
@@ -514,18 +516,12 @@ def unpack(kind: str) -> tuple[SimDisk, int, bytes]:
 
 
 def kafkas_quorum(loop: SimLoop, disk: SimDisk, node_id: int, directory_id: bytes, listener: ValueList) -> Quorum:
+    endpoints = (Endpoint("CONTROLLER", "127.0.0.1", 28393),)
     quorum = Quorum(
-        node_id=node_id,
-        directory_id=directory_id,
-        cluster_id="c",
+        membership=Membership("c", node_id, directory_id, endpoints, VoterSet()),
         directory=DIRECTORY,
         config=QuorumConfig(),
-        local_endpoints=(Endpoint("CONTROLLER", "127.0.0.1", 28393),),
-        static_voters=VoterSet(),
-        disk=disk,
-        clock=SimClock(loop),
-        random=SeededRandom(1),
-        io_pool=SimIoPool(loop),
+        system=System(disk, SimClock(loop), SeededRandom(1), SimIoPool(loop)),
         on_fatal=lambda error: None,
     )
     quorum.add_listener(listener)
