@@ -1,5 +1,6 @@
-"""One measured value, under the name that it has in Apache Kafka's JMX."""
+"""Measured values, under the names that they have in Apache Kafka's JMX."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -19,3 +20,20 @@ class Gauge(NamedTuple):
     def __str__(self) -> str:
         tags = "".join(f",{key}={value}" for key, value in self.tags)
         return f"{self.group},name={self.name}{tags}"
+
+
+class Distribution(NamedTuple):
+    """Values counted in histograms (kafkapy.metrics.histogram): shown as quantiles of the last minutes, and a count.
+
+    The values are those of all `histograms` together and as many zeros as `zeros` says, each times `unit`.
+    """
+
+    group: str
+    name: str
+    tags: tuple[tuple[str, str], ...]
+    histograms: Sequence[Sequence[int]]
+    zeros: int = 0
+    unit: float = 1.0
+
+
+Measured = Gauge | Distribution

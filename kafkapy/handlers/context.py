@@ -60,6 +60,7 @@ class Connection(Protocol):
     is_held: bool
     is_by_token: bool
     is_forwarded: bool
+    is_replica: bool
 
 
 class RequestContext:

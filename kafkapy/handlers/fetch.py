@@ -32,6 +32,7 @@ from typing import Final, NamedTuple
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders, TopicAccess, completion, sent_bytes, warm
+from kafkapy.handlers.fetch_counts import count_reads, count_sent, count_sent_to_follower
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import (
@@ -97,6 +98,8 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
     meter = context.meter
+    if names_replica:
+        context.connection.is_replica = True
     if is_from_follower:
         if meter is not None:
             meter.exempt()
@@ -120,6 +123,8 @@ async def _fetch(services: Services, context: RequestContext, request: FetchRequ
     if context.api_version >= RACK_SINCE and request.rack_id:
         readable = _send_near(services, context, request.rack_id, readable, refused)
     read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused))
+    if services.replica_manager.traffic is not None:
+        count_sent(readable, read.answers)
     read_answers = iter(read.answers)
     if not refused:
         return list(zip(fetch.partitions, read_answers, strict=True))
@@ -233,6 +238,8 @@ async def _fetch_for(
         answers = _with_refused(fetch.partitions, read, refused)
     if services.replica_manager.watches.throttle is not None:
         _count_throttled(services, context, answers)
+    if services.replica_manager.traffic is not None:
+        count_sent_to_follower(services.replica_manager, answers, follower.replica_id)
     return answers
 
 
@@ -425,6 +432,8 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits, *
     except BaseException:
         read.release()
         raise
+    if services.replica_manager.traffic is not None:
+        count_reads(readable, read.answers)
     if follower is not None and _note_progress(services, limits, readable, read.answers, before):
         read.must_answer = True
     return read

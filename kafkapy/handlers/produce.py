@@ -125,6 +125,7 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
             append.checked = await services.heavy_work.run(append.needed.check, append.needed.needed_bytes)
         except ApiError as error:
             manager.refuse_append(append, error)
+            manager.count_refusal(append)
         else:
             manager.append_records([append], required_acks=acks)
             if manager.owed_flushes:

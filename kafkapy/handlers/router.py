@@ -5,6 +5,7 @@ cannot be read or is not served raises ProtocolError, which closes the connectio
 exception is ApiVersions at an unknown version, which is answered in version 0.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -35,6 +36,8 @@ class Router:
     def __init__(self, services: Services | ControllerServices | None = None) -> None:
         self._routes: dict[int, Route] = {}
         self._small_produces: SmallProduces | None = None
+        self.on_response: Callable[[int, Any], None] | None = None
+        """Called with the API key and the response of each request; set once, if responses are counted."""
         if services is not None:
             self.serve(services)
 
@@ -91,6 +94,8 @@ class Router:
             response = meter.settle(response)
         if response is None:
             return None
+        if self.on_response is not None:
+            self.on_response(header.api_key, response)
         if context.is_long:
             return await self._large.write(context, header, response)
         return encode(header, response)

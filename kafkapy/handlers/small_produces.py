@@ -96,6 +96,12 @@ class SmallProduces:
             self._log_questions(connection, plan, len(correlation_ids))
             return Served(len(correlation_ids), end, self._refusals(plan, correlation_ids, error))
         self._log_questions(connection, plan, len(correlation_ids))
+        if partition.traffic is not None:
+            partition.traffic.note_appends(
+                produces=len(correlation_ids),
+                size_bytes=gathered.size_bytes,
+                messages=gathered.end_offset - gathered.base_offsets[0],
+            )
         manager.tell_of_append(partition)
         assert partition.log is not None, "what was appended has a log"
         if plan.acks == ALL_ACKS and not partition.is_alone:
@@ -186,6 +192,7 @@ class SmallProduces:
         """Return the encoded responses to requests whose batches could not be written."""
         append = PartitionAppend(plan.partition, b"", plan.new_response(-1, -1, -1))
         self._manager.refuse_append(append, error)
+        self._manager.count_refusal(append)
         response = plan.response_of(append.response)
         return b"".join(plan.encode(correlation_id, response) for correlation_id in correlation_ids)
 

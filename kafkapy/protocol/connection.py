@@ -80,6 +80,8 @@ class ConnectionInfo:
     """Whether the login used a delegation token (KIP-48)."""
     is_forwarded: bool = False
     """Whether a broker forwarded the request in an Envelope; principal and peer_host are then the client's."""
+    is_replica: bool = False
+    """Set by a handler: the connection is that of a follower, which fetches as a replica."""
     is_held: bool = False
     """Set by a handler before it suspends: no further request starts until it is answered. Reset by the driver."""
     throttle_ms: int = 0

@@ -22,6 +22,7 @@ from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import LocalPartition, MetadataDelta
+    from kafkapy.metrics.traffic import BrokerTraffic
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
 
@@ -41,8 +42,13 @@ class HostedPartitions:
         log_manager: LogManager,
         log_config: LogConfigs,
         max_lag_ms: Callable[[], int] = default_max_lag_ms,
+        traffic: BrokerTraffic | None = None,
     ) -> None:
-        """`log_config(overrides)` returns a topic's configuration, `max_lag_ms()` replica.lag.time.max.ms."""
+        """`log_config(overrides)` returns a topic's configuration, `max_lag_ms()` replica.lag.time.max.ms.
+
+        `traffic`: what topics are counted in, None if they are not.
+        """
+        self.traffic = traffic
         self.brokers = ReplicaBrokers(max_lag_ms)
         self.image: MetadataImage = EMPTY_IMAGE
         self.newest_image: MetadataImage = EMPTY_IMAGE
@@ -195,6 +201,8 @@ class HostedPartitions:
             return partition
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
         partition = Partition(topic_partition, local.topic_id, log, local_id=self._node_id, brokers=self.brokers)
+        if self.traffic is not None:
+            partition.traffic = self.traffic.of(topic_partition.topic)
         self._by_name.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         self._by_id.setdefault(local.topic_id, {})[topic_partition.partition] = partition
         return partition
@@ -235,6 +243,8 @@ class HostedPartitions:
                 del partitions[partition_id]
         if not self._by_name.get(topic, True):
             del self._by_name[topic]
+            if self.traffic is not None:
+                self.traffic.forget(topic)
         if not self._by_id.get(partition.topic_id, True):
             del self._by_id[partition.topic_id]
 

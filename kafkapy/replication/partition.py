@@ -19,6 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.registrations import NO_LEADER, PartitionRegistration
+from kafkapy.metrics.traffic import TopicTraffic
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import UNKNOWN_BROKER_EPOCH, ReplicaBrokers
 from kafkapy.types import TopicPartition, Uuid
@@ -182,6 +183,7 @@ class Partition(Generic[LogT]):
         "role",
         "topic_id",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(
@@ -209,6 +211,8 @@ class Partition(Generic[LogT]):
         self.followers: dict[int, FollowerState] = {}
         self.follow_count = 0
         """How often this replica became a follower: what it had appended as leader may have been truncated then."""
+        self.traffic: TopicTraffic | None = None
+        """The counts of the topic; None unless topics are counted. Set once, by the partition's owner."""
         self._local_id = local_id
         self._brokers = brokers
         self._is_alone = False

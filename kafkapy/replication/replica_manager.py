@@ -34,6 +34,7 @@ from kafkapy.timer.wheel import TimingWheel
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.metrics.traffic import BrokerTraffic
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
@@ -79,13 +80,16 @@ class ReplicaManager:
         log_config: Callable[[Mapping[str, str]], LogConfig],
         request_flush: Callable[["Log", Callable[[], None]], None],
         max_lag_ms: Callable[[], int] = default_max_lag_ms,
+        traffic: "BrokerTraffic | None" = None,
     ) -> None:
         """`log_config(overrides)` returns a topic's configuration; `max_lag_ms()` returns replica.lag.time.max.ms.
 
         `request_flush(log, on_done)` starts a flush of the log; on_done() is called later, even if it fails.
+        `traffic`: what topics are counted in; None if they are not.
         """
         self.node_id = node_id
-        self.partitions = HostedPartitions(node_id, log_manager, log_config, max_lag_ms)
+        self.partitions = HostedPartitions(node_id, log_manager, log_config, max_lag_ms, traffic)
+        self.traffic = traffic
         self.log_manager = log_manager
         self.owed_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages; the caller of append_records takes them in the same turn of the loop."""
@@ -244,11 +248,13 @@ class ReplicaManager:
         log = partition.log
         if partition.role is not Role.LEADER or log is None:
             _refuse(response, partition.check_leader() or KAFKA_STORAGE_ERROR, None)
+            self.count_refusal(append)
             return True
         if required_acks == ALL_ACKS and partition.is_under_min_isr:
             response.log_start_offset = log.log_start_offset
             message = f"{len(partition.isr)} in-sync replicas of {partition.topic_partition} {partition.isr}"
             _refuse(response, NOT_ENOUGH_REPLICAS, message)
+            self.count_refusal(append)
             return True
         try:
             if append.checked is None:
@@ -272,7 +278,12 @@ class ReplicaManager:
             return False
         except (ApiError, StorageError, AssertionError) as error:
             self.refuse_append(append, error)
+            self.count_refusal(append)
             return True
+        traffic = partition.traffic
+        if traffic is not None:
+            messages = result.last_offset - result.first_offset + 1
+            traffic.note_appends(produces=1, size_bytes=len(append.records), messages=messages)
         response.base_offset = result.first_offset
         response.log_append_time_ms = result.log_append_time_ms
         response.log_start_offset = result.log_start_offset
@@ -346,6 +357,15 @@ class ReplicaManager:
             partition.go_offline()
             self.complete_waiting(partition)
             _refuse(response, UNKNOWN_SERVER_ERROR, None)
+
+    def count_refusal(self, append: PartitionAppend) -> None:
+        """Count an append that was refused, if topics are counted."""
+        if self.traffic is None:
+            return
+        code = append.response.error_code
+        if append.partition.traffic is not None:
+            append.partition.traffic.note_refusal(code, len(append.records))
+        self.traffic.note_invalid(code, len(append.response.record_errors))
 
     # -- fetching -------------------------------------------------------------------------------------------------
 

@@ -266,6 +266,7 @@ class ReplicaFetcher:
             else:
                 if logs.append(partition, log, answer, self._fetchers.clock.wall_ms()):
                     self._fetchers.replica_manager.complete_waiting(partition)
+                self._count(partition, answer)
                 if self._fetchers.throttle is not None:
                     self._count_throttled(self._fetchers.throttle, key, partition, answer)
         except ApiError as error:
@@ -273,6 +274,14 @@ class ReplicaFetcher:
                 raise
             logger.info("%s waits for metadata: its leader has a later epoch", partition.topic_partition)
             self.remove(key)
+
+    def _count(self, partition: "HostedPartition", answer: PartitionData) -> None:
+        """Count what was fetched, if topics are counted."""
+        manager, node_id = self._fetchers.replica_manager, self._fetchers.node_id
+        if manager.traffic is not None and answer.records:
+            registration = manager.image.topics.partition(*partition.topic_partition)
+            is_reassigned = registration is not None and node_id in registration.adding_replicas
+            manager.traffic.note_replicated(len(answer.records), is_reassigned=is_reassigned)
 
     def _hold_back(self, key: PartitionKey, reason: str) -> None:
         if key in self._followed:

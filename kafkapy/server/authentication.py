@@ -29,8 +29,8 @@ from kafkapy.server.token_logins import TokenLogins
 
 if TYPE_CHECKING:
     from kafkapy.handlers.login_gate import GateSettings
-    from kafkapy.handlers.router import Router
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.protocol.connection import Gather, Route
     from kafkapy.seams import Clock, IoPool
     from kafkapy.server.bearer_tokens import BearerTokens
 
@@ -90,13 +90,13 @@ class Logins:
     def settings(self, listener: str) -> LoginSettings:
         return self._settings[listener]
 
-    def gate(self, router: "Router", clock: "Clock") -> "GateSettings":
+    def gate(self, route: "Route", gather: "Gather", clock: "Clock") -> "GateSettings":
         from kafkapy.handlers.login_gate import GateSettings  # not needed by most brokers
 
         return GateSettings(
             settings=self.settings,
-            route=router.route,
-            gather=router.gather,
+            route=route,
+            gather=gather,
             clock=clock,
             failure_delay_ms=self._failure_delay_ms,
             timeout_ms=self._timeout_ms,

@@ -43,6 +43,7 @@ from kafkapy.runtime.turns import in_turns
 from kafkapy.server import listeners
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.limits import changed_limits, limits_at_start
+from kafkapy.server.measuring import measured
 from kafkapy.server.node import Node
 from kafkapy.server.replication import Replication
 from kafkapy.server.stopping import StopOrder
@@ -54,7 +55,7 @@ from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
-    from kafkapy.gauge import Gauge
+    from kafkapy.gauge import Measured
     from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
     from kafkapy.seams import Clock, Disk, IoPool, Random
@@ -315,6 +316,7 @@ class BrokerServer:
             wheel=wheel,
             request_flush=self._flusher.request,
             max_lag_ms=lambda: self._dynamic_config.current.replication.replica_lag_time_max_ms,
+            traffic=self._node.counts.traffic if self._node.counts is not None else None,
         )
 
     def _new_coordinators(self) -> Coordinators:
@@ -438,14 +440,15 @@ class BrokerServer:
         )
         if self._logins is not None:
             self._dynamic_config.add_check(self._logins.check)
+        route, gather = measured(self._router, self._node.counts)
         return Reactor(
             self._loop,
             self._limits,
-            route=self._router.route,
-            gather=self._router.gather,
+            route=route,
+            gather=gather,
             io_pool=self._io_pool,
             listen=self._node.listen,
-            new_login=listeners.new_login(self._logins, self._router, self._clock),
+            new_login=listeners.new_login(self._logins, route, gather, self._clock),
         )
 
     def _new_mover(self) -> LogDirMover:
@@ -468,7 +471,7 @@ class BrokerServer:
             io_pool=self._io_pool,
         )
 
-    def _gauges(self) -> "Iterator[Gauge | None]":
+    def _gauges(self) -> "Iterator[Measured | None]":
         from kafkapy.server.admin.gauges import broker_gauges  # used by /metrics only
 
         assert self._services is not None, "asked of once it serves"

@@ -20,7 +20,7 @@ from kafkapy.storage.file_names import partition_directories
 
 if TYPE_CHECKING:
     from kafkapy import seams
-    from kafkapy.gauge import Gauge
+    from kafkapy.gauge import Measured
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -98,7 +98,7 @@ class ControllerServer:
         node.gauges = self._gauges
         node.conditions["listeners"] = lambda: None
 
-    def _gauges(self) -> "Iterator[Gauge | None]":
+    def _gauges(self) -> "Iterator[Measured | None]":
         from kafkapy.server.admin.gauges import node_gauges  # used by /metrics only
 
         return node_gauges(self._node)

@@ -28,7 +28,8 @@ from kafkapy.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkapy import seams
-    from kafkapy.gauge import Gauge
+    from kafkapy.gauge import Measured
+    from kafkapy.metrics.registry import NodeCounts
     from kafkapy.runtime.controller import ControllerRuntime
 
 R = TypeVar("R")
@@ -77,9 +78,11 @@ class Node:
         self.conditions: dict[str, Callable[[], str | None]] = {}
         """The conditions of /readyz by name: each returns what is still missing, or None. Each part of the start adds
         its own."""
-        self.gauges: Callable[[], Iterable[Gauge | None]] = tuple
+        self.gauges: Callable[[], Iterable[Measured | None]] = tuple
         """Returns the metrics for /metrics; None is a step without a value. Taken on the event loop, a few at a
         time."""
+        self.counts: NodeCounts | None = _new_counts(config)
+        """What the parts of the node count; None without an admin listener, so that nothing is counted."""
         self._on_directory_failed: list[Callable[[str], None]] = []
         self._has_metadata = False
         self._started_at = 0.0
@@ -282,7 +285,16 @@ class Node:
             make_room=self._keep_room_for_metadata,
             on_quorum_failed=self._quorum_failed,
             on_fatal=self.fail,
+            counts=self.counts,
         )
+
+
+def _new_counts(config: BrokerConfig) -> "NodeCounts | None":
+    if not config.node.kafkapy_admin_listener:
+        return None
+    from kafkapy.metrics.registry import NodeCounts  # not needed by most nodes
+
+    return NodeCounts()
 
 
 def _try_reserve(change: Callable[[], None]) -> None:

@@ -20,6 +20,7 @@ from kafkapy.handlers.context import ControllerServices
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.features import MV_3_7_IV0, unserved_levels
 from kafkapy.metadata.image import METADATA_VERSION
+from kafkapy.protocol.connection import gather_nothing
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.limits import ReactorLimits
@@ -31,6 +32,7 @@ from kafkapy.runtime.quorum_membership import Membership
 from kafkapy.security.authorizer import Authorizer
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records
+from kafkapy.server.measuring import measured
 from kafkapy.server.peers import Peers
 from kafkapy.types import METADATA_PARTITION, Uuid
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.metrics.registry import NodeCounts
     from kafkapy.raft.messages import Request, Response
     from kafkapy.raft.voters import Voter
     from kafkapy.runtime.controller_channel import ControllerChannel
@@ -74,8 +77,11 @@ class QuorumNode:
         make_room: Callable[[], None],
         on_quorum_failed: Callable[[BaseException], None],
         on_fatal: Callable[[BaseException], None],
+        counts: "NodeCounts | None",
     ) -> None:
+        """`counts`: what the requests are counted in, None without an admin listener."""
         self._config = config
+        self._counts = counts
         self._cluster_id = cluster_id
         self._incarnation_id = incarnation_id
         self._dynamic_config = dynamic_config
@@ -223,13 +229,14 @@ class QuorumNode:
             io_pool=io_pool,
             cluster_id=self._cluster_id,
         )
+        route, _ = measured(self._router, self._counts, are_fetches_of_followers=True)
         self._reactor = Reactor(
             self._loop,
             limits,
-            route=self._router.route,
+            route=route,
             io_pool=io_pool,
             listen=listen,
-            new_login=listeners.new_login(logins, self._router, self._clock),
+            new_login=listeners.new_login(logins, route, gather_nothing, self._clock),
         )
         try:
             return listeners.bind_controllers(self._reactor, self._dynamic_config)

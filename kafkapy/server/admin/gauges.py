@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.gauge import Gauge
+from kafkapy.gauge import Gauge, Measured
 from kafkapy.server.admin.broker_gauges import directory_gauges, replica_gauges, session_gauges
 from kafkapy.server.admin.group_gauges import group_gauges
 from kafkapy.server.admin.metadata_gauges import controller_gauges, followed_gauges, quorum_gauges
 from kafkapy.server.admin.quota_gauges import quota_gauges
+from kafkapy.server.admin.request_gauges import request_gauges
+from kafkapy.server.admin.traffic_gauges import traffic_gauges
 from kafkapy.storage.cleaner.metrics import cleaner_gauges
 
 if TYPE_CHECKING:
@@ -20,8 +22,10 @@ RUNNING: Final = 3
 """BrokerState of a running broker; /readyz reports a broker that starts or stops."""
 
 
-def node_gauges(node: "Node") -> Iterator[Gauge | None]:
+def node_gauges(node: "Node") -> Iterator[Measured | None]:
     """Yield the gauges of every node; None is a step without a value."""
+    if node.counts is not None:
+        yield from request_gauges(node.counts.requests)
     yield from quorum_gauges(node.quorum_node.quorum, node.config.node_id)
     if node.config.is_controller:
         yield from controller_gauges(node.controller)
@@ -29,7 +33,7 @@ def node_gauges(node: "Node") -> Iterator[Gauge | None]:
 
 def broker_gauges(
     services: "Services", node: "Node", coordinators: "Coordinators", cleaner: "CleanerManager"
-) -> Iterator[Gauge | None]:
+) -> Iterator[Measured | None]:
     """Yield a broker's gauges, one partition or group per step; None is a step without a value."""
     now_ms, log_manager = services.clock.wall_ms(), services.log_manager
     yield Gauge("kafka.server:type=KafkaServer", "BrokerState", RUNNING)
@@ -40,6 +44,8 @@ def broker_gauges(
     yield from session_gauges(services.fetch_sessions)
     yield from quota_gauges(services.client_quotas, services.clock.monotonic_ms())
     yield from replica_gauges(services.replica_manager)
+    if services.replica_manager.traffic is not None:
+        yield from traffic_gauges(services.replica_manager.traffic)
     yield from coordinator_gauges(coordinators)
     yield from group_gauges(coordinators.groups, services.replica_manager.partitions)
 

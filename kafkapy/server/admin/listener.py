@@ -16,6 +16,7 @@ import json
 import platform
 import socket
 import sys
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from itertools import islice
@@ -23,8 +24,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy import __version__
 from kafkapy.config.endpoints import host_and_port
-from kafkapy.gauge import Gauge
+from kafkapy.gauge import Measured
 from kafkapy.server.admin.http import PLAIN, Answer, HttpServer, logger
+from kafkapy.server.admin.metrics import Exposition
 from kafkapy.server.admin.readiness import missing_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ LOOP_TIMEOUT_S: Final = 3.0
 """How long the event loop may take to answer."""
 STEPS_AT_ONCE: Final = 1_000
 """Gauges that are read before the node's event loop runs other tasks: under a millisecond."""
+PAUSE_S: Final = 0.0002
+"""A pause after each step of rendering. Only then can the event loop's thread have the interpreter lock at once; it
+would else wait for the switch interval, 5 ms."""
 KEY: Final = "kafkapy.admin.listener"
 BACKLOG: Final = 128
 JSON: Final = "application/json"
@@ -48,6 +53,9 @@ class AdminListener:
         """Raises OSError if the address cannot be bound."""
         self._node = node
         self._loop = asyncio.get_running_loop()
+        self._exposition = Exposition()
+        self._scrape = asyncio.Lock()
+        """Held by one scrape at a time: they share the exposition."""
         listening = _bound(node.config.node.kafkapy_admin_listener or "")
         host, port = listening.getsockname()[:2]
         self.port: int = port
@@ -75,13 +83,15 @@ class AdminListener:
         return _json({"missing": missing, "status": "not ready" if missing else "ready"}, status)
 
     async def _metrics(self, accept: str) -> Answer:
-        from kafkapy.server.admin.metrics import exposition
-
-        try:
-            gauges = await self._gather_gauges()
-        except TimeoutError:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
-        return Answer(HTTPStatus.OK, *exposition(gauges, accept))
+        async with self._scrape:
+            try:
+                measured = await self._gather_gauges()
+            except TimeoutError:
+                return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
+            exposition = self._exposition
+            for _ in exposition.render(measured, accept, time.monotonic()):
+                await asyncio.sleep(PAUSE_S)
+            return Answer(HTTPStatus.OK, exposition.content_type, exposition.body)
 
     async def _build(self, _accept: str) -> Answer:
         config = self._node.config
@@ -97,10 +107,10 @@ class AdminListener:
             }
         )
 
-    async def _gather_gauges(self) -> list[Gauge]:
+    async def _gather_gauges(self) -> list[Measured]:
         """Return the node's gauges, read on its event loop in parts. Raises TimeoutError."""
         steps = await self._ask(lambda: iter(self._node.gauges()))
-        gauges: list[Gauge] = []
+        gauges: list[Measured] = []
         is_done = False
         while not is_done:
             found = await self._ask(lambda: list(islice(steps, STEPS_AT_ONCE)))

@@ -1,63 +1,129 @@
-"""A node's metrics in Prometheus' text format.
+"""A node's metrics in Prometheus' text format, or OpenMetrics'.
 
-Names are those that the usual JMX exporter rules (Strimzi's) derive from Kafka's, so that Kafka dashboards work:
-kafka.log:type=LogCleaner,name=max-clean-time-secs is kafka_log_logcleaner_max_clean_time_secs, a PerSec's count is a
-_total. The lag of groups has kafka_exporter's names.
+kafkapy.metrics.names chooses the names (names.py). Rendering runs on the admin thread, not on the event loop.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
+from kafkapy.gauge import Distribution, Gauge, Measured
+from kafkapy.server.admin.names import COUNTER, DIALECTS, GAUGE, UNTYPED, Named, Tags, strimzi_name
+from kafkapy.server.admin.windows import QUANTILES, Windows
 
-from kafkapy.gauge import Gauge
-
-
-def exposition(gauges: Iterable[Gauge], accept: str) -> tuple[str, bytes]:
-    """Return content type and body; `accept` is the Accept header, "" if there is none."""
-    encode, content_type = choose_encoder(accept)
-    registry = CollectorRegistry()
-    registry.register(_Gauges(gauges))
-    return content_type, encode(registry)
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+QUANTILE_LABELS: Final = tuple((("quantile", f"{quantile:.3f}".removesuffix("0")),) for quantile in QUANTILES)
+SAMPLES_PER_STEP: Final = 250
+"""Some 0.3 ms of work."""
+EXTERNAL: Final = "not a metric of Apache Kafka"
 
 
-class _Gauges(Collector):
-    def __init__(self, gauges: Iterable[Gauge]) -> None:
-        self._gauges = gauges
+class _Family:
+    """The samples of one name."""
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Nothing: the metrics are known only when they are collected."""
-        return iter(())
+    __slots__ = ("help", "kind", "label", "lines", "name")
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Yield all gauges, grouped by name."""
-        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
-        for gauge in self._gauges:
-            name = prometheus_name(gauge)
-            family = families.get(name)
-            if family is None:
-                kind = CounterMetricFamily if gauge.is_counter else GaugeMetricFamily
-                family = families[name] = kind(name, _help(gauge), labels=[label for label, _ in gauge.tags])
-            family.add_metric([value for _, value in gauge.tags], gauge.value)
-        yield from families.values()
+    def __init__(self, named: Named, described: str) -> None:
+        self.name, self.kind, self.label = named
+        self.help = described
+        self.lines: list[str] = []
 
 
-def _help(gauge: Gauge) -> str:
-    return f"{gauge.group},name={gauge.name}" if gauge.group else "as kafka_exporter has it"
+class Exposition:
+    """Renders the metrics of a node, scrape by scrape. Used by one thread at a time."""
+
+    def __init__(self, names: str = "strimzi") -> None:
+        self._dialects = DIALECTS[names]
+        self._windows = Windows()
+        self.content_type = TEXT
+        self.body = b""
+        """What was rendered last."""
+        self._families: dict[str, _Family] = {}
+        self._of: dict[tuple[str, str, bool], Sequence[_Family]] = {}
+        self._labels: dict[tuple[Tags, bool], str] = {}
+
+    def render(self, measured: Iterable[Measured], accept: str, now_s: float) -> Iterator[None]:
+        """Render in steps of SAMPLES_PER_STEP; then `content_type` and `body` are the result.
+
+        accept: the Accept header. now_s: of a monotonic clock.
+        """
+        self._families, self._of, self._labels = {}, {}, {}
+        for number, each in enumerate(measured, 1):
+            if isinstance(each, Gauge):
+                self._add(each.group, each.name, each.value, each.tags, is_counter=each.is_counter)
+            else:
+                self._add_distribution(each, now_s)
+            if number % SAMPLES_PER_STEP == 0:
+                yield
+        is_open = "application/openmetrics-text" in accept
+        parts = []
+        for family in self._families.values():
+            parts.append(_text(family, is_open=is_open))
+            yield
+        if is_open:
+            parts.append("# EOF\n")
+        self._families, self._of, self._labels = {}, {}, {}
+        self.content_type = OPEN_METRICS if is_open else TEXT
+        self.body = "".join(parts).encode()
+
+    def _add_distribution(self, distribution: Distribution, now_s: float) -> None:
+        group, name, tags = distribution[:3]
+        count, values = self._windows.read(distribution, now_s)
+        self._add(group, name, count, tags, is_counter=True)
+        for label, value in zip(QUANTILE_LABELS, values, strict=True):
+            self._add(group, name, value, tags + label, is_counter=False)
+
+    def _add(self, group: str, name: str, value: float, tags: Tags, *, is_counter: bool) -> None:
+        families = self._of.get((group, name, is_counter))
+        if families is None:
+            families = self._of[group, name, is_counter] = self._find(group, name, is_counter=is_counter)
+        for family in families:
+            labels = self._label_text(tags, family) if tags else ""
+            family.lines.append(f"{family.name}{labels} {value!r}\n")
+
+    def _find(self, group: str, name: str, *, is_counter: bool) -> Sequence[_Family]:
+        if not group:
+            return [self._family(Named(name, COUNTER if is_counter else GAUGE), EXTERNAL)]
+        described = f"{group},name={name}"
+        return [self._family(dialect(group, name, is_counter=is_counter), described) for dialect in self._dialects]
+
+    def _family(self, named: Named, described: str) -> _Family:
+        family = self._families.get(named.name)
+        if family is None:
+            family = self._families[named.name] = _Family(named, described)
+        return family
+
+    def _label_text(self, tags: Tags, family: _Family) -> str:
+        key = (tags, family.label is str)
+        text = self._labels.get(key)
+        if text is None:
+            labels = ",".join(f'{family.label(label)}="{_escaped(value)}"' for label, value in sorted(tags))
+            text = self._labels[key] = f"{{{labels}}}"
+        return text
+
+
+def exposition(measured: Iterable[Measured], accept: str) -> tuple[str, bytes]:
+    """Return content type and body of one scrape, by Strimzi's names."""
+    exposition = Exposition()
+    for _ in exposition.render(measured, accept, 0.0):
+        pass
+    return exposition.content_type, exposition.body
 
 
 def prometheus_name(gauge: Gauge) -> str:
-    """Return the name by the JMX exporter's usual rules: kafka_<domain>_<type>_<name>, in lower case."""
-    if not gauge.group:
-        return gauge.name
-    domain, _, kind = gauge.group.partition(":type=")
-    if kind in DASHED_TYPES:
-        kind = kind.replace("-", "")
-    name = gauge.name.removesuffix("PerSec") if gauge.is_counter else gauge.name
-    return f"{domain}_{kind}_{name}".lower().replace(".", "_").replace("-", "_")
+    """Return a gauge's name by Strimzi's rules."""
+    return strimzi_name(gauge.group, gauge.name, is_counter=gauge.is_counter).name if gauge.group else gauge.name
 
 
-DASHED_TYPES = ("raft-metrics", "broker-metadata-metrics")
-"""Types whose dashes the rules remove."""
+def _text(family: _Family, *, is_open: bool) -> str:
+    name, kind = family.name, family.kind
+    if is_open:
+        name = name.removesuffix("_total") if kind == COUNTER else name
+        kind = "unknown" if kind == UNTYPED else kind
+    return f"# HELP {name} {family.help}\n# TYPE {name} {kind}\n{''.join(family.lines)}"
+
+
+def _escaped(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value

@@ -67,6 +67,11 @@ class GatheredAppend:
         self.base_offsets: list[int] = []
         self.end_offset = log.log_end_offset
 
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of all batches."""
+        return len(self._data)
+
     @staticmethod
     def is_possible(log: Log) -> bool:
         """Return whether batches may currently be gathered for this log."""

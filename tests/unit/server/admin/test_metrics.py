@@ -1,5 +1,6 @@
 """/metrics of a running broker: names and labels as dashboards for Apache Kafka ask for them, values that are true."""
 
+import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,10 @@ from kafkapy.server.admin.metrics import exposition, prometheus_name
 KNOWN = [line.split("\t") for line in Path("tests/golden/metrics.tsv").read_text().splitlines()[1:]]
 """dialect, name, type, labels, MBean: of Strimzi's rules, Confluent's and kafka_exporter."""
 LABELS = {
-    name: {label.strip() for label in labels.replace("-", "").split(",") if label} for _, name, _, labels, _ in KNOWN
+    name: {label for label in re.split(r"[, ]+(?:or )?", labels) if label and label != "-"}
+    for _, name, _, labels, _ in KNOWN
 }
+QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 OWN = {
     "kafka_log_logcleaner_last_clean_bytes_before",
     "kafka_log_logcleaner_last_clean_bytes_after",
@@ -69,7 +72,8 @@ def test_names_and_labels_are_those_that_boards_know(scraped: Samples) -> None:
     for name, labels in scraped:
         found.setdefault(name, set()).update(label for label, _ in labels)
     assert found.keys() - LABELS.keys() - OWN == set()
-    assert {name: labels for name, labels in found.items() if name in LABELS and labels != LABELS[name]} == {}
+    named = {name: labels - {"topic"} for name, labels in found.items() if name in LABELS}
+    assert {name: labels for name, labels in named.items() if labels != LABELS[name] - {"topic"}} == {}
 
 
 def test_partitions_and_logs_are_told(scraped: Samples) -> None:
@@ -104,12 +108,57 @@ def test_the_lag_of_a_group_is_told(scraped: Samples) -> None:
     assert value(scraped, "kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
 
 
+def test_requests_are_told_by_api_and_version(scraped: Samples) -> None:
+    found = {
+        labels["request"]: count
+        for (name, tags), count in scraped.items()
+        if name == "kafka_network_requestmetrics_requests_total" and (labels := dict(tags))
+    }
+    assert {"ApiVersions", "CreateTopics", "Metadata", "OffsetCommit", "Produce"} <= found.keys()
+    assert found["Produce"] >= 3
+    errors = "kafka_network_requestmetrics_errors_total"
+    assert value(scraped, errors, request="CreateTopics", error="NONE") == 1
+    assert value(scraped, errors, request="OffsetCommit", error="NONE") == 2
+    of_produces = "kafka_network_requestmetrics_totaltimems"
+    assert value(scraped, f"{of_produces}_count_total", request="Produce") == found["Produce"]
+    shown = [value(scraped, of_produces, request="Produce", quantile=each) for each in QUANTILES]
+    assert 0 < shown[0] <= shown[-1] < 10_000
+    assert shown == sorted(shown)
+
+
+def test_topics_are_told_of_apart_and_together(scraped: Samples) -> None:
+    prefix = "kafka_server_brokertopicmetrics"
+    assert value(scraped, f"{prefix}_messagesin_total", topic="t") == 30
+    assert value(scraped, f"{prefix}_bytesin_total", topic="t") > 30
+    assert value(scraped, f"{prefix}_totalproducerequests_total", topic="t") >= 3
+    assert value(scraped, f"{prefix}_messagesin_total") > 30, "with the group's offsets"
+    assert value(scraped, f"{prefix}_failedproducerequests_total") == 0
+
+
+def test_the_series_of_a_topic_go_with_it() -> None:
+    port = free_port()
+    properties = {"kafkapy.admin.listener": f":{port}", "auto.create.topics.enable": "false"}
+    with Broker(properties=properties) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for _ in range(2):
+            admin.create_topics([NewTopic("t", 1)])["t"].result(30)
+            producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+            producer.produce("t", b"value")
+            assert producer.flush(30) == 0
+            found = samples(port)
+            assert value(found, "kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 1
+            admin.delete_topics(["t"])["t"].result(30)
+            found = samples(port)
+            assert not [name for name, labels in found if ("topic", "t") in labels]
+        assert value(found, "kafka_server_brokertopicmetrics_messagesin_total") == 2
+
+
 def test_a_counter_is_a_total_and_labels_are_escaped() -> None:
     counter = Gauge("kafka.server:type=FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec", 3, is_counter=True)
     hostile = Gauge("kafka.log:type=Log", "Size", 1, (("topic", 'a"b\n\\' + "x" * 65_536), ("partition", "0")))
     _, body = exposition([counter, hostile], "")
     by_name = {family.name: family for family in text_string_to_metric_families(body.decode())}
     (evictions,) = by_name["kafka_server_fetchsessioncache_incrementalfetchsessionevictions"].samples
-    assert (evictions.name, evictions.value) == (f"{prometheus_name(counter)}_total", 3)
+    assert (evictions.name, evictions.value) == (prometheus_name(counter), 3)
     (size,) = by_name["kafka_log_log_size"].samples
     assert size.labels["topic"] == 'a"b\n\\' + "x" * 65_536

@@ -1,0 +1,50 @@
+"""What is counted of fetches, for BrokerTopicMetrics; called only if topics are counted."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy.seams import FileRegion
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.fetch_response import PartitionData
+    from kafkapy.replication.fetch_session import FetchedPartition
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.replica_manager import ReplicaManager
+
+
+def count_reads(
+    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionData]"
+) -> None:
+    """Count reads of partitions; `answers` are in their order."""
+    for (_, partition), answer in zip(readable, answers, strict=True):
+        if partition.traffic is not None:
+            partition.traffic.note_read(answer.error_code)
+
+
+def count_sent(
+    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionData]"
+) -> None:
+    """Count the bytes sent to a consumer."""
+    for (_, partition), answer in zip(readable, answers, strict=True):
+        if partition.traffic is not None:
+            partition.traffic.bytes_out += _record_bytes(answer)
+
+
+def count_sent_to_follower(
+    manager: "ReplicaManager", answers: "Sequence[tuple[FetchedPartition, PartitionData]]", replica_id: int
+) -> None:
+    """Count the bytes sent to a follower."""
+    traffic = manager.traffic
+    assert traffic is not None, "asked first"
+    for asked, answer in answers:
+        size_bytes = _record_bytes(answer)
+        if size_bytes:
+            topic = asked.known_topic or asked.topic
+            registration = manager.image.topics.partition(topic, asked.request.partition)
+            is_reassigned = registration is not None and replica_id in registration.adding_replicas
+            traffic.note_sent_to_follower(size_bytes, is_reassigned=is_reassigned)
+
+
+def _record_bytes(answer: "PartitionData") -> int:
+    records = answer.records
+    return records.length if isinstance(records, FileRegion) else len(records or b"")

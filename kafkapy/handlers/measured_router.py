@@ -1,0 +1,124 @@
+"""Counts and times the requests of a router; used only on nodes with an admin listener.
+
+`route` and `gather` stand between the reactor and the router's methods of the same names. A request's time begins when
+its frame is taken, and ends when its response is queued.
+"""
+
+import time
+import types
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from struct import Struct
+from typing import Any
+
+from kafkapy.metrics.histogram import SMALL, SMALL_VALUES, bucket_of
+from kafkapy.metrics.requests import RequestCounts, VersionCounts
+from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, Served
+from kafkapy.protocol.primitives import Writer
+
+_unpack_key = Struct(">I").unpack_from
+"""API key and version, as one number."""
+
+
+class MeasuredRouter:
+    """Has the methods of a router that the reactor and logins call."""
+
+    def __init__(
+        self,
+        route: Route,
+        gather: Gather,
+        counts: RequestCounts,
+        *,
+        are_fetches_of_followers: bool = False,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """are_fetches_of_followers: of a controller's listener, where all are."""
+        self._route = route
+        self._gather = gather
+        self._counts = counts
+        self._always_follows = are_fetches_of_followers
+        self._now_ns = now_ns
+
+    @types.coroutine
+    def route(self, connection: ConnectionInfo, frame: memoryview) -> Generator[Any, Any, Writer | None]:
+        """Serve a request as Router.route does, and count it."""
+        began_ns = self._now_ns()
+        handling = self._route(connection, frame)
+        try:
+            awaited = handling.send(None)
+        except StopIteration as stop:
+            took_us = (self._now_ns() - began_ns) // 1000
+            api = self._count(connection, frame).api
+            api.at_once[SMALL[took_us] if took_us < SMALL_VALUES else bucket_of(took_us)] += 1
+            answer: Writer | None = stop.value
+        else:
+            local_us = (self._now_ns() - began_ns) // 1000
+            answer = yield from _Resumed(handling, awaited)
+            api = self._count(connection, frame).api
+            api.note_wait(local_us, (self._now_ns() - began_ns) // 1000)
+        if connection.throttle_ms:
+            api.throttled_ms[bucket_of(connection.throttle_ms)] += 1
+        return answer
+
+    def _count(self, connection: ConnectionInfo, frame: memoryview) -> VersionCounts:
+        counts = self._counts.of(_unpack_key(frame)[0])
+        if counts.followers is not None and (connection.is_replica or self._always_follows):
+            counts = counts.followers
+        counts.request_count += 1
+        size = len(frame)
+        counts.api.frame_bytes[SMALL[size] if size < SMALL_VALUES else bucket_of(size)] += 1
+        return counts
+
+    def gather(self, connection: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
+        """Serve Produce requests together as Router.gather does, and count them."""
+        began_ns = self._now_ns()
+        served = self._gather(connection, data, position, most)
+        if served is None:
+            return None
+        took_us = (self._now_ns() - began_ns) // 1000
+        count = served.frame_count
+        counts = self._counts.of(_unpack_key(data, position + 4)[0])
+        counts.request_count += count
+        api = counts.api
+        size = (served.end_position - position) // count - 4
+        api.frame_bytes[SMALL[size] if size < SMALL_VALUES else bucket_of(size)] += count
+        self._counts.errors_of(counts.api_key)[0] += count
+        if served.wait is None:
+            api.at_once[SMALL[took_us] if took_us < SMALL_VALUES else bucket_of(took_us)] += count
+            return served
+
+        def answered(on_answers: Callable[[bytes], None], answers: bytes) -> None:
+            api.note_wait(took_us, (self._now_ns() - began_ns) // 1000, count)
+            on_answers(answers)
+
+        wait = served.wait
+        return served._replace(wait=lambda on_answers: wait(partial(answered, on_answers)))
+
+
+class _Resumed:
+    """The rest of a coroutine that has already been driven to its first wait, which it yields first."""
+
+    __slots__ = ("_first", "_handling", "_is_begun")
+
+    def __init__(self, handling: Coroutine[Any, Any, Any], first: Any) -> None:
+        self._handling = handling
+        self._first = first
+        self._is_begun = False
+
+    def __iter__(self) -> "_Resumed":
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        if self._is_begun:
+            return self._handling.send(value)
+        self._is_begun = True
+        return self._first
+
+    def throw(self, *error: Any) -> Any:
+        return self._handling.throw(*error)
+
+    def close(self) -> None:
+        self._handling.close()
