@@ -17,14 +17,13 @@ from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, Served
 from kafkapy.protocol.primitives import Writer
 from kafkapy.seams import Clock
 from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings, Reply, VersionsAsked
+from kafkapy.security.log_text import one_line
 
 logger = logging.getLogger(__name__)
 
 _ERROR_CODE: Final = slice(4, 6)
 """The position of the error code in an ApiVersions response, whose header is always version 0."""
 _NO_ERROR: Final = b"\0\0"
-MOST_LOGGED: Final = 400
-"""The maximum number of characters of client data in a log line: Apache Kafka's own texts are shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,7 @@ class LoginGate:
             info.principal = f"User:{login.user}"
             info.is_by_token = login.is_by_token
             info.is_authenticated = True
-            logger.debug("Connection %s has authenticated as User:%s", info.connection_id, _line(login.user))
+            logger.debug("Connection %s has authenticated as User:%s", info.connection_id, one_line(login.user))
         return reply.answer
 
     def gather(self, info: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
@@ -103,17 +102,10 @@ class LoginGate:
         """Answer after the delay, then close, so that the time taken does not reveal what was wrong."""
         assert reply.failure is not None
         action = "re-authentication" if info.is_authenticated else "authentication"
-        logger.info("Failed %s with %s (%s)", action, info.connection_id, _line(reply.failure))
+        logger.info("Failed %s with %s (%s)", action, info.connection_id, one_line(reply.failure))
         info.is_held = True
         delay_ms = self._gate.failure_delay_ms[info.listener_name]
         if delay_ms > 0:
             await asyncio.sleep(delay_ms / 1000)
         info.close_after_answer = True
         return reply.answer
-
-
-def _line(text: str) -> str:
-    """Return the text shortened and escaped, so that it can neither forge nor flood log lines."""
-    if len(text) > MOST_LOGGED:
-        text = f"{text[:MOST_LOGGED]}..."
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

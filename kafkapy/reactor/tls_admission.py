@@ -11,6 +11,7 @@ from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.reactor.tls import TlsChannel
 from kafkapy.reactor.tls_handshake import Handshake, Handshakes
 from kafkapy.seams import Channel
+from kafkapy.security.log_text import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class TlsAdmission:
                 channel, reason = None, str(error)
         if channel is None:
             info = entry.info
-            logger.info("Failed authentication with %s (%s): %s", info.peer_host, info.connection_id, reason)
+            logger.info("Failed authentication with %s (%s): %s", info.peer_host, info.connection_id, one_line(reason))
             self.forget(entry)
             return
         self.entries.discard(entry)

@@ -70,10 +70,15 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
     return context
 
 
-def check_trusts_itself(server: ssl.SSLContext, tls: TlsConfig) -> None:
-    """Raise ConfigError unless an inter-node listener trusts its own certificate, as nodes connect to each other."""
+def node_context(tls: TlsConfig) -> ssl.SSLContext:
+    """Return the context of a client for check_trusts, which checks no host names. Raises ConfigError."""
     client = client_context(tls)
     client.check_hostname = False
+    return client
+
+
+def check_trusts(server: ssl.SSLContext, client: ssl.SSLContext, location: str | None) -> None:
+    """Raise ConfigError unless both sides trust each other. `location`: the trust store, for the message."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = (client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
     try:
@@ -86,7 +91,7 @@ def check_trusts_itself(server: ssl.SSLContext, tls: TlsConfig) -> None:
             "A client SSLEngine created with the provided settings can't connect to a server SSLEngine created with "
             f"those settings: {error.reason}"
         )
-        raise ConfigError("ssl.truststore.location", tls.ssl_truststore_location, message) from error
+        raise ConfigError("ssl.truststore.location", location, message) from error
 
 
 def own_certificates(tls: TlsConfig) -> tuple[Certificate, ...]:

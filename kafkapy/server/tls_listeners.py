@@ -21,7 +21,7 @@ from kafkapy.errors import ConfigError
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.security.certificate import Certificate, subject_of
 from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
-from kafkapy.server.tls_contexts import check_trusts_itself, client_context, own_certificates, server_context
+from kafkapy.server.tls_contexts import check_trusts, client_context, node_context, own_certificates, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 RELOADED: Final = frozenset(
@@ -51,6 +51,8 @@ class _Served:
     written_ns: tuple[int, ...]
     certificates: tuple[Certificate, ...]
     context: ssl.SSLContext
+    node_context: ssl.SSLContext | None
+    """For a listener between nodes: the context with which such a node connects to another."""
 
 
 class TlsListeners:
@@ -98,6 +100,7 @@ class TlsListeners:
                 _check_no_trust_store(tls)
             served = _serve(config, name, tls)
             _check_names(tls, before.certificates, served.certificates)
+            _check_others_trust(before, served)
         except ConfigError as error:
             message = f"Validation of dynamic config update of SSLFactory failed: {error}"
             raise ConfigRuleError(error.key, None, message) from error
@@ -124,9 +127,18 @@ class ClientContexts:
 def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:
     written_ns = _written_ns(tls)
     context = server_context(tls)
+    client = None
     if name in (config.inter_broker_listener_name, *config.controller_listener_names):
-        check_trusts_itself(context, tls)
-    return _Served(tls, written_ns, own_certificates(tls), context)
+        client = node_context(tls)
+        check_trusts(context, client, tls.ssl_truststore_location)
+    return _Served(tls, written_ns, own_certificates(tls), context, client)
+
+
+def _check_others_trust(before: _Served, after: _Served) -> None:
+    """Refuse a change after which nodes with the settings of before could not connect to this one, or it to them."""
+    if before.node_context is not None and after.node_context is not None:
+        check_trusts(before.context, after.node_context, after.tls.ssl_truststore_location)
+        check_trusts(after.context, before.node_context, before.tls.ssl_truststore_location)
 
 
 def _written_ns(tls: TlsConfig) -> tuple[int, ...]:

@@ -180,6 +180,24 @@ def test_a_listener_between_brokers_must_trust_its_own_certificate(tmp_path: Pat
         Node(tmp_path, **own, **{f"{PREFIX}keystore.location": str(node.directory / "second")})
 
 
+def test_certificates_between_brokers_change_so_that_the_others_still_trust_this_one(tmp_path: Path):
+    """They have the trust store of before, and it theirs: first all trust both authorities, then keys change."""
+    node = Node(tmp_path, **{"inter.broker.listener.name": "EXT"})
+    node.write("second", STRANGER.issue("broker"))
+    (tmp_path / "stranger.pem").write_text(STRANGER.certificate_pem)
+    (tmp_path / "both.pem").write_text(STRANGER.certificate_pem + AUTHORITY.certificate_pem)
+    second, stranger, both = (str(tmp_path / name) for name in ("second", "stranger.pem", "both.pem"))
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine created with those settings"):
+        node.alter(keystore_location=second, truststore_location=stranger)
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine"):
+        node.alter(truststore_location=stranger)
+    assert node.served() == FIRST.certificate_der
+    node.alter(truststore_location=both)
+    node.alter(truststore_location=both, keystore_location=second)
+    node.alter(truststore_location=stranger, keystore_location=second)
+    assert node.served(STRANGER) is not None
+
+
 def test_a_broker_that_could_connect_to_no_controller_does_not_start(tmp_path: Path):
     config, _ = load(
         {

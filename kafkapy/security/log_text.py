@@ -1,0 +1,13 @@
+"""Text of a peer, made fit for a log line."""
+
+from typing import Final
+
+MOST_LOGGED: Final = 400
+"""The maximum number of characters of client data in a log line: Apache Kafka's own texts are shorter."""
+
+
+def one_line(text: str) -> str:
+    """Return the text shortened and escaped, so that it can neither forge nor flood log lines."""
+    if len(text) > MOST_LOGGED:
+        text = f"{text[:MOST_LOGGED]}..."
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
