@@ -4,6 +4,7 @@ Error messages are Kafka's, word for word: clients show them to users, who searc
 """
 
 from collections.abc import Callable, Mapping, Set
+from itertools import islice
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -148,8 +149,11 @@ class ConsumerGroups:
 
     # -- the coordinator's own ------------------------------------------------------------------------------------
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        """Return the group as ConsumerGroupDescribe shows it, with GROUP_ID_NOT_FOUND if it is not a KIP-848 group."""
+    def describe(self, group_id: str, *, start: int = 0, count: int | None = None) -> DescribedGroup:
+        """Return the group as ConsumerGroupDescribe shows it, with GROUP_ID_NOT_FOUND if it is not a KIP-848 group.
+
+        start, count: which of its members are described, all if `count` is None.
+        """
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             error = _not_found(group_id, group)
@@ -163,7 +167,7 @@ class ConsumerGroups:
             assignor_name=group.preferred_assignor(),
             members=[
                 _described(member, group.log.targets.get(member.member_id, {}), image)
-                for member in group.log.members.values()
+                for member in islice(group.log.members.values(), start, None if count is None else start + count)
             ],
         )
 

@@ -198,6 +198,13 @@ class OffsetRequests:
             answers.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
         return OffsetFetchResponseGroup(group_id, answers)
 
+    def naming_all(self, request: OffsetFetchRequestGroup, at_once: int) -> OffsetFetchRequestGroup | None:
+        """Return a request for all offsets of a group as one that names them; None if they are at most `at_once`."""
+        if sum(map(len, self.store.of_group(request.group_id).values())) <= at_once:
+            return None
+        topics = self._all_topics(request.group_id)
+        return OffsetFetchRequestGroup(request.group_id, request.member_id, request.member_epoch, topics)
+
     def _all_topics(self, group_id: str) -> list[OffsetFetchRequestTopics]:
         return [
             OffsetFetchRequestTopics(name, ZERO_UUID, list(partitions))

@@ -5,13 +5,14 @@ pending transactional offset gets UNSTABLE_OFFSET_COMMIT. v8: several groups (KI
 member id and epoch of KIP-848. v10: topics by id. Without a committed offset the answer is offset -1.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kafkapy.errors import ApiError
+from kafkapy.group.shard import GroupShard
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.large_requests import Parts
+from kafkapy.handlers.large_requests import PART_ELEMENTS, Parts, cut, join
 from kafkapy.metadata.image import TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_fetch_request import (
@@ -35,10 +36,14 @@ TOPIC_IDS_SINCE: Final = 10
 TOP_LEVEL_ERROR_SINCE: Final = 2
 
 
+ALL_AT_ONCE: Final = 5_000
+"""Offsets of a group that are read at once, some 10 ms of work, if all are asked for."""
+OF_GROUP: Final = (("topics", "topics"), ("partition_indexes", "partitions"))
+
 PARTS: Final = Parts(
     (
-        (("groups", "groups"), ("topics", "topics"), ("partition_indexes", "partitions")),
-        (("topics", "topics"), ("partition_indexes", "partitions")),
+        (("groups", "groups"), *OF_GROUP),
+        OF_GROUP,
     )
 )
 
@@ -78,15 +83,42 @@ async def _fetch(
     if asked.topics is not None:
         asked.topics = _allowed(services, context, asked.topics, refused)
     try:
-        answer = await services.groups.read(
-            asked.group_id, lambda shard: shard.offsets.fetch(asked, require_stable=require_stable)
-        )
+        answer = await _read(services, context, asked, require_stable)
     except ApiError as error:
         return OffsetFetchResponseGroup(asked.group_id, error_code=_told(error.code))
     if asked.topics is None:
         answer.topics = _visible(services, context, answer.topics)
     answer.topics += refused
     return answer
+
+
+async def _read(
+    services: Services, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    """Read the offsets: at once, or in parts if all of a group with many are asked for. Raises ApiError.
+
+    A deviation: Apache Kafka answers with the offsets of one moment, here each part has its own.
+    """
+
+    def fetch(asked: OffsetFetchRequestGroup) -> Callable[[GroupShard], OffsetFetchResponseGroup]:
+        return lambda shard: shard.offsets.fetch(asked, require_stable=require_stable)
+
+    def fetch_or_name(shard: GroupShard) -> OffsetFetchResponseGroup | OffsetFetchRequestGroup:
+        named = shard.offsets.naming_all(asked, ALL_AT_ONCE) if asked.topics is None else None
+        return fetch(asked)(shard) if named is None else named
+
+    found = await services.groups.read(asked.group_id, fetch_or_name)
+    if isinstance(found, OffsetFetchResponseGroup):
+        return found
+    assert found.topics is not None
+    whole = OffsetFetchResponseGroup(asked.group_id, [])
+    way = walk(services, context)
+    for topics, continued in cut(found.topics, OF_GROUP):
+        part = OffsetFetchRequestGroup(asked.group_id, asked.member_id, asked.member_epoch, topics)
+        join(whole, await services.groups.read(asked.group_id, fetch(part)), OF_GROUP, continued)
+        if way.is_over(PART_ELEMENTS):
+            await way.give_way()
+    return whole
 
 
 def _told(code: int) -> int:
