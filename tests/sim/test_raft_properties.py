@@ -1,6 +1,6 @@
 """Seeded runs of Raft clusters: elections, failures, partitions, lost data, snapshots, voter changes.
 
-KAFKAPY_SOAK_SEEDS multiplies the number of seeds (default 1: some 200 runs).
+KAFKAPY_SOAK_SEEDS multiplies the number of seeds (default 1: some 500 runs).
 """
 
 import os
@@ -41,14 +41,14 @@ def the_leader(cluster: Cluster) -> Node:
     return leader
 
 
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_a_leader_is_elected_and_all_replicas_catch_up(seed: int) -> None:
     cluster = started(seed, 1 + seed % 5, seed % 6, kraft_version=seed % 2, takes_snapshots=seed % 3 == 0)
     reach(cluster, 10)
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_another_leader_is_elected_after_the_first_one_fails_or_resigns(seed: int) -> None:
     cluster = started(seed, 3 + seed % 3, seed % 3, takes_snapshots=seed % 2 == 0)
     reach(cluster, 10)
@@ -65,7 +65,7 @@ def test_another_leader_is_elected_after_the_first_one_fails_or_resigns(seed: in
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(30))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_the_cluster_recovers_after_all_nodes_were_killed(seed: int) -> None:
     cluster = started(seed, 1 + seed % 5, seed % 3, takes_snapshots=seed % 2 == 0)
     for _ in range(2):
@@ -143,7 +143,7 @@ def test_messages_lost_at_random_and_nodes_killed_at_random_do_no_harm(seed: int
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_a_voter_that_lost_its_disk_is_filled_again(seed: int) -> None:
     cluster = started(seed, 3, takes_snapshots=seed % 2 == 0)
     reach(cluster, 20)

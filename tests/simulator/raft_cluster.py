@@ -11,8 +11,10 @@ committed log must be the same everywhere, and values 0, 1, 2, ... in a row make
 import heapq
 import itertools
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from kafkapy.raft.core import RaftConfig, RaftCore
@@ -76,12 +78,12 @@ class Platter:
     snapshots: dict[OffsetAndEpoch, Snapshot] = field(default_factory=dict)
 
 
-def key_of(node_id: int) -> ReplicaKey:
-    return ReplicaKey(node_id, bytes([node_id]) * 16)
+def key_of(node_id: int, disk_count: int = 0) -> ReplicaKey:
+    return ReplicaKey(node_id, bytes([node_id]) * 15 + bytes([node_id + disk_count]))
 
 
-def voter_of(node_id: int) -> Voter:
-    return Voter(key_of(node_id), (Endpoint("CONTROLLER", f"node{node_id}", 9093),))
+def voter_of(node_id: int, disk_count: int = 0) -> Voter:
+    return Voter(key_of(node_id, disk_count), (Endpoint("CONTROLLER", f"node{node_id}", 9093),))
 
 
 class Node:
@@ -91,6 +93,10 @@ class Node:
         self.cluster = cluster
         self.node_id = node_id
         self.platter = Platter()
+        self.disk_count = 0
+        """Disks that were lost: each gives the node another directory id."""
+        self.clock_ahead_ms = 0
+        """By how much the node's monotonic clock is ahead of the cluster's time."""
         self.incarnation = 0
         self.core: RaftCore | None = None
         self.batches: list[LogBatch] = []
@@ -104,6 +110,14 @@ class Node:
     @property
     def is_running(self) -> bool:
         return self.core is not None
+
+    @property
+    def voter(self) -> Voter:
+        return voter_of(self.node_id, self.disk_count)
+
+    @property
+    def now_ms(self) -> int:
+        return self.cluster.now_ms + self.clock_ahead_ms
 
     # ---- life
 
@@ -130,12 +144,12 @@ class Node:
                 note_controls(history, batch)
         view.durable_end_offset = view.end_offset
         config = RaftConfig(
-            local=voter_of(self.node_id),
+            local=self.voter,
             bootstrap_ids=tuple(other for other in self.cluster.nodes if other != self.node_id),
             **self.cluster.timeouts,
         )
         seed = self.cluster.rng.getrandbits(60)
-        self.core = RaftCore(config, view, history, platter.election, seed)
+        self.core = RaftCore(config, view, history, self.found_election(), seed)
         self.incarnation += 1
         self.armed_ms = None
         self.step(Started())
@@ -145,6 +159,29 @@ class Node:
         self.core = None
         self.incarnation += 1
         self.cluster.watermarks.pop(self.node_id, None)
+
+    def lose_disk(self) -> None:
+        """Stop, and forget everything, the directory id included."""
+        self.kill()
+        self.cluster.lost_platters[self.voter.key] = self.platter
+        self.platter = Platter()
+        self.disk_count += 1
+        self.cluster.epochs.pop(self.node_id, None)
+
+    def found_election(self) -> ElectionState:
+        """Return the election state that a start finds."""
+        return self.platter.election
+
+    def persist(self, effect: PersistElection) -> None:
+        """Make the election state durable."""
+        self.platter.election = effect.state
+
+    def jump(self, duration_ms: int) -> None:
+        """Let the clock jump ahead, as after a suspended computer wakes up."""
+        self.clock_ahead_ms += duration_ms
+        self.armed_ms = None
+        if self.core is not None:
+            self.arm()
 
     @property
     def end_offset(self) -> int:
@@ -162,9 +199,10 @@ class Node:
             return
         followers: list[Any] = [event]
         while followers:
-            for effect in core.step(followers.pop(0), self.cluster.now_ms):
+            for effect in core.step(followers.pop(0), self.now_ms):
                 self.carry_out(effect, followers)
         self.check_own_log()
+        self.cluster.check_node(self.node_id, core)
         self.arm()
 
     def arm(self) -> None:
@@ -180,21 +218,21 @@ class Node:
                 self.armed_ms = None
                 self.step(TimePassed())
 
-        self.cluster.at(max(deadline_ms, self.cluster.now_ms), fire)
+        self.cluster.at(max(deadline_ms - self.clock_ahead_ms, self.cluster.now_ms), fire)
 
     def carry_out(self, effect: Any, followers: list[Any]) -> None:
         cluster = self.cluster
         match effect:
             case AppendBatch():
                 assert effect.batch.base_offset == self.end_offset
-                self.batches.append(replace(effect.batch))
+                self.batches.append(effect.batch)
             case FlushLog():
                 cluster.after(cluster.rng.randrange(1, 6), self.when_alive(lambda: self.flushed(effect)))
             case TruncateLog():
                 self.truncate(effect.end_offset)
             case PersistElection():
                 assert effect.state.leader_epoch >= self.platter.election.leader_epoch
-                self.platter.election = effect.state
+                self.persist(effect)
             case HighWatermarkAdvanced():
                 self.commit_to(effect.high_watermark, followers)
             case LeaderChanged():
@@ -234,8 +272,9 @@ class Node:
         if flush.generation == self.core.log.generation:
             synced = self.platter.batches
             written = synced[-1].last_offset + 1 if synced else self.platter.start_offset
-            for batch in self.batches:
-                if written <= batch.base_offset < flush.end_offset:
+            first = bisect_left(self.batches, written, key=lambda batch: batch.base_offset)
+            for batch in islice(self.batches, first, None):
+                if batch.base_offset < flush.end_offset:
                     synced.append(batch)
         self.step(LogFlushed(flush.end_offset, flush.generation))
 
@@ -252,8 +291,9 @@ class Node:
 
     def commit_to(self, high_watermark: int, followers: list[Any]) -> None:
         first = len(self.committed)
-        for batch in self.batches:
-            if first <= batch.base_offset < high_watermark:
+        index = bisect_left(self.batches, first, key=lambda batch: batch.base_offset)
+        for batch in islice(self.batches, index, None):
+            if batch.base_offset < high_watermark:
                 self.committed.extend(spread(batch))
         assert len(self.committed) == high_watermark, f"{high_watermark} does not end a batch"
         self.cluster.note_committed(self, first)
@@ -328,13 +368,17 @@ class Cluster:
         observer_count: int = 0,
         *,
         loss: float = 0.0,
+        duplicates: float = 0.0,
         takes_snapshots: bool = False,
         kraft_version: int = 1,
+        new_node: "Callable[[Cluster, int], Node]" = Node,
     ) -> None:
+        """loss, duplicates: the share of messages that never arrive, and of those that arrive twice."""
         self.seed = seed
         self.rng = random.Random(seed)
         self.now_ms = 0
         self.loss = loss
+        self.duplicates = duplicates
         self.takes_snapshots = takes_snapshots
         self.timeouts: dict[str, int] = {
             "election_timeout_ms": 1000,
@@ -346,7 +390,7 @@ class Cluster:
         }
         voter_ids = range(1, voter_count + 1)
         self.static_voters = VoterSet(map(voter_of, voter_ids))
-        self.nodes = {node_id: Node(self, node_id) for node_id in range(1, voter_count + observer_count + 1)}
+        self.nodes = {node_id: new_node(self, node_id) for node_id in range(1, voter_count + observer_count + 1)}
         self.partitioned: set[int] = set()
         """Nodes that reach only each other; the others reach only the others."""
         self.snapshots_sent: dict[OffsetAndEpoch, Snapshot] = {}
@@ -354,6 +398,8 @@ class Cluster:
         """The leader of each epoch."""
         self.history: list[LogBatch] = []
         """What was ever committed anywhere, by offset."""
+        self.lost_platters: dict[ReplicaKey, Platter] = {}
+        """What a disk held when it was lost: its last acknowledgements may still be on their way."""
         self.watermarks: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.next_value = 0
@@ -377,7 +423,6 @@ class Cluster:
     def start_all(self, node_ids: Iterable[int] | None = None) -> None:
         for node_id in list(node_ids if node_ids is not None else self.nodes):
             self.nodes[node_id].start()
-        self.check()
 
     def run_one(self) -> None:
         due_ms, _, call = heapq.heappop(self._queue)
@@ -385,7 +430,6 @@ class Cluster:
         self.now_ms = due_ms
         call()
         self.event_count += 1
-        self.check()
 
     def run_until(self, condition: Callable[[], bool], *, limit_ms: int = 120_000) -> None:
         end_ms = self.now_ms + limit_ms
@@ -422,6 +466,8 @@ class Cluster:
 
         if self.rng.random() >= self.loss:
             self.after(self.rng.randrange(1, 20), arrive)
+            if self.duplicates and self.rng.random() < self.duplicates:
+                self.after(self.rng.randrange(1, 2000), arrive)
 
     def send_request(self, source: Node, effect: SendRequest) -> None:
         target = self.nodes[effect.node_id]
@@ -444,7 +490,6 @@ class Cluster:
         """Put a question to a node; the answer appears in the list."""
         answers: list[Any] = []
         target.step(RequestReceived(answers.append, request))
-        self.check()
         return answers
 
     # ---- what clients do
@@ -510,24 +555,25 @@ class Cluster:
         """What is newly committed (by a leader, first) is on the platter of a majority of the voters in force."""
         assert leader.core is not None
         voters = leader.core.voters.current
-        count = sum(1 for node_id in voters.ids if self.nodes[node_id].has_durable(offset, entry))
+        platters = {node.voter.key: node.platter for node in self.nodes.values()} | self.lost_platters
+        held = [
+            key for key, platter in platters.items() if voters.contains(key) and has_durable(platter, offset, entry)
+        ]
+        count = len({key.node_id for key in held})
         assert count >= voters.majority_count, f"seed {self.seed}: offset {offset} is on {count} of {voters}"
 
-    def check(self) -> None:
-        """Epochs and high watermarks never go back; at most one node leads an epoch."""
-        leading: dict[int, int] = {}
-        for node_id, node in self.nodes.items():
-            core = node.core
-            if core is None:
-                self.watermarks.pop(node_id, None)
-                continue
-            assert core.leader_epoch >= self.epochs.get(node_id, 0), f"seed {self.seed}: epoch of {node_id} went back"
-            assert core.high_watermark >= self.watermarks.get(node_id, -1), f"seed {self.seed}: watermark went back"
-            self.epochs[node_id] = core.leader_epoch
-            self.watermarks[node_id] = core.high_watermark
-            if core.is_leader:
-                other = leading.setdefault(core.leader_epoch, node_id)
-                assert other == node_id, f"seed {self.seed}: {other} and {node_id} lead epoch {core.leader_epoch}"
+    def check_node(self, node_id: int, core: RaftCore) -> None:
+        """After a node's step: epoch and high watermark never go back; at most one node leads an epoch."""
+        if self.nodes[node_id].core is not core:
+            return  # it was killed amid the step
+        epoch, high_watermark = core.leader_epoch, core.high_watermark
+        assert epoch >= self.epochs.get(node_id, 0), f"seed {self.seed}: epoch of {node_id} went back"
+        assert high_watermark >= self.watermarks.get(node_id, -1), f"seed {self.seed}: watermark went back"
+        self.epochs[node_id] = epoch
+        self.watermarks[node_id] = high_watermark
+        if core.is_leader:
+            other = self.leaders.setdefault(epoch, node_id)
+            assert other == node_id, f"seed {self.seed}: {other} and {node_id} lead epoch {epoch}"
 
     def check_end(self) -> None:
         """All running nodes agree on what they hold committed."""
@@ -535,8 +581,7 @@ class Cluster:
             assert node.committed == self.history[: len(node.committed)], f"seed {self.seed}: {node.node_id} differs"
 
 
-def has_durable(node: Node, offset: int, entry: LogBatch) -> bool:
-    platter = node.platter
+def has_durable(platter: Platter, offset: int, entry: LogBatch) -> bool:
     if offset < platter.start_offset or any(snapshot_id.offset > offset for snapshot_id in platter.snapshots):
         return True
     for batch in reversed(platter.batches):
@@ -545,16 +590,13 @@ def has_durable(node: Node, offset: int, entry: LogBatch) -> bool:
     return False
 
 
-Node.has_durable = has_durable  # type: ignore[attr-defined]
-
-
 def spread(batch: LogBatch) -> list[LogBatch]:
     """Return an entry for each offset of a batch, so that histories can be compared by offset."""
     if batch.base_offset == batch.last_offset:
         return [batch]
+    epoch, controls, data = batch.leader_epoch, batch.controls, batch.data
     return [
-        replace(batch, base_offset=offset, last_offset=offset)
-        for offset in range(batch.base_offset, batch.last_offset + 1)
+        LogBatch(offset, offset, epoch, controls, data) for offset in range(batch.base_offset, batch.last_offset + 1)
     ]
 
 
