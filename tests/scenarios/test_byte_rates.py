@@ -66,10 +66,8 @@ def throttle_of_produce(client: WireClient, topic: str, value: bytes, *, client_
 
 
 def assert_muted(client: WireClient, throttle_ms: int, since_s: float) -> None:
-    """`since_s`: when the request that was throttled had been sent, time.monotonic()."""
-    client.send(ApiVersionsRequest(), 0)
-    assert not client.has_answer(throttle_ms / 4000), "the connection is muted"
-    client.receive()
+    """`since_s`: before the request that was throttled was sent, time.monotonic()."""
+    client.call(ApiVersionsRequest(), 0)
     assert time.monotonic() - since_s >= throttle_ms / 1000 * 0.95
 
 
@@ -127,7 +125,8 @@ def test_a_consumer_beyond_its_quota_gets_nothing_and_is_muted(connect: Connect,
     assert opened.throttle_time_ms == 0
     assert len(values_in(partition)) == 14
     asked = fetch_partition(0, max_bytes=batch_bytes)
-    throttled, sent_s = go_on(client, limited, opened.session_id, 1, asked), time.monotonic()
+    sent_s = time.monotonic()
+    throttled = go_on(client, limited, opened.session_id, 1, asked)
     assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, opened.session_id, [])
     assert throttled.throttle_time_ms == pytest.approx(15 * batch_bytes / 10 - RATE, rel=0.15)
     assert_muted(client, throttled.throttle_time_ms, sent_s)

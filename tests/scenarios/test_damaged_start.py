@@ -47,7 +47,7 @@ def test_damage_is_told_and_once_mended_the_directory_serves_again(used: Path, n
 def test_the_process_says_it_in_one_line(used: Path) -> None:
     (used / METADATA / "quorum-state").write_bytes(b"{")
     command = [sys.executable, "-m", "kafkapy", "start", "--port", "0", "--data-dir", str(used)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
     assert "quorum-state cannot be read" in result.stderr

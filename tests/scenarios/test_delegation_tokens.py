@@ -122,10 +122,10 @@ def test_a_token_logs_in_as_its_owner_until_it_ends(alice, ports, mechanism) -> 
 
 def test_a_session_ends_with_its_token(alice, ports) -> None:
     token = settled(alice, create(alice))
-    until_ms = expire(alice, token, 1_500).expiry_timestamp_ms
+    until_ms = expire(alice, token, 5_000).expiry_timestamp_ms
     until(lambda: describe(alice)[token.token_id].expiry_timestamp == until_ms)
     with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
-        assert 0 < log_in(client, token_client(token)).session_lifetime_ms <= 1_500
+        assert 0 < log_in(client, token_client(token)).session_lifetime_ms <= 5_000
 
         def is_closed() -> bool:
             try:

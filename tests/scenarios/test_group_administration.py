@@ -175,8 +175,8 @@ CONFIGURED = {
     "group.max.session.timeout.ms": "20000",
     "group.max.size": "2",
     "group.consumer.max.size": "1",
-    "group.consumer.session.timeout.ms": "400",
-    "group.consumer.min.session.timeout.ms": "400",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "3000",
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
@@ -268,7 +268,7 @@ def test_a_session_timeout_has_the_bounds_of_its_keys(members: NewMember) -> Non
 
 @pytest.mark.usefixtures("kept_group")
 def test_a_member_that_is_not_heard_of_is_out(members: NewMember, admin: WireClient, small_group: str) -> None:
-    silent = members(session_timeout_ms=2_000)  # joined and synced within it on a busy machine, too
+    silent = members(session_timeout_ms=4_000)  # joined and synced within it on a busy machine, too
     stabilize(silent)
     until(lambda: describe_group(admin, small_group).group_state == "Empty")
     assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID

@@ -159,7 +159,7 @@ def test_an_id_that_nobody_came_back_with_is_waited_for_until_it_leaves(new_memb
 
 
 def test_who_does_not_join_again_in_time_is_out(new_member: NewMember, client: WireClient, group: str) -> None:
-    late, prompt = new_member(rebalance_timeout_ms=300), new_member(rebalance_timeout_ms=300)
+    late, prompt = new_member(rebalance_timeout_ms=2_500), new_member(rebalance_timeout_ms=2_500)
     stabilize(late, prompt)
     prompt.send_join(protocols={"range": subscription("other")})
     joined = prompt.receive_join()
@@ -168,7 +168,7 @@ def test_who_does_not_join_again_in_time_is_out(new_member: NewMember, client: W
 
 
 def test_who_does_not_sync_in_time_is_out_and_the_others_join_again(new_member: NewMember) -> None:
-    leader, follower = new_member(rebalance_timeout_ms=300), new_member(rebalance_timeout_ms=300)
+    leader, follower = new_member(rebalance_timeout_ms=2_500), new_member(rebalance_timeout_ms=2_500)
     join_together(leader, follower)
     follower.send_sync()
     assert follower.client.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS

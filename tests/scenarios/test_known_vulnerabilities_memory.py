@@ -23,7 +23,8 @@ pytestmark = pytest.mark.ours
 
 FRAME_MB = 1 << 20
 MB_BEYOND_THE_FRAME = 64
-OTHERS_WAIT_S = 1.0
+OTHERS_WAIT_CPU_S = 1.0
+"""Of the broker's CPU time."""
 APIS_BY_NAME = {api.request_name.removesuffix("Request"): api for api in APIS.values()}
 
 
@@ -37,18 +38,20 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafkapy]:
 
 
 def costs(process: Kafkapy, frame: bytes) -> tuple[float, float]:
-    """Send a frame; return how long another connection waited at most (s), and how much memory it took at most (MB)."""
+    """Send a frame; return for how much of the broker's CPU time another connection waited at most (s), and how much
+    memory it took at most (MB).
+    """
     process.forget_peak()
     before_mb = process.memory_mb()
     slowest_s = 0.0
     with WireClient(process.bootstrap) as canary, WireClient(process.bootstrap) as client:
         client.send_frame(frame)
-        ends_at = time.monotonic() + 60
+        ends_at = time.monotonic() + 120
         is_over = False
         while not is_over and time.monotonic() < ends_at:
-            began = time.monotonic()
+            began_s = process.cpu_s()
             assert canary.call(ApiVersionsRequest(), 2).error_code == 0
-            slowest_s = max(slowest_s, time.monotonic() - began)
+            slowest_s = max(slowest_s, process.cpu_s() - began_s)
             is_over = _is_answered_or_closed(client)
     assert is_over
     return slowest_s, process.memory_mb("VmHWM") - before_mb
@@ -62,13 +65,13 @@ def _is_answered_or_closed(client: WireClient) -> bool:
 
 
 def check_costs(process: Kafkapy, frame: bytes) -> None:
-    """The machine may be busy: others must have been served in time at one of three attempts."""
+    """The workers' CPU time counts, too: others must have been served in time at one of three attempts."""
     waits_s: list[float] = []
-    while not waits_s or (min(waits_s) >= OTHERS_WAIT_S and len(waits_s) < 3):
+    while not waits_s or (min(waits_s) >= OTHERS_WAIT_CPU_S and len(waits_s) < 3):
         waited_s, grown_mb = costs(process, frame)
         waits_s.append(waited_s)
         assert grown_mb < len(frame) / FRAME_MB + MB_BEYOND_THE_FRAME
-    assert min(waits_s) < OTHERS_WAIT_S
+    assert min(waits_s) < OTHERS_WAIT_CPU_S
 
 
 def uvarint(value: int) -> bytes:

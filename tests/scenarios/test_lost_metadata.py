@@ -88,7 +88,7 @@ def test_the_process_says_it_in_one_line(used: Path, arguments: list[str], tmp_p
         )
         arguments = [*arguments, "--cluster-id", "CCCCCCCCCCCCCCCCCCCCCQ", "--config", str(properties)]
     command = [sys.executable, "-m", "kafkapy", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
     assert "No readable meta.properties files found." in result.stderr

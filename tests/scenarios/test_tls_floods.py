@@ -21,14 +21,18 @@ from tests.support.openssl_client import TLS1_2, OpenSslClient, is_available
 
 pytestmark = pytest.mark.ours
 TIMEOUT_MS = 2000
+"""For a login, or a handshake, that does not come."""
+PATIENCE_MS = 60_000
+"""For those that have to succeed, also on a busy machine."""
 PEERS = 200
+PACE_S = 0.05
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 
 
 class Guarded:
     """A broker with a PLAINTEXT and a TLS listener, and a canary that asks on the first all the time."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, timeout_ms: int) -> None:
         self.port, self.sasl_port = free_port(), free_port()
         path = Authority().issue("broker").write(directory, "broker")
         controller_port = free_port()
@@ -52,7 +56,7 @@ class Guarded:
             "listener.security.protocol.map": ",".join(
                 (*(f"{name}:{name}" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT")), "CONTROLLER:PLAINTEXT")
             ),
-            "kafkapy.authentication.timeout.ms": str(TIMEOUT_MS),
+            "kafkapy.authentication.timeout.ms": str(timeout_ms),
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             **jaas_keys("SASL_PLAINTEXT", mechanisms=MECHANISMS, users={"alice": "wonder"}),
         }
@@ -66,8 +70,11 @@ class Guarded:
         return len(list(Path(f"/proc/{self.server.process.pid}/fd").iterdir()))
 
     @contextlib.contextmanager
-    def watched(self, slowest_s: float = 2.0) -> Iterator[None]:
-        """Have a canary served while something goes on; at the end the broker holds no more than before."""
+    def watched(self, slowest_cpu_s: float = 2.0) -> Iterator[None]:
+        """Have a canary served while something goes on; at the end the broker holds no more than before.
+
+        What the canary waits for is counted in CPU time of the broker: that it waits for a busy machine says nothing.
+        """
         memory_mb, descriptors = self.server.memory_mb(), self.descriptor_count
         is_over = threading.Event()
         waits: list[float] = []
@@ -79,17 +86,17 @@ class Guarded:
             is_over.set()
             canary.join()
         assert len(waits) >= 3, "the canary was served"
-        assert max(waits) < slowest_s
-        eventually(lambda: self.descriptor_count <= descriptors + 3, 20)
+        assert max(waits) < slowest_cpu_s
+        eventually(lambda: self.descriptor_count <= descriptors + 3)
         assert self.server.memory_mb() < memory_mb + 30
 
     def _sing(self, is_over: threading.Event, waits: list[float]) -> None:
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=60) as connection:
             while not is_over.wait(0.02) or len(waits) < 3:
-                started = time.monotonic()
+                started_s = self.server.cpu_s()
                 connection.sendall(API_VERSIONS_FRAME)
                 _receive_frame(connection)
-                waits.append(time.monotonic() - started)
+                waits.append(self.server.cpu_s() - started_s)
 
 
 def _receive_frame(connection: socket.socket) -> None:
@@ -100,11 +107,29 @@ def _receive_frame(connection: socket.socket) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    broker = Guarded(tmp_path_factory.mktemp("floods"))
+    broker = Guarded(tmp_path_factory.mktemp("floods"), TIMEOUT_MS)
     with broker.server:
         with broker.watched():  # what is loaded once is no leak
+            eventually(lambda: _may_shake(broker))
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    broker = Guarded(tmp_path_factory.mktemp("patient"), PATIENCE_MS)
+    with broker.server:
+        with broker.watched():
             _shake(broker).close()
         yield broker
+
+
+def _may_shake(guarded: Guarded) -> bool:
+    """Whether a handshake ends in time."""
+    try:
+        _shake(guarded).close()
+    except OSError:
+        return False
+    return True
 
 
 def _shake(guarded: Guarded) -> ssl.SSLSocket:
@@ -157,26 +182,26 @@ def test_a_trickle_of_bytes_does_not_prolong_a_handshake(guarded: Guarded) -> No
         started = time.monotonic()
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             _trickle(peer, hello * 2)
-        assert time.monotonic() - started < TIMEOUT_MS / 1000 + 2
+        assert time.monotonic() - started < len(hello) * PACE_S  # half of what it would send
 
 
 def _trickle(peer: socket.socket, data: bytes) -> None:
     for byte in data:
         peer.sendall(bytes([byte]))
-        time.sleep(0.05)  # the pace is what is tested
+        time.sleep(PACE_S)  # the pace is what is tested
 
 
-def test_handshakes_that_are_aborted_leave_nothing(guarded: Guarded) -> None:
-    with guarded.watched():
+def test_handshakes_that_are_aborted_leave_nothing(patient: Guarded) -> None:
+    with patient.watched():
         for _ in range(200):
-            _shake(guarded).close()
-            with guarded.connect() as peer:
+            _shake(patient).close()
+            with patient.connect() as peer:
                 peer.sendall(b"\x16\x03\x01\x00\x05hello")
 
 
 @pytest.mark.skipif(not is_available(), reason="there is no libssl to load")
-def test_a_flood_of_key_updates_ends_its_connection(guarded: Guarded) -> None:
-    with guarded.watched(), OpenSslClient(guarded.port) as peer:
+def test_a_flood_of_key_updates_ends_its_connection(patient: Guarded) -> None:
+    with patient.watched(), OpenSslClient(patient.port) as peer:
         assert peer.update_keys()
         assert peer.ask(API_VERSIONS_FRAME)
         sent = 0
@@ -187,7 +212,7 @@ def test_a_flood_of_key_updates_ends_its_connection(guarded: Guarded) -> None:
 
 
 @pytest.mark.skipif(not is_available(), reason="there is no libssl to load")
-def test_renegotiation_is_refused(guarded: Guarded) -> None:
-    with guarded.watched(), OpenSslClient(guarded.port, TLS1_2) as peer:
+def test_renegotiation_is_refused(patient: Guarded) -> None:
+    with patient.watched(), OpenSslClient(patient.port, TLS1_2) as peer:
         assert peer.ask(API_VERSIONS_FRAME)
         assert not peer.renegotiate()

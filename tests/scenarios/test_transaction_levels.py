@@ -40,7 +40,7 @@ def formatted(directory: Path, level: int) -> Kafkapy:
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     arguments = ["storage", "format", "-t", CLUSTER_ID, "-c", str(file)]
     arguments += ["--feature", f"transaction.version={level}"]
-    result = subprocess.run([sys.executable, "-m", "kafkapy", *arguments], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-m", "kafkapy", *arguments], capture_output=True, text=True, timeout=180)
     assert result.returncode == 0, result.stdout + result.stderr
     server.properties = {key: value for key, value in properties.items() if key != "log.dirs"}
     return server

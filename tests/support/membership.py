@@ -37,7 +37,7 @@ def join_request(group_id: str, member_id: str = "", **fields: Any) -> JoinGroup
     """`protocols` is name to metadata; `instance_id` makes a static member."""
     protocols = fields.pop("protocols", {"range": subscription(group_id)})
     fields["group_instance_id"] = fields.pop("instance_id", None)
-    fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 30_000, "protocol_type": "consumer", **fields}
+    fields = {"session_timeout_ms": 20_000, "rebalance_timeout_ms": 30_000, "protocol_type": "consumer", **fields}
     listed = [JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols.items()]
     return JoinGroupRequest(group_id, member_id=member_id, protocols=listed, **fields)
 

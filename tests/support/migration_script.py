@@ -89,6 +89,7 @@ class Play:
     def send_join(self, who: str, member_id: str = "", *owned: int, version: int = JOIN, **fields: Any) -> None:
         if "protocols" not in fields:
             fields["protocols"] = {"range": subscription(*owned, topic=self.group)}
+        fields = {"session_timeout_ms": 10_000, **fields}  # as recorded
         self._connected(who).send(join_request(self.group, member_id, **fields), version)
 
     def receive_join(self, who: str) -> Any:

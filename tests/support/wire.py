@@ -100,6 +100,10 @@ class WireClient:
         finally:
             self._socket.settimeout(before)
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """Wait only so long for a byte, or for room to send one."""
+        self._socket.settimeout(timeout_s)
+
     def close(self) -> None:
         self._socket.close()
 
