@@ -20,6 +20,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from tests.support.eventually import eventually
+from tests.support.idempotence import numbers_of
 from tests.support.java_tools import JavaTools, Printed
 from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS
@@ -157,7 +158,8 @@ def test_partitions_move_while_records_are_produced(cluster: ThreeNodes, tool: T
         "Reassignment of partition moved-1 is completed.\n"
     )
     assert [each[2:] for each in described(tool, "moved")] == [([2, 3], [2, 3]), ([3, 2], [2, 3])]
-    assert sorted(numbers_in(cluster.bootstrap, "moved", 2)) == sorted(load.acknowledged)
+    assert sorted(set(numbers_in(cluster.bootstrap, "moved", 2))) == sorted(load.acknowledged)
+    assert numbers_of([cluster.nodes[1].directory], ["moved-0", "moved-1"]) == sorted(load.acknowledged)
     left = cluster.nodes[0].directory
     eventually(lambda: not list(left.glob("moved-*")))
 
