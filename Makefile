@@ -10,7 +10,7 @@ PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak coverage format check packages generate golden \
+.PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak chaos coverage format check packages generate golden \
   counts bench compiled test-compiled lock clean
 
 help:            ## this list
@@ -63,6 +63,10 @@ soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the
 	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
 	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py
+
+chaos: setup tools   ## three real nodes in trouble, SECONDS=900 for each kind of fault, SEED=1
+	KAFKAPY_CHAOS_SECONDS=$(or $(SECONDS),900) KAFKAPY_CHAOS_SEED=$(or $(SEED),1) \
+	  $(BIN)/python -m pytest -q -rP tests/compat/test_chaos.py
 
 test-spark35: tools $(SPARK35)/.ready   ## the tests of the Spark jobs on Spark 3.5.7
 	@$(SPARK35)/bin/python -m spark_jobs.connector

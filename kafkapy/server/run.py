@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.server.heap import FrozenMetadata, freeze_heap
 from kafkapy.server.limits import raise_open_file_limit
-from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.server.system_clock import SystemRandom, clock_of_environment
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = Non
 
     It uses the system's sockets, unless `new_connector(loop, io_pool)` makes the connections to other nodes.
     """
-    disk, clock, random = SystemDisk(), SystemClock(), SystemRandom()
+    disk, clock, random = SystemDisk(), clock_of_environment(), SystemRandom()
     if not config.is_broker:
         from kafkapy.server.controller import ControllerServer
 

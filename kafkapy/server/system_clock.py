@@ -3,8 +3,12 @@
 import os
 import random
 import time
+from typing import Final
 
 from kafkapy.types import Uuid, uuid_to_string
+
+CLOCK_OFFSET: Final = "KAFKAPY_CLOCK_OFFSET_MS"
+"""Environment variable for tests of clocks that differ: milliseconds that a node's wall clock is ahead."""
 
 
 class SystemClock:
@@ -18,6 +22,22 @@ class SystemClock:
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
+
+
+class ShiftedClock(SystemClock):
+    """A system clock whose wall clock is some milliseconds ahead, or behind."""
+
+    def __init__(self, offset_ms: int) -> None:
+        self._offset_ms = offset_ms
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self._offset_ms
+
+
+def clock_of_environment() -> SystemClock:
+    """Return the system's clock, shifted if KAFKAPY_CLOCK_OFFSET_MS is set."""
+    offset_ms = int(os.environ.get(CLOCK_OFFSET, "0"))
+    return ShiftedClock(offset_ms) if offset_ms else SystemClock()
 
 
 class SystemRandom:

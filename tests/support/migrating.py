@@ -92,9 +92,12 @@ def brokers_of(nodes: dict[int, MigratingNode]) -> list[MigratingNode]:
 class JavaProducer:
     """An idempotent producer of Java's that writes 0, 1, 2, ... until it is stopped; keys bind each to a partition."""
 
-    def __init__(self, directory: Path, bootstrap: str, topic: str, records_per_s: int) -> None:
+    def __init__(
+        self, directory: Path, bootstrap: str, topic: str, records_per_s: int, more_settings: str = ""
+    ) -> None:
         settings = directory / "producer.properties"
-        settings.write_text("enable.idempotence=true\nretries=2147483647\nlinger.ms=5\ncompression.type=lz4\n")
+        common = "enable.idempotence=true\nretries=2147483647\nlinger.ms=5\ncompression.type=lz4\n"
+        settings.write_text(common + more_settings)
         self._printed = directory / "producer.json"
         self._command = java(
             "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap, "--topic", topic,
@@ -117,6 +120,9 @@ class JavaProducer:
 
     def acknowledged(self) -> list[int]:
         return [int(each["value"]) for each in self._told("producer_send_success")]
+
+    def acknowledged_count(self) -> int:
+        return self._printed.read_bytes().count(b'"producer_send_success"')
 
     def failures(self) -> list[dict[str, Any]]:
         return self._told("producer_send_error")

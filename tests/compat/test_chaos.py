@@ -1,0 +1,203 @@
+"""Three real nodes in trouble, stock clients of three kinds: what was acknowledged is there, once and in order.
+
+Nodes are killed (also at failpoints, two or all at once), stopped, paused for longer than their session, cut off from
+each other in both directions or in one, and slowed down; their wall clocks are a minute apart. After each fault all is
+healed, and every client must get on. min.insync.replicas is 2.
+
+In the end: no acknowledged record is missing, none of an idempotent producer is there twice or out of order, no
+answered commit is lost, groups of both protocols have seen every record, and the replicas' logs are the same bytes.
+
+KAFKAPY_CHAOS_SECONDS makes it run that long for each kind of fault (`make chaos`); KAFKAPY_CHAOS_SEED chooses.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkapy.server.cluster import asking
+from kafkapy.server.system_clock import CLOCK_OFFSET
+from tests.support import chaos
+from tests.support.chaos import Chaos, Fault
+from tests.support.chaos_clients import PARTITIONS, AioWriter, ConfluentWriter, Group, JavaWriter, Writer, stopping
+from tests.support.eventually import eventually
+from tests.support.idempotence import values_of
+from tests.support.migrating import differing_logs, log_of, records_of
+from tests.support.proxied_nodes import ProxiedNodes
+
+pytestmark = pytest.mark.ours
+
+SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "0"))
+SEED = int(os.environ.get("KAFKAPY_CHAOS_SEED", "1"))
+PROGRESS_S = 120
+SHORT: Sequence[Fault] = (
+    chaos.kill_one,
+    chaos.lose_what_one_sends,
+    chaos.pause_one,
+    chaos.kill_all,
+    chaos.cut_one_off,
+)
+TOPICS = ("by-librdkafka", "by-aiokafka", "by-java")
+TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "1048576", "index.interval.bytes": "500"}
+PROPERTIES = {
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "min.insync.replicas": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "3000",
+    "replica.socket.timeout.ms": "3000",
+    "controller.quorum.fetch.timeout.ms": "1500",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.request.timeout.ms": "1500",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+}
+GROUPS: dict[str, dict[str, object]] = {
+    "classic": {"group.protocol": "classic", "session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, java_tool: Callable[..., str]) -> Iterator[ProxiedNodes]:
+    """Three nodes with a topic for each producer; skipped without Java."""
+    nodes = ProxiedNodes(tmp_path, PROPERTIES)
+    for node, offset_ms in zip(nodes.nodes.values(), chaos.CLOCK_OFFSETS_MS, strict=True):
+        node.more_environment[CLOCK_OFFSET] = str(offset_ms)
+    with nodes as running:
+        client = AdminClient({"bootstrap.servers": running.bootstrap})
+        topics = [NewTopic(topic, PARTITIONS, 3, config=TOPIC_SETTINGS) for topic in TOPICS]
+        for created in client.create_topics(topics).values():
+            created.result(60)
+        eventually(lambda: under_replicated(running) == [])
+        yield running
+
+
+def under_replicated(cluster: ProxiedNodes) -> list[str]:
+    found = asking.partitions(("127.0.0.1", cluster.nodes[1].port))
+    return found.under_replicated + found.offline
+
+
+class Clients:
+    """All clients of a run."""
+
+    def __init__(self, cluster: ProxiedNodes, directory: Path) -> None:
+        bootstrap = cluster.bootstrap
+        self.writers: list[Writer] = [
+            ConfluentWriter(bootstrap, TOPICS[0]),
+            AioWriter(bootstrap, TOPICS[1]),
+            JavaWriter(directory, bootstrap, TOPICS[2]),
+        ]
+        self.groups = [Group(bootstrap, TOPICS, name, settings) for name, settings in GROUPS.items()]
+
+    def counts(self) -> dict[str, int]:
+        """Return what each client has got done so far."""
+        written = {writer.topic: writer.acknowledged_count() for writer in self.writers}
+        return written | {group.name: group.seen_count() for group in self.groups}
+
+    def wait_for_progress(self) -> None:
+        before = self.counts()
+        eventually(
+            lambda: all(count > before[name] for name, count in self.counts().items()),
+            PROGRESS_S,
+            what=f"that all get further than {before}",
+        )
+
+
+def play(trouble: Chaos, clients: Clients, faults: Sequence[Fault], seconds: int) -> None:
+    """Have each fault once, in some order, and go on until the time is over."""
+    deadline = time.monotonic() + seconds
+    while True:
+        for fault in trouble.random.sample(faults, len(faults)):
+            clients.wait_for_progress()
+            trouble.run(fault)
+        clients.wait_for_progress()
+        if time.monotonic() >= deadline:
+            return
+
+
+def check(cluster: ProxiedNodes, clients: Clients, tmp_path: Path) -> None:
+    eventually(lambda: under_replicated(cluster) == [], PROGRESS_S, what="full replication")
+    for writer in clients.writers:
+        writer.stop()
+    ends = check_records(cluster, clients.writers)
+    check_groups(cluster, clients.groups, ends)
+    directories = [node.directory for node in cluster.nodes.values()]
+    eventually(lambda: not differing_logs(directories, TOPICS), PROGRESS_S, what="equality of the logs")
+
+
+def check_records(cluster: ProxiedNodes, writers: Sequence[Writer]) -> dict[tuple[str, int], int]:
+    """Check what is stored against what was acknowledged; return the number of records by partition."""
+    ends: dict[tuple[str, int], int] = {}
+    for writer in writers:
+        stored = records_of(cluster.bootstrap, writer.topic)
+        values = [value for partition in stored.values() for value in partition]
+        lost = set(writer.acknowledged()).difference(values)
+        assert not lost, f"{writer.topic} lost {sorted(lost)[:20]}"
+        if not isinstance(writer, ConfluentWriter):  # see tests.support.idempotence
+            assert len(values) == len(set(values)), f"{writer.topic} has duplicates"
+        for partition in stored:
+            values_of(log_of(cluster.nodes[1].directory, f"{writer.topic}-{partition}"))
+        ends |= {(writer.topic, partition): len(found) for partition, found in stored.items()}
+    return ends
+
+
+def check_groups(cluster: ProxiedNodes, groups: Sequence[Group], ends: dict[tuple[str, int], int]) -> None:
+    """Check that each group sees every record, and that no answered commit is lost."""
+    for group in groups:
+        eventually(
+            lambda group=group: all(group.seen(*key) == set(range(end)) for key, end in ends.items()),  # type: ignore[misc]
+            PROGRESS_S,
+            what=f"that {group.name} sees all of {ends}",
+        )
+        group.stop()
+        answered = group.committed()
+        kept = offsets_of(cluster.bootstrap, group.name)
+        lost = {key: (offset, kept.get(key)) for key, offset in answered.items() if kept.get(key, -1) < offset}
+        assert not lost, f"{group.name}: committed, kept: {lost}"
+
+
+def offsets_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def ask() -> dict[tuple[str, int], int]:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+        return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
+
+    return dict(eventually(ask))
+
+
+def run(cluster: ProxiedNodes, tmp_path: Path, faults: Sequence[Fault], *, seed: int, seconds: int) -> None:
+    trouble = Chaos(cluster, TOPICS, seed)
+    clients = Clients(cluster, tmp_path)
+    try:
+        with stopping([*clients.writers, *clients.groups]):
+            play(trouble, clients, faults, seconds)
+            check(cluster, clients, tmp_path)
+        print(clients.counts())
+    finally:
+        print("\n".join(trouble.history))
+    logs = {node_id: Path(f"{node.directory}.log").read_text() for node_id, node in cluster.nodes.items()}
+    assert not [node_id for node_id, log in logs.items() if "Traceback" in log]
+
+
+def test_nothing_acknowledged_is_lost_whatever_happens(cluster: ProxiedNodes, tmp_path: Path) -> None:
+    run(cluster, tmp_path, SHORT, seed=SEED, seconds=0)
+
+
+@pytest.mark.skipif(not SECONDS, reason="runs with make chaos (KAFKAPY_CHAOS_SECONDS), for time")
+@pytest.mark.parametrize("kind", [*chaos.FAULTS, "all"])
+def test_nothing_acknowledged_is_lost_for_long(cluster: ProxiedNodes, tmp_path: Path, kind: str) -> None:
+    run(cluster, tmp_path, chaos.FAULTS.get(kind, chaos.ALL), seed=SEED, seconds=SECONDS)
