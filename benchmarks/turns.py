@@ -31,7 +31,7 @@ from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
-from kafkapy.runtime.quorum_membership import Membership
+from kafkapy.runtime.quorum_identity import QuorumIdentity
 from kafkapy.seams import System
 from kafkapy.server.heap import FrozenMetadata, freeze_heap
 from kafkapy.server.system_clock import SystemClock, SystemRandom
@@ -86,7 +86,7 @@ class Node:
         self.failures: list[BaseException] = []
         endpoint = Endpoint("CONTROLLER", "127.0.0.1", 19093)
         self.quorum = Quorum(
-            membership=Membership(CLUSTER_ID, 1, b"d" * 16, (endpoint,), VoterSet([static_voter(1, endpoint)])),
+            identity=QuorumIdentity(CLUSTER_ID, 1, b"d" * 16, (endpoint,), VoterSet([static_voter(1, endpoint)])),
             directory=f"{directory}/__cluster_metadata-0",
             config=self.config.quorum,
             system=System(SystemDisk(), self.clock, SystemRandom(), ThreadIoPool(loop, 2)),

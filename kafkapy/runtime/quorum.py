@@ -60,8 +60,8 @@ from kafkapy.raft.messages import (
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.record.builder import build_batch_of_values
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
+from kafkapy.runtime.quorum_identity import QuorumIdentity
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
-from kafkapy.runtime.quorum_membership import Membership
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
 from kafkapy.runtime.quorum_waiters import QuorumWaiters
@@ -74,7 +74,6 @@ from kafkapy.types import OffsetAndEpoch
 
 __all__ = [
     "CommittedBatch",
-    "Membership",
     "NotLeaderError",
     "Quorum",
     "QuorumListener",
@@ -108,7 +107,7 @@ class Quorum:
     def __init__(
         self,
         *,
-        membership: Membership,
+        identity: QuorumIdentity,
         directory: str,
         config: QuorumConfig,
         system: System,
@@ -122,9 +121,9 @@ class Quorum:
         transport: None for a quorum of one. was_clean_shutdown: the log directory had .kafka_cleanshutdown, so the log
         need not be recovered.
         """
-        self.node_id = membership.node_id
-        self.cluster_id = membership.cluster_id
-        self._membership = membership
+        self.node_id = identity.node_id
+        self.cluster_id = identity.cluster_id
+        self._identity = identity
         self._directory = directory
         self._config = config
         self._disk, self._clock, self._random, self._io_pool = system
@@ -132,7 +131,7 @@ class Quorum:
         self._make_room = make_room
         self._transport = transport
         self._was_clean_shutdown = was_clean_shutdown
-        self._delivery = Delivery(membership.node_id)
+        self._delivery = Delivery(identity.node_id)
         self._source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]] | None = None
         self._events: deque[Event] = deque()
         self._is_stepping = False
@@ -299,7 +298,7 @@ class Quorum:
             self._directory,
             self._config,
             now_ms=wall_ms,
-            static_voters=self._membership.static_voters,
+            static_voters=self._identity.static_voters,
             was_clean_shutdown=self._was_clean_shutdown,
             make_room=self._make_room,
         )
@@ -307,10 +306,10 @@ class Quorum:
         if not log.voters.current and file_voter_ids:
             log.voters.static_voters = self._voters_of_file(file_voter_ids)
         config = self._config
-        others = {*log.voters.current.ids, *self._membership.bootstrap_ids} - {self.node_id}
-        can_become_voter = self._membership.can_become_voter
+        others = {*log.voters.current.ids, *self._identity.bootstrap_ids} - {self.node_id}
+        can_become_voter = self._identity.can_become_voter
         raft_config = RaftConfig(
-            local=self._membership.voter,
+            local=self._identity.voter,
             can_become_voter=can_become_voter,
             joins_by_itself=can_become_voter and config.controller_quorum_auto_join_enable,
             bootstrap_ids=tuple(sorted(others)),
@@ -342,7 +341,7 @@ class Quorum:
     def _voters_of_file(self, voter_ids: tuple[int, ...]) -> VoterSet:
         """Return the voters recorded in quorum-state, for a configuration without static voters."""
         return VoterSet(
-            static_voter(voter_id, *(self._membership.endpoints if voter_id == self.node_id else ()))
+            static_voter(voter_id, *(self._identity.endpoints if voter_id == self.node_id else ()))
             for voter_id in voter_ids
         )
 

@@ -28,7 +28,7 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
-from kafkapy.runtime.quorum_membership import Membership
+from kafkapy.runtime.quorum_identity import QuorumIdentity
 from kafkapy.security.authorizer import Authorizer
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records
@@ -101,7 +101,7 @@ class QuorumNode:
         self.endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
         """The endpoints of this controller, with the bound ports."""
         self.quorum = Quorum(
-            membership=Membership(
+            identity=QuorumIdentity(
                 cluster_id,
                 config.node_id,
                 directory_id,

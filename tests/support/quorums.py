@@ -7,7 +7,7 @@ from kafkapy.config.quorum import QuorumConfig
 from kafkapy.raft.messages import Request, Response
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
-from kafkapy.runtime.quorum_membership import Membership
+from kafkapy.runtime.quorum_identity import QuorumIdentity
 from kafkapy.runtime.quorum_peers import KraftVersions
 from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import SnapshotWriter
@@ -94,24 +94,24 @@ def local_voter(node_id: int, port: int = 9093) -> Voter:
     return Voter(ReplicaKey(node_id, bytes([node_id]) * 16), (Endpoint("CONTROLLER", "localhost", port),))
 
 
-MEMBERSHIP_FIELDS = frozenset(Membership.__slots__)
+IDENTITY_FIELDS = frozenset(QuorumIdentity.__slots__)
 
 
 def new_quorum(
     loop: SimLoop, disk: SimDisk, *, node_id: int = 1, listener: ValueList | None = None, **options: Any
 ) -> Quorum:
-    """Return a quorum that is not started; `options`: of Quorum and of its Membership."""
+    """Return a quorum that is not started; `options`: of Quorum and of its QuorumIdentity."""
     fatal: list[BaseException] = []
     own: dict[str, Any] = {
         "directory_id": bytes([node_id]) * 16,
         "endpoints": local_voter(node_id, options.pop("port", 9093)).endpoints,
         "static_voters": VoterSet(),
     }
-    own |= {name: options.pop(name) for name in MEMBERSHIP_FIELDS & options.keys()}
+    own |= {name: options.pop(name) for name in IDENTITY_FIELDS & options.keys()}
     io_pool = options.pop("io_pool", None) or SimIoPool(loop)
     quorum = Quorum(
         **{
-            "membership": Membership(cluster_id="c", node_id=node_id, **own),
+            "identity": QuorumIdentity(cluster_id="c", node_id=node_id, **own),
             "config": QuorumConfig(),
             "directory": DIRECTORY,
             "system": System(disk, SimClock(loop), SeededRandom(node_id), io_pool),

@@ -6,7 +6,7 @@ from kafkapy.types import ReplicaKey, Uuid
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class QuorumIdentity:
     """Who a node is in the metadata quorum, and whom it knows of it at the start.
 
     static_voters: of controller.quorum.voters, empty if unset. bootstrap_ids: the nodes that a node without voters asks
