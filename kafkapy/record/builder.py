@@ -125,16 +125,16 @@ def encode_records(records: Iterable[NewRecord], offset_deltas: Iterable[int], b
     """Return the records encoded as in a batch, uncompressed."""
     payload = bytearray()
     for (timestamp_ms, key, value, headers), offset_delta in zip(records, offset_deltas, strict=True):
-        parts = [b"\0", encode_varint(timestamp_ms - base_timestamp), encode_varint(offset_delta)]
-        parts += (_NULL,) if key is None else (encode_varint(len(key)), key)
-        parts += (_NULL,) if value is None else (encode_varint(len(value)), value)
-        parts.append(encode_varint(len(headers)))
+        parts = [b"\0", encode_varint(timestamp_ms - base_timestamp), _varint(offset_delta)]
+        parts += (_NULL,) if key is None else (_varint(len(key)), key)
+        parts += (_NULL,) if value is None else (_varint(len(value)), value)
+        parts.append(_varint(len(headers)))
         for name, header_value in headers:
             name_bytes = name.encode("utf-8", "surrogateescape")
-            parts += (encode_varint(len(name_bytes)), name_bytes)
-            parts += (_NULL,) if header_value is None else (encode_varint(len(header_value)), header_value)
+            parts += (_varint(len(name_bytes)), name_bytes)
+            parts += (_NULL,) if header_value is None else (_varint(len(header_value)), header_value)
         body = b"".join(parts)
-        payload += encode_varint(len(body))
+        payload += _varint(len(body))
         payload += body
     return payload
 

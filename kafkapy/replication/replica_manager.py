@@ -294,6 +294,32 @@ class ReplicaManager:
         self.tell_of_append(partition)
         return True
 
+    def append_own(self, append: PartitionAppend, write: "Callable[[Log, int], bool]") -> bool:
+        """Append batches that this broker encodes itself (storage/log/own_append.py), filling in the append's response.
+
+        write(log, leader epoch) returns whether it wrote them. Returns False, with nothing changed, if they must go
+        through `append_records`, which also reports why a partition takes nothing.
+        """
+        partition = append.partition
+        log = partition.log
+        if partition.role is not Role.LEADER or log is None or partition.is_under_min_isr:
+            return False
+        base_offset = log.log_end_offset
+        try:
+            if not write(log, partition.leader_epoch):
+                return False
+        except (ApiError, StorageError, AssertionError) as error:
+            self.refuse_append(append, error)
+            return True
+        append.response.base_offset = base_offset
+        append.response.log_start_offset = log.log_start_offset
+        append.required_offset = end_offset = log.log_end_offset
+        append.follow_count = partition.follow_count
+        if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
+            self._owe_flush(append, AppendOrigin.COORDINATOR)
+        self.tell_of_append(partition)
+        return True
+
     def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
         """Delay the answer of an append that reached flush.messages until the log is flushed.
 

@@ -21,11 +21,13 @@ from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.seams import Clock, failpoint
+from kafkapy.storage.log.own_append import ProducerMarker, append_own_markers
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.runtime.group_coordinator import GroupCoordinator
+    from kafkapy.storage.log.log import Log
 
 MARKERS_PER_WRITE: Final = 1000
 """80 KB; fits into a segment of the smallest configurable size."""
@@ -138,16 +140,33 @@ def _append_run(
     timestamp_ms: int,
     on_appended: Callable[[Marker, int], None],
 ) -> list[PartitionAppend]:
-    records = b"".join([_batch_of(marker, timestamp_ms) for marker in markers])
-    version = markers[0].transaction_version
-    append = PartitionAppend(partition, bytearray(records), PartitionProduceResponse(), transaction_version=version)
-    replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
+    append = _append_together(replica_manager, partition, markers, timestamp_ms)
     if append.response.base_offset >= 0:
         for offset, marker in enumerate(markers, append.response.base_offset):
             on_appended(marker, offset)
     elif len(markers) > 1 and append.response.error_code in _OF_ONE_MARKER:
         return [_append_run(replica_manager, partition, [marker], timestamp_ms, on_appended)[0] for marker in markers]
     return [append] * len(markers)
+
+
+def _append_together(
+    replica_manager: ReplicaManager, partition: "HostedPartition", markers: Sequence[Marker], timestamp_ms: int
+) -> PartitionAppend:
+    """Append markers of one transaction version by one write, or none of them."""
+    version = markers[0].transaction_version
+    append = PartitionAppend(partition, b"", PartitionProduceResponse(), transaction_version=version)
+    own = [
+        ProducerMarker(each.producer_id, each.producer_epoch, each.is_commit, each.coordinator_epoch)
+        for each in markers
+    ]
+
+    def write(log: "Log", leader_epoch: int) -> bool:
+        return append_own_markers(log, own, leader_epoch=leader_epoch, now_ms=timestamp_ms, transaction_version=version)
+
+    if not replica_manager.append_own(append, write):
+        append.records = bytearray(b"".join([_batch_of(marker, timestamp_ms) for marker in markers]))
+        replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
+    return append
 
 
 def _batch_of(marker: Marker, timestamp_ms: int) -> bytes:

@@ -23,10 +23,12 @@ from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.primitives import EncodeError
 from kafkapy.record.batch import NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.compression import NONE
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
 from kafkapy.seams import Clock
+from kafkapy.storage.log.own_append import append_own_records
 from kafkapy.timer.purgatory import DelayedOperation
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
@@ -309,22 +311,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def _append_and_replay(
         self, encoded: Sequence[NewRecord], records: Sequence[Any], write: TransactionalWrite | None
     ) -> None:
-        compression = self.coordinator_log.compression()
-        if write is None:
-            sequence = self.coordinator_log.base_sequence
-            base_offset = self._append(bytearray(build_batch(encoded, compression=compression, base_sequence=sequence)))
-            producer_id = -1
-        else:
-            batch = build_batch(
-                encoded,
-                compression=compression,
-                producer_id=write.producer_id,
-                producer_epoch=write.producer_epoch,
-                base_sequence=FIRST_SEQUENCE,
-                is_transactional=True,
-            )
-            base_offset = self._append(bytearray(batch), write.verification)
-            producer_id = write.producer_id
+        base_offset = self._append(encoded, write)
+        producer_id = -1 if write is None else write.producer_id
         try:
             for offset, record in enumerate(records, base_offset):
                 self.shard.replay(record, offset, producer_id)
@@ -334,11 +322,15 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             raise
         self.replayed_offset = base_offset + len(records)
 
-    def _append(self, batch: bytearray, verification: "VerificationGuard | None" = None) -> int:
+    def _append(self, encoded: Sequence[NewRecord], write: TransactionalWrite | None) -> int:
         """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients."""
         response = PartitionProduceResponse()
-        append = PartitionAppend(self.partition, batch, response, verification=verification)
-        self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
+        append = PartitionAppend(self.partition, b"", response)
+        compression = self.coordinator_log.compression()
+        if write is not None or compression != NONE or not self._append_own(append, encoded):
+            append.records = bytearray(self._batch_of(encoded, compression, write))
+            append.verification = None if write is None else write.verification
+            self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
         if response.base_offset < 0:
             code = ErrorCode(response.error_code)
             if code is not self._append_refusal:  # log it once, not for each request
@@ -347,6 +339,29 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             raise ApiError(_TRANSLATED.get(code, code))
         self._append_refusal = None
         return response.base_offset
+
+    def _append_own(self, append: PartitionAppend, encoded: Sequence[NewRecord]) -> bool:
+        """Append a batch as it is encoded here; False if it must be checked like any other (own_append.py)."""
+        now_ms, base_sequence = encoded[0][0], self.coordinator_log.base_sequence
+
+        def write(log: "Log", leader_epoch: int) -> bool:
+            return append_own_records(
+                log, encoded, leader_epoch=leader_epoch, now_ms=now_ms, base_sequence=base_sequence
+            )
+
+        return self._replica_manager.append_own(append, write)
+
+    def _batch_of(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> bytes:
+        if write is None:
+            return build_batch(encoded, compression=compression, base_sequence=self.coordinator_log.base_sequence)
+        return build_batch(
+            encoded,
+            compression=compression,
+            producer_id=write.producer_id,
+            producer_epoch=write.producer_epoch,
+            base_sequence=FIRST_SEQUENCE,
+            is_transactional=True,
+        )
 
     def append_markers(self, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions in this partition: append their markers and replay them.

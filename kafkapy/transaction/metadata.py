@@ -10,10 +10,8 @@ recognised (KIP-890).
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkapy.dataclass import dataclass
 from kafkapy.transaction.hash_order import with_added
 from kafkapy.transaction.states import NEXT_STATES, TransactionState
 from kafkapy.types import TopicPartition
@@ -29,8 +27,7 @@ NO_TIMEOUT_MS: Final = 0x7FFFFFFF
 """The time-out of transactions that an external coordinator ends (two-phase commit, KIP-939): they never time out."""
 
 
-@dataclass(slots=True, frozen=True)
-class TransactionMetadata:
+class TransactionMetadata(NamedTuple):
     """Times are wall clock ms. `last_producer_epoch` is not in the log, as in Kafka: after a load it is NO_EPOCH."""
 
     producer_id: int
@@ -224,7 +221,7 @@ def following_producer(metadata: TransactionMetadata) -> tuple[int, int]:
 
 def _moved(metadata: TransactionMetadata, target: TransactionState, **changes: Any) -> TransactionMetadata:
     assert target in NEXT_STATES[metadata.state], (metadata.state, target)
-    moved = replace(metadata, state=target, previous_producer_id=metadata.producer_id, **changes)
+    moved = metadata._replace(state=target, previous_producer_id=metadata.producer_id, **changes)
     assert moved.producer_id >= 0
     assert 0 <= moved.producer_epoch <= MAX_EPOCH
     return moved

@@ -17,16 +17,17 @@ fails on such a record, and the transactional id answers CONCURRENT_TRANSACTIONS
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.messages.transaction_log_key import TransactionLogKey
 from kafkapy.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
-from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.primitives import EncodeError
 from kafkapy.record.builder import NewRecord
 from kafkapy.transaction.hash_order import as_loaded, by_topic
-from kafkapy.transaction.metadata import TransactionMetadata
+from kafkapy.transaction.metadata import NO_PRODUCER_ID, TransactionMetadata
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
 
@@ -36,6 +37,15 @@ FLEXIBLE_VALUE_SINCE_FEATURE: Final = 1
 """The first transaction.version at which values are written in version 1."""
 
 _INT16: Final = struct.Struct(">h")
+_KEY_START: Final = struct.Struct(">hh")
+"""Record type, length of the transactional id."""
+_VALUE_START: Final = struct.Struct(">hqhib")
+"""Version, producer id, producer epoch, time-out, status; the partitions follow."""
+_TIMES: Final = struct.Struct(">qq")
+_PRODUCER_ID_TAG: Final = struct.Struct(">bbq")
+_VERSION_TAG: Final = struct.Struct(">bbh")
+"""Tag, size, value."""
+MOST_REMEMBERED_PARTITIONS: Final = 16
 
 
 @dataclass(slots=True)
@@ -58,39 +68,59 @@ def value_version(transaction_version: int) -> int:
 
 def encode_record(record: TransactionRecord, timestamp_ms: int) -> NewRecord:
     """Return the record as build_batch takes it. Raises EncodeError for a value that its schema cannot hold."""
-    key = Writer()
-    key += _INT16.pack(TRANSACTION_LOG)
-    TransactionLogKey(record.transactional_id).write(key, KEY_VERSION)
-    if record.metadata is None:
-        return timestamp_ms, bytes(key), None, ()
-    value = Writer()
-    value += _INT16.pack(record.value_version)
-    _log_value(record.metadata, record.value_version).write(value, record.value_version)
-    return timestamp_ms, bytes(key), bytes(value), ()
+    try:
+        key = _key_of(record.transactional_id)
+        value = None if record.metadata is None else _value_of(record.metadata, record.value_version)
+    except (struct.error, UnicodeEncodeError) as error:
+        raise EncodeError(f"a record of __transaction_state cannot be written: {error}") from error
+    return timestamp_ms, key, value, ()
 
 
-def _log_value(metadata: TransactionMetadata, version: int) -> TransactionLogValue:
-    value = TransactionLogValue(
-        producer_id=metadata.producer_id,
-        producer_epoch=metadata.producer_epoch,
-        transaction_timeout_ms=metadata.timeout_ms,
-        transaction_status=metadata.state.value,
-        transaction_partitions=_log_partitions(metadata),
-        transaction_last_update_timestamp_ms=metadata.last_update_ms,
-        transaction_start_timestamp_ms=metadata.start_ms,
-    )
-    if version >= 1:
-        value.previous_producer_id = metadata.previous_producer_id
-        value.next_producer_id = metadata.next_producer_id
-        value.client_transaction_version = metadata.client_transaction_version
-    return value
+def _key_of(transactional_id: str) -> bytes:
+    encoded = transactional_id.encode()
+    return _KEY_START.pack(TRANSACTION_LOG, len(encoded)) + encoded
 
 
-def _log_partitions(metadata: TransactionMetadata) -> list[PartitionsSchema] | None:
-    if metadata.state is TransactionState.EMPTY:
-        assert not metadata.partitions
-        return None
-    return [PartitionsSchema(topic, partition_ids) for topic, partition_ids in by_topic(metadata.partitions)]
+def _value_of(metadata: TransactionMetadata, version: int) -> bytes:
+    """Return TransactionLogValue, without the generated class: three are written for each transaction."""
+    state = metadata.state
+    assert state is not TransactionState.EMPTY or not metadata.partitions
+    start = _VALUE_START.pack(version, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, state.value)
+    times = _TIMES.pack(metadata.last_update_ms, metadata.start_ms)
+    partitions = _partitions_of(metadata.partitions if state is not TransactionState.EMPTY else None, version)
+    return start + partitions + times + (_tags_of(metadata) if version >= 1 else b"")
+
+
+def _tags_of(metadata: TransactionMetadata) -> bytes:
+    """Return the tagged fields of version 1; those with their default value are left out, as always."""
+    count, tags = 0, b""
+    if metadata.previous_producer_id != NO_PRODUCER_ID:
+        count, tags = 1, _PRODUCER_ID_TAG.pack(0, 8, metadata.previous_producer_id)
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        count, tags = count + 1, tags + _PRODUCER_ID_TAG.pack(1, 8, metadata.next_producer_id)
+    if metadata.client_transaction_version:
+        count, tags = count + 1, tags + _VERSION_TAG.pack(2, 2, metadata.client_transaction_version)
+    return bytes((count,)) + tags
+
+
+def _partitions_of(partitions: tuple[TopicPartition, ...] | None, version: int) -> bytes:
+    if partitions is not None and len(partitions) <= MOST_REMEMBERED_PARTITIONS:
+        return _remembered_partitions_of(partitions, version)
+    return _encode_partitions(partitions, version)
+
+
+def _encode_partitions(partitions: tuple[TopicPartition, ...] | None, version: int) -> bytes:
+    """Return the field transaction_partitions as the generated class writes it; None is null."""
+    topics = None
+    if partitions is not None:
+        topics = [PartitionsSchema(topic, partition_ids) for topic, partition_ids in by_topic(partitions)]
+    encoded = TransactionLogValue(transaction_partitions=topics).encode(version)
+    no_tags = 1 if version >= 1 else 0
+    return encoded[_VALUE_START.size - _INT16.size : -_TIMES.size - no_tags]
+
+
+_remembered_partitions_of = lru_cache(1024)(_encode_partitions)
+"""A transaction's records name the same partitions, and most producers write to the same ones again and again."""
 
 
 def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | None) -> TransactionRecord | None:

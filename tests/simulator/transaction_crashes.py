@@ -11,7 +11,6 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -264,7 +263,7 @@ class TransactionComputer:
             return
 
         def decide(shard: Any, now_ms: int) -> TransactionDecision:
-            metadata = replace(shard.transactions[client.transactional_id], producer_epoch=LATE_EPOCH)
+            metadata = shard.transactions[client.transactional_id]._replace(producer_epoch=LATE_EPOCH)
             record = TransactionRecord(client.transactional_id, metadata, value_version(2))
             return TransactionDecision("raised", [record])
 

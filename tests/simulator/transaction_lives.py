@@ -8,7 +8,7 @@ what was acknowledged stands; no partition has an open transaction; and every pr
 import asyncio
 import errno
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -205,7 +205,7 @@ class Client:
         """Begin shortly before the last epoch, as an old transactional id would."""
 
         def decide(shard: Any, now_ms: int) -> TransactionDecision:
-            metadata = replace(shard.transactions[self.name], producer_epoch=LATE_EPOCH)
+            metadata = shard.transactions[self.name]._replace(producer_epoch=LATE_EPOCH)
             return TransactionDecision("raised", [TransactionRecord(self.name, metadata, value_version(2))])
 
         try:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 from kafkapy.protocol.error_code import ErrorCode
@@ -34,7 +33,7 @@ def hosting_of_many(loop: SimLoop, count: int = COUNT, **changes: Any) -> Transa
     for number in range(count):
         empty = created(number, timeout_ms=TIMEOUT_MS, now_ms=NOW_MS)
         begun = with_partitions(empty, [ORDERS], client_transaction_version=2, now_ms=NOW_MS)
-        shard.replay(TransactionRecord(f"t-{number}", replace(begun, **changes), 1), number)
+        shard.replay(TransactionRecord(f"t-{number}", begun._replace(**changes), 1), number)
     return hosting
 
 

@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
+from kafkapy.protocol.primitives import EncodeError
+from kafkapy.transaction.hash_order import by_topic
 from kafkapy.transaction.metadata import TransactionMetadata
 from kafkapy.transaction.records import TransactionRecord, decode_record, encode_record, value_version
 from kafkapy.transaction.states import TransactionState
@@ -65,6 +68,59 @@ CASES = [
 def test_a_record_has_kafkas_bytes_and_is_read_back(record: TransactionRecord, value: bytes | None) -> None:
     assert encode_record(record, 5) == (5, KEY, value, ())
     assert decode_record(KEY, value) == record
+
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+METADATA = st.builds(
+    TransactionMetadata,
+    producer_id=INT64,
+    producer_epoch=st.integers(0, 32767),
+    state=st.sampled_from([state for state in TransactionState if state is not TransactionState.EMPTY]),
+    timeout_ms=st.integers(-(1 << 31), (1 << 31) - 1),
+    last_update_ms=INT64,
+    previous_producer_id=st.just(-1) | INT64,
+    next_producer_id=st.just(-1) | INT64,
+    partitions=st.lists(
+        st.builds(TopicPartition, st.text("ab\xe4", max_size=200), st.integers(0, 1000)), max_size=40
+    ).map(tuple),
+    start_ms=INT64,
+    client_transaction_version=st.sampled_from([0, 2]),
+)
+
+
+@given(METADATA, st.sampled_from([0, 1]))
+def test_a_value_is_what_the_generated_class_writes(metadata: TransactionMetadata, version: int) -> None:
+    topics = [PartitionsSchema(topic, partition_ids) for topic, partition_ids in by_topic(metadata.partitions)]
+    written = TransactionLogValue(
+        metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state.value,
+        transaction_partitions=topics,
+        transaction_last_update_timestamp_ms=metadata.last_update_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+    )
+    if version:
+        written.previous_producer_id = metadata.previous_producer_id
+        written.next_producer_id = metadata.next_producer_id
+        written.client_transaction_version = metadata.client_transaction_version
+    _, _, value, _ = encode_record(TransactionRecord("x", metadata, version), 5)
+    assert value == version.to_bytes(2, "big") + written.encode(version)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        TransactionRecord("x" * 32768, None),
+        TransactionRecord("\udc80", None),
+        TransactionRecord("x", ongoing()._replace(timeout_ms=1 << 31)),
+        TransactionRecord("x", ongoing()._replace(partitions=(TopicPartition("t", 1 << 31),))),
+    ],
+    ids=["id too long", "no text", "time-out", "partition"],
+)
+def test_what_the_schema_cannot_hold_is_not_written(record: TransactionRecord) -> None:
+    with pytest.raises(EncodeError):
+        encode_record(record, 5)
 
 
 def test_version_0_has_no_room_for_what_version_1_added() -> None:

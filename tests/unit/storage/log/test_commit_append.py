@@ -1,4 +1,4 @@
-"""One way into the log: whatever every append entails happens for those of a leader, of a follower, and gathered."""
+"""One way into the log: what every append entails happens for a leader, a follower, gathered batches and our own."""
 
 import ast
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 import kafkapy
 from kafkapy.storage.log.gathered_append import GatheredAppend
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.own_append import append_own_records
 from kafkapy.types import OffsetAndEpoch
 from tests.simulator.disk import SimDisk
 from tests.support.logs import NOW_MS, batch, open_small_log
@@ -31,10 +32,14 @@ def append_gathered(log: Log, leader_epoch: int) -> None:
     assert gathered.write()
 
 
+def append_own(log: Log, leader_epoch: int) -> None:
+    assert append_own_records(log, [(NOW_MS, b"", b"", ())], leader_epoch=leader_epoch, now_ms=NOW_MS)
+
+
 SOURCES = Path(kafkapy.__file__).parent
 LOG_NAMES = {"log", "_log", "future", "current", "copy"}
 """What variables and fields that hold a Log are called."""
-WAYS = [append_alone, append_replicated, append_gathered]
+WAYS = [append_alone, append_replicated, append_gathered, append_own]
 
 
 @pytest.fixture

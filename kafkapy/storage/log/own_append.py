@@ -1,0 +1,121 @@
+"""Append batches that this broker encodes itself: a coordinator's records, and transaction markers.
+
+The bytes, indexes and producer state are the same as after append_as_leader with AppendOrigin.COORDINATOR. But the
+batch is encoded at its offset, and is not parsed and checked again: its writer knows what it holds. Only the simple
+case is handled: an uncompressed batch with CreateTime that fits, without a roll. In other cases nothing is changed, and
+the caller uses append_as_leader, which also reports the errors.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkapy.record.append_rules import AppendOrigin
+from kafkapy.record.batch import CREATE_TIME, NO_SEQUENCE
+from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
+from kafkapy.storage.log.append import AppendedBatch
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.producers.entry import ProducerBatch, TransactionMarker
+from kafkapy.storage.producers.state import PreparedAppend
+
+
+class ProducerMarker(NamedTuple):
+    """A transaction marker to append: the end of one producer's transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class _Batch(NamedTuple):
+    """An AppendedBatch."""
+
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+
+
+def append_own_records(
+    log: Log, records: Sequence[NewRecord], *, leader_epoch: int, now_ms: int, base_sequence: int = NO_SEQUENCE
+) -> bool:
+    """Append one batch of records, all with a key and the timestamp now_ms; False, with nothing changed, if it cannot.
+
+    Raises ApiError (no space), StorageError (the disk failed); the log is then unchanged.
+    """
+    if not _is_possible(log):
+        return False
+    base_offset = log.log_end_offset
+    batch = build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, base_sequence=base_sequence)
+    size_bytes = len(batch)
+    if size_bytes > log.client_rules.max_message_bytes:
+        return False
+    appended = _Batch(size_bytes, base_offset, base_offset + len(records) - 1, now_ms, leader_epoch)
+    return _write(log, batch, [appended], now_ms, None)
+
+
+def append_own_markers(
+    log: Log, markers: Sequence[ProducerMarker], *, leader_epoch: int, now_ms: int, transaction_version: int
+) -> bool:
+    """Append markers by one write; False, with nothing changed, if they must go through append_as_leader.
+
+    transaction_version: determines the producer epochs that are accepted (KIP-1228). Raises ApiError
+    (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: for any of the markers; no space), StorageError (the disk
+    failed); the log is then unchanged.
+    """
+    if not _is_possible(log):
+        return False
+    data: list[bytes] = []
+    appended: list[_Batch] = []
+    of_producers: list[ProducerBatch] = []
+    for offset, (producer_id, epoch, is_commit, coordinator_epoch) in enumerate(markers, log.log_end_offset):
+        batch = build_end_txn_marker(
+            EndTxnMarker(is_commit, coordinator_epoch),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timestamp_ms=now_ms,
+            base_offset=offset,
+            leader_epoch=leader_epoch,
+        )
+        data.append(batch)
+        appended.append(_Batch(len(batch), offset, offset, now_ms, leader_epoch))
+        marker = TransactionMarker(not is_commit, coordinator_epoch, now_ms)
+        of_producers.append(
+            ProducerBatch(producer_id, epoch, NO_SEQUENCE, NO_SEQUENCE, offset, offset, now_ms, True, marker)
+        )
+    if len(data[0]) > log.client_rules.max_message_bytes:
+        return False
+    prepared = log.producer_state.prepare(
+        of_producers, AppendOrigin.COORDINATOR, transaction_version=transaction_version
+    )
+    return _write(log, data[0] if len(data) == 1 else b"".join(data), appended, now_ms, prepared)
+
+
+def _is_possible(log: Log) -> bool:
+    rules = log.client_rules
+    return (
+        rules.timestamp_type == CREATE_TIME
+        and rules.compression_type in ("producer", "uncompressed")
+        and not log.log_dir.is_full
+        and not log.log_dir.is_offline
+    )
+
+
+def _write(
+    log: Log, data: bytes, batches: Sequence[AppendedBatch], now_ms: int, prepared: PreparedAppend | None
+) -> bool:
+    segment = log.segments.active
+    config = log.config
+    if len(data) > config.segment_bytes or segment.should_roll(
+        config,
+        size_bytes=len(data),
+        max_timestamp=now_ms,
+        last_offset=batches[-1].last_offset,
+        now_ms=now_ms,
+        roll_ms=log.roll_ms,
+    ):
+        return False
+    log.commit_append(segment, [data], len(data), batches, now_ms, (), prepared)
+    return True
