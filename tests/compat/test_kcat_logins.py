@@ -4,22 +4,19 @@ Debian's librdkafka (2.0.2) has no oidc, and its SCRAM sends the nonce twice, wh
 end every two seconds, tokens after six.
 """
 
-import os
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
+from tests.support import new_kcat as support
 from tests.support.bearer_tokens import SigningKey
 from tests.support.https_server import HttpsServer, give_keys, give_tokens, https_server
 from tests.support.logins import MODULES, SCRAM_MODULE
-from tools.kafka import kcat
+from tests.support.new_kcat import Kcat
 
 LISTENER = "SASL_PLAINTEXT"
 SESSION_MS, TOKEN_S = 2000, 6
@@ -29,34 +26,11 @@ MECHANISMS = (*SCRAM, "OAUTHBEARER")
 OAUTH = f"{MODULES}.oauthbearer"
 
 
-class Kcat:
-    """kcat, and the environment in which it finds another librdkafka."""
-
-    def __init__(self, program: str, libraries: Path, library: Path, directory: Path) -> None:
-        (directory / "librdkafka.so.1").symlink_to(library)
-        self.program = program
-        self.environment = {**os.environ, "LD_LIBRARY_PATH": f"{directory}:{libraries}"}
-
-    def start(self, *arguments: str, settings: dict[str, str]) -> "subprocess.Popen[str]":
-        options = [part for key, value in settings.items() for part in ("-X", f"{key}={value}")]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([self.program, *arguments, *options], text=True, env=self.environment, **pipes)  # type: ignore[call-overload,no-any-return]
-
-    def run(self, *arguments: str, settings: dict[str, str], stdin: str = "") -> tuple[int, str, str]:
-        with self.start(*arguments, settings=settings) as process:
-            stdout, stderr = process.communicate(stdin, timeout=120)
-        return process.returncode, stdout, stderr
-
-
 @pytest.fixture(scope="module")
 def new_kcat(tmp_path_factory: pytest.TempPathFactory) -> Kcat:
-    program, libraries = kcat(), Path(confluent_kafka.__file__).parent.with_name("confluent_kafka.libs")
-    library = next(libraries.glob("librdkafka-*.so*"), None)
-    if program is None or library is None:
+    found = support.new_kcat(tmp_path_factory.mktemp("kcat"))
+    if found is None:
         pytest.skip("kcat (`make tools`) or the library of confluent-kafka's wheel is missing")
-    found = Kcat(program, libraries, library, tmp_path_factory.mktemp("kcat"))
-    if "oidc" not in found.run("-V", settings={})[1]:
-        pytest.skip("kcat does not work with the library of confluent-kafka's wheel")
     return found
 
 

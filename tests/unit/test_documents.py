@@ -21,7 +21,7 @@ ADVICE = re.compile(r"pip3? install\s+(?:-\S+\s+)*['\"]?kafkapy(?!-broker)\b")
 
 PLACES = (".", "kafkapy")
 """What a path in a drawing may be relative to."""
-NOT_DRAWN = ("README.md", "deviations.md", "migration.md")
+NOT_DRAWN = ("README.md", "deviations.md", "migration.md", "security.md")
 DRAWN = sorted(path for path in (ROOT / "docs").glob("*.md") if path.name not in NOT_DRAWN)
 PATH_IN_CODE = re.compile(r"\b[a-z_]+(?:/[a-z_]+)+(?:\.py|/)")
 NAME_IN_CODE = re.compile(r"(?<![-.\w])[A-Za-z]\w*(?:_\w+|\(\))|\b_\w+|\b[A-Z]\w*[a-z]\w*[A-Z]\w*")
