@@ -90,6 +90,9 @@ kafka.metrics.*: No effect: metrics are served by kafkapy.admin.listener.
 kafkapy.admin.listener: host:port for /metrics, /livez, /readyz and /buildinfo over HTTP; unset: nothing is served.
 kafkapy.authentication.timeout.ms: How long a TLS handshake, and after it a login, may take.
 kafkapy.legacy.clients.enable: Serves the versions of APIs that Apache Kafka 4 removed (KIP-896), for clients from 0.9 on.
+kafkapy.metrics.groups: A pattern (RE2) of the groups whose members, offsets and lag are in /metrics.
+kafkapy.metrics.names: What the names in /metrics look like: as the rules for the JMX exporter that Strimzi ships make them, as Confluent's do, or both.
+kafkapy.metrics.topics: A pattern (RE2) of the topics that have series of their own in /metrics; sums are over all topics in any case.
 kafkapy.sasl.allowed.login.modules: The login modules that sasl.jaas.config may name; empty: all that are built. The system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.urls: The URLs that bearer tokens and their keys may be read from; the system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.unsecured.enable: Accept bearer tokens without a signature if there is no JWKS URL: anyone can log in as anyone. For development only.

@@ -26,6 +26,9 @@ class NodeConfig(Section):
     fetch_max_bytes: int = 57671680
     kafkapy_admin_listener: str | None = None
     kafkapy_legacy_clients_enable: bool = False
+    kafkapy_metrics_groups: str = ".*"
+    kafkapy_metrics_names: str = "strimzi"
+    kafkapy_metrics_topics: str = ".*"
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
     message_max_bytes: int = 1048588

@@ -330,7 +330,7 @@ async def _wait_for_news(watch: FollowerWatch, min_bytes: int, max_wait_ms: int)
     if not watch.wait(min_bytes, on_done):
         return
     timer = asyncio.get_running_loop().call_later(
-        max_wait_ms / 1000, on_done
+        max_wait_ms / 1000, watch.expire, on_done
     )  # asyncio.timeout needs a task: none here
     try:
         await future

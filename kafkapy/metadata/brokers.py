@@ -253,6 +253,14 @@ class BrokerControl:
             return False
         return now_ms - session.contact_ms <= self._session_timeout_ms
 
+    def contact_ages_ms(self, now_ms: int) -> dict[int, int]:
+        """Return how long ago each broker sent its last heartbeat."""
+        return {
+            broker_id: now_ms - session.contact_ms
+            for broker_id, session in self._sessions.items()
+            if session.contact_ms is not None
+        }
+
     def next_state(
         self, request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]
     ) -> tuple[BrokerState, BrokerState]:

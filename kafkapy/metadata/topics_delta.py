@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.image import TopicImage, TopicsImage
-from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.metadata.registrations import RECOVERING, PartitionRegistration
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.types import TopicPartition, Uuid
 
@@ -67,6 +67,8 @@ class TopicsDelta:
         self.changed: dict[Uuid, TopicDelta] = {}
         self.deleted: dict[Uuid, TopicImage] = {}
         """Deleted topics, as in the previous image."""
+        self.unclean_election_count = self.eligible_election_count = 0
+        """Leaders elected uncleanly, and those elected from the eligible leader replicas (KIP-966)."""
         self._created: dict[str, Uuid] = {}
         self._local: dict[int, LocalChanges] = {}
 
@@ -84,6 +86,8 @@ class TopicsDelta:
         topic = self._topic(record.topic_id)
         partition = topic.partition(record.partition_id)
         assert partition is not None, f"{topic.name}-{record.partition_id} changes but does not exist"
+        self.unclean_election_count += record.leader_recovery_state == RECOVERING
+        self.eligible_election_count += record.leader in partition.elr
         topic.partition_changes[record.partition_id] = partition.merge(record)
 
     def clear_elr(self, name: str) -> None:

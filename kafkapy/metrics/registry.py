@@ -1,5 +1,7 @@
 """All counters of a node."""
 
+from kafkapy.metrics.histogram import new_histogram
+from kafkapy.metrics.idle import IdleShare
 from kafkapy.metrics.requests import RequestCounts
 from kafkapy.metrics.traffic import BrokerTraffic
 
@@ -7,6 +9,20 @@ from kafkapy.metrics.traffic import BrokerTraffic
 class NodeCounts:
     """Exists only on a node with an admin listener; each part counts into it where the thing happens."""
 
-    def __init__(self) -> None:
+    def __init__(self, started_s: float) -> None:
+        """started_s: the current time of a monotonic clock."""
+        self.started_s = started_s
         self.requests = RequestCounts()
         self.traffic = BrokerTraffic()
+        self.unclean_elections = 0
+        self.eligible_elections = 0
+        """Of leaders from the eligible leader replicas (KIP-966)."""
+        self.loop_lag_us = new_histogram()
+        """How late timers of the event loop run."""
+        self.gc_pauses_us = new_histogram()
+        self.idle = IdleShare()
+
+    def note_elections(self, *, unclean: int, eligible: int) -> None:
+        """Count elections; `eligible`: from the eligible leader replicas (KIP-966)."""
+        self.unclean_elections += unclean
+        self.eligible_elections += eligible

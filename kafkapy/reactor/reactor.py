@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ class Reactor:
             for _ in range(limits.num_network_threads)
         ]
         self._dealt_count = 0
+        self.created_counts: Counter[tuple[str, int]] = Counter()
+        """Connections accepted so far, by listener and index of the processor."""
         self._tls: TlsAdmission | None = None
 
     def bind(
@@ -138,6 +141,12 @@ class Reactor:
         """Set or remove (None) the connections per second allowed from `ip`; ip None is the default for all others."""
         self._quotas.set_ip_rate(ip, per_second)
 
+    def connections(self) -> Iterator[tuple[int, ConnectionInfo]]:
+        """Yield the index of its processor and what is known of each open connection."""
+        for index, processor in enumerate(self.processors):
+            for link in list(processor.links):
+                yield index, link.info
+
     @property
     def connection_count(self) -> int:
         return self._quotas.count
@@ -172,6 +181,7 @@ class Reactor:
         index = self._dealt_count % len(self.processors)
         info = new_connection_info(channel, listener_name, security_protocol, index, self._dealt_count)
         self._dealt_count += 1
+        self.created_counts[listener_name, index] += 1
         if self._tls is not None and listener_name in self._tls.listeners:
             self._tls.admit(channel, info, self.processors[index].adopt)
         else:

@@ -29,6 +29,8 @@ class FollowerWatches:
 
     def __init__(self) -> None:
         self.throttle: ReplicationThrottle | None = None
+        self.expired_count = 0
+        """How many waits of followers ended without enough news."""
         """Throttles followers that are not in sync; None without leader.replication.throttled.rate."""
         self._by_partition: dict[HostedPartition, dict[FollowerWatch, FetchedPartition]] = {}
 
@@ -131,6 +133,11 @@ class FollowerWatch:
             return False
         self._on_enough = on_enough
         return True
+
+    def expire(self, on_done: Callable[[], None]) -> None:
+        """End a wait that has taken as long as it may."""
+        self._watches.expired_count += 1
+        on_done()
 
     def end_wait(self) -> None:
         self._on_enough = None

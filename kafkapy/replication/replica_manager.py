@@ -128,6 +128,11 @@ class ReplicaManager:
             "DeleteRecords": self._deletions.waiting_count,
         }
 
+    @property
+    def expired_counts(self) -> dict[str, int]:
+        """How many requests timed out in each purgatory; those of followers' sessions are in `watches`."""
+        return {"Produce": self._produces.expired_count, "Fetch": self._fetches.expired_count}
+
     # -- metadata changes -----------------------------------------------------------------------------------------
 
     def announce(self, image: "MetadataImage") -> None:

@@ -89,6 +89,8 @@ class ControllerRuntime:
         self._decisions = DecisionQueue()
         self._token_rules = _token_rules(config)
         self._committed_offset = -1
+        self.term_count = 0
+        """How often this node became the active controller."""
         self.schedule = ControllerSchedule(self, config, clock)
         self._background: set[asyncio.Task[Any]] = set()
         quorum.add_listener(self)
@@ -110,6 +112,12 @@ class ControllerRuntime:
     def is_active(self) -> bool:
         """Whether this node is the active controller: it leads the quorum and has built its tables."""
         return self._term is not None and self._term.is_begun
+
+    def contact_ages_ms(self) -> dict[int, int]:
+        """Return how long ago each broker sent its last heartbeat; nothing unless this node is active."""
+        if self._term is None or not self._term.is_begun:
+            return {}
+        return self._term.controller.brokers.contact_ages_ms(self._clock.monotonic_ms())
 
     def add_image_listener(self, listener: ImageListener) -> None:
         """Call `listener` with each image from now on. A listener added later must read `image` first."""
@@ -295,6 +303,7 @@ class ControllerRuntime:
         )
         for _ in term.append(decision.records, is_atomic=decision.is_atomic):
             pass  # a few records
+        self.term_count += 1
         next_offset = term.controller.next_offset
         log.info("Became the active controller at epoch %d, offset %d", term.leader_epoch, next_offset)
 

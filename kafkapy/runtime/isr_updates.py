@@ -79,6 +79,8 @@ class IsrUpdates:
         self._refusals: dict[HostedPartition, ErrorCode] = {}
         """The last logged code of each partition that is being retried."""
         self._tasks: list[asyncio.Task[None]] = []
+        self.shrink_count = self.expand_count = self.failure_count = 0
+        """Changes that the controller has made, and those that it has refused."""
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -216,11 +218,15 @@ class IsrUpdates:
                 self._refusals[partition] = code
                 return False
             self._refusals.pop(partition, None)
+            self.failure_count += 1
             if code in REJECTED:
                 partition.reject_isr_change()
                 self._replica_manager.tell_of_append(partition)  # the high watermark need not wait for it now
             return True
         self._refusals.pop(partition, None)
+        replica_count = len(partition.isr)
+        self.shrink_count += len(answer.isr) < replica_count
+        self.expand_count += len(answer.isr) > replica_count
         has_moved = partition.end_isr_change(
             answer.isr,
             leader_epoch=answer.leader_epoch,

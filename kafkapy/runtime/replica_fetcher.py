@@ -62,6 +62,9 @@ class ReplicaFetcher:
         """When partitions are asked for again after a failure or a throttle pause (monotonic ms)."""
         self._caught_up: set[PartitionKey] = set()
         """Throttled partitions whose last response brought them up to the leader's high watermark."""
+        self.lags: dict[PartitionKey, int] = {}
+        """Records that each partition lacked up to the leader's high watermark, at its last response."""
+        self.fetch_count = 0
         self._changed = asyncio.Event()
         self._peer: Peer | None = None
         self._failure: str | None = None
@@ -80,7 +83,12 @@ class ReplicaFetcher:
         self._followed.pop(key, None)
         self._delayed.pop(key, None)
         self._caught_up.discard(key)
+        self.lags.pop(key, None)
         self._session.drop(key)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        """Whether a partition is fetched."""
+        return key in self._followed
 
     def close(self) -> None:
         """Start to close; `stop` waits for the end."""
@@ -188,6 +196,7 @@ class ReplicaFetcher:
             return request
 
         response = await self._call(FETCH, build, FETCH_VERSIONS)
+        self.fetch_count += 1
         assert isinstance(response, FetchResponse)
         return response
 
@@ -266,6 +275,7 @@ class ReplicaFetcher:
             else:
                 if logs.append(partition, log, answer, self._fetchers.clock.wall_ms()):
                     self._fetchers.replica_manager.complete_waiting(partition)
+                self.lags[key] = max(answer.high_watermark - log.log_end_offset, 0)
                 self._count(partition, answer)
                 if self._fetchers.throttle is not None:
                     self._count_throttled(self._fetchers.throttle, key, partition, answer)

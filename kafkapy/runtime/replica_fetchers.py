@@ -88,6 +88,15 @@ class ReplicaFetchers:
         fetchers, self._fetchers = [*self._fetchers.values(), *self._closed], {}
         await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
 
+    def __iter__(self) -> "Iterator[tuple[FetcherKey, ReplicaFetcher]]":
+        """Yield the fetchers with the leader and the index of each."""
+        yield from list(self._fetchers.items())
+
+    @property
+    def failed_count(self) -> int:
+        """The number of followed partitions that no fetcher fetches any more, after a failure."""
+        return sum(key not in fetcher for key, (_, fetcher) in self._placed.items())
+
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Return the broker's address on the inter-broker listener; None while it is not registered."""
         broker = self.replica_manager.image.cluster.brokers.get(broker_id)

@@ -472,10 +472,19 @@ class BrokerServer:
         )
 
     def _gauges(self) -> "Iterator[Measured | None]":
-        from kafkapy.server.admin.gauges import broker_gauges  # used by /metrics only
+        from kafkapy.server.admin.gauges import BrokerParts, broker_gauges  # used by /metrics only
 
         assert self._services is not None, "asked of once it serves"
-        return broker_gauges(self._services, self._node, self._coordinators, self._cleaner.manager)
+        return broker_gauges(
+            BrokerParts(
+                self._services,
+                self._node,
+                self._coordinators,
+                self._cleaner.manager,
+                self._replication,
+                self._reactor,
+            )
+        )
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(

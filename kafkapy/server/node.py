@@ -6,6 +6,7 @@ A role (server/broker.py, server/controller.py) passes its start function to `ru
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -29,6 +30,7 @@ from kafkapy.types import ZERO_UUID
 if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.gauge import Measured
+    from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metrics.registry import NodeCounts
     from kafkapy.runtime.controller import ControllerRuntime
 
@@ -121,7 +123,8 @@ class Node:
             return
         from kafkapy.server.admin.listener import AdminListener  # not needed by most nodes
 
-        self.stops.add(StopOrder.ADMIN, AdminListener(self).close)
+        assert self.counts is not None, "made with the listener"
+        self.stops.add(StopOrder.ADMIN, AdminListener(self, self.counts).close)
 
     @property
     def controller(self) -> "ControllerRuntime":
@@ -154,12 +157,19 @@ class Node:
         self.stops.add(StopOrder.METADATA_LOG, self._close_quorum)
         self.stops.add(StopOrder.CONTROLLER, node.close_controller)
         self.conditions["metadata"] = self.missing_metadata
+        if self.counts is not None and self.config.is_controller:
+            node.controller.add_image_listener(self._count_elections)
         try:
             await node.start()
         except StorageError:
             if not node.quorum.is_recovered:
                 self.log_manager.directories.give_back_clean_shutdown()
             raise
+
+    def _count_elections(self, delta: "MetadataDelta", _image: MetadataImage) -> None:
+        topics = delta.topics_changed
+        if self.counts is not None and topics is not None:
+            self.counts.note_elections(unclean=topics.unclean_election_count, eligible=topics.eligible_election_count)
 
     def metadata_is_known(self) -> None:
         """Let the authorizer use the image's ACLs. Called when the image has reached the first high watermark found."""
@@ -294,7 +304,7 @@ def _new_counts(config: BrokerConfig) -> "NodeCounts | None":
         return None
     from kafkapy.metrics.registry import NodeCounts  # not needed by most nodes
 
-    return NodeCounts()
+    return NodeCounts(time.monotonic())
 
 
 def _try_reserve(change: Callable[[], None]) -> None:

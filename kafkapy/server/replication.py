@@ -58,6 +58,15 @@ class Replication:
             self._set_throttles(self._fetchers)
         yield from self._fetchers.apply_delta(delta, image)
 
+    @property
+    def fetchers(self) -> "ReplicaFetchers | None":
+        """None while no second broker is registered."""
+        return self._fetchers
+
+    @property
+    def isr_updates(self) -> "IsrUpdates | None":
+        return self._isr_updates
+
     async def stop(self) -> None:
         if self._isr_updates is not None:
             await self._isr_updates.stop()

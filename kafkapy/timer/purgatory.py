@@ -46,8 +46,11 @@ class DelayedOperation(TimerEntry):
         self._leave()
 
     def on_timeout(self, now_ms: int) -> None:
+        purgatory = self._purgatory
         if not self._leave():
             return
+        if purgatory is not None:
+            purgatory.expired_count += 1
         self.on_expiration()
         self.on_complete()
 
@@ -63,12 +66,14 @@ class DelayedOperation(TimerEntry):
 class Purgatory:
     """Holds pending operations by key; times them out with a wheel that other purgatories may share."""
 
-    __slots__ = ("_watchers", "_wheel", "waiting_count")
+    __slots__ = ("_watchers", "_wheel", "expired_count", "waiting_count")
 
     def __init__(self, wheel: TimingWheel) -> None:
         self._wheel = wheel
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self.waiting_count = 0
+        self.expired_count = 0
+        """How many operations their time-out has completed."""
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], *, timeout_ms: int, now_ms: int

@@ -3,51 +3,87 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.gauge import Gauge, Measured
 from kafkapy.server.admin.broker_gauges import directory_gauges, replica_gauges, session_gauges
 from kafkapy.server.admin.group_gauges import group_gauges
-from kafkapy.server.admin.metadata_gauges import controller_gauges, followed_gauges, quorum_gauges
+from kafkapy.server.admin.metadata_gauges import (
+    controller_gauges,
+    election_gauges,
+    followed_gauges,
+    loader_gauges,
+    quorum_gauges,
+)
+from kafkapy.server.admin.network_gauges import idle_gauges, network_gauges
+from kafkapy.server.admin.own_gauges import loop_gauges, work_gauges
 from kafkapy.server.admin.quota_gauges import quota_gauges
+from kafkapy.server.admin.replication_gauges import expiry_gauges, replication_gauges
 from kafkapy.server.admin.request_gauges import request_gauges
+from kafkapy.server.admin.topic_gauges import exporter_gauges
 from kafkapy.server.admin.traffic_gauges import traffic_gauges
 from kafkapy.storage.cleaner.metrics import cleaner_gauges
 
 if TYPE_CHECKING:
     from kafkapy.handlers.context import Services
+    from kafkapy.reactor.reactor import Reactor
     from kafkapy.server.coordinators import Coordinators
     from kafkapy.server.node import Node
+    from kafkapy.server.replication import Replication
     from kafkapy.storage.cleaner.manager import CleanerManager
 
 RUNNING: Final = 3
 """BrokerState of a running broker; /readyz reports a broker that starts or stops."""
 
 
+@dataclass(slots=True)
+class BrokerParts:
+    """The parts of a broker that are told of."""
+
+    services: "Services"
+    node: "Node"
+    coordinators: "Coordinators"
+    cleaner: "CleanerManager"
+    replication: "Replication"
+    reactor: "Reactor"
+
+
 def node_gauges(node: "Node") -> Iterator[Measured | None]:
     """Yield the gauges of every node; None is a step without a value."""
-    if node.counts is not None:
-        yield from request_gauges(node.counts.requests)
-    yield from quorum_gauges(node.quorum_node.quorum, node.config.node_id)
-    if node.config.is_controller:
-        yield from controller_gauges(node.controller)
+    counts, controller, config = node.counts, node.controller, node.config
+    if counts is not None:
+        yield from idle_gauges(counts.idle, is_broker=config.is_broker, is_controller=config.is_controller)
+        yield from loop_gauges(counts, node.io_pool)
+        yield from request_gauges(counts.requests)
+    yield from quorum_gauges(node.quorum_node.quorum, config.node_id)
+    yield from loader_gauges(controller.image, node.quorum_node.quorum.leader_id)
+    if config.is_controller:
+        yield from controller_gauges(controller, node.clock.wall_ms())
+        if counts is not None:
+            yield from election_gauges(counts)
 
 
-def broker_gauges(
-    services: "Services", node: "Node", coordinators: "Coordinators", cleaner: "CleanerManager"
-) -> Iterator[Measured | None]:
+def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
     """Yield a broker's gauges, one partition or group per step; None is a step without a value."""
-    now_ms, log_manager = services.clock.wall_ms(), services.log_manager
+    services, node, manager = parts.services, parts.node, parts.services.replica_manager
+    now_ms, log_manager, image = services.clock.wall_ms(), services.log_manager, node.controller.image
     yield Gauge("kafka.server:type=KafkaServer", "BrokerState", RUNNING)
     yield from node_gauges(node)
-    yield from followed_gauges(node.controller.image, now_ms)
+    yield from followed_gauges(image, now_ms)
     yield from directory_gauges(log_manager)
-    yield from cleaner_gauges(cleaner, [directory.path for directory in log_manager.directories], now_ms)
+    directories = [directory.path for directory in log_manager.directories]
+    yield from cleaner_gauges(parts.cleaner, directories, now_ms)
     yield from session_gauges(services.fetch_sessions)
     yield from quota_gauges(services.client_quotas, services.clock.monotonic_ms())
-    yield from replica_gauges(services.replica_manager)
-    if services.replica_manager.traffic is not None:
-        yield from traffic_gauges(services.replica_manager.traffic)
-    yield from coordinator_gauges(coordinators)
-    yield from group_gauges(coordinators.groups, services.replica_manager.partitions)
+    yield from work_gauges(services)
+    if node.counts is not None:
+        yield from network_gauges(parts.reactor, node.counts.idle)
+        yield from traffic_gauges(node.counts.traffic)
+        yield from replication_gauges(parts.replication, node.counts.started_s)
+    yield from expiry_gauges(manager)
+    yield from replica_gauges(manager)
+    yield from exporter_gauges(manager, image)
+    yield from coordinator_gauges(parts.coordinators)
+    yield from group_gauges(parts.coordinators.groups, manager.partitions)
 
 
 def coordinator_gauges(coordinators: "Coordinators") -> Iterator[Gauge]:

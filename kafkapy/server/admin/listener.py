@@ -17,19 +17,22 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy import __version__
 from kafkapy.config.endpoints import host_and_port
-from kafkapy.gauge import Measured
+from kafkapy.gauge import Gauge, Measured
+from kafkapy.server.admin.filters import SeriesFilter
 from kafkapy.server.admin.http import PLAIN, Answer, HttpServer, logger
+from kafkapy.server.admin.loop_watch import LoopWatch
 from kafkapy.server.admin.metrics import Exposition
 from kafkapy.server.admin.readiness import missing_of
 
 if TYPE_CHECKING:
+    from kafkapy.metrics.registry import NodeCounts
     from kafkapy.server.node import Node
 
 LOOP_TIMEOUT_S: Final = 3.0
@@ -49,22 +52,26 @@ R = TypeVar("R")
 class AdminListener:
     """Serves from construction, on the node's event loop, to close()."""
 
-    def __init__(self, node: "Node") -> None:
-        """Raises OSError if the address cannot be bound."""
+    def __init__(self, node: "Node", counts: "NodeCounts") -> None:
+        """Raises OSError if the address cannot be bound, ConfigError for invalid kafkapy.metrics keys."""
         self._node = node
         self._loop = asyncio.get_running_loop()
-        self._exposition = Exposition()
+        config = node.config.node
+        shown = SeriesFilter(config.kafkapy_metrics_topics, config.kafkapy_metrics_groups)
+        self._exposition = Exposition(config.kafkapy_metrics_names, shown)
         self._scrape = asyncio.Lock()
         """Held by one scrape at a time: they share the exposition."""
-        listening = _bound(node.config.node.kafkapy_admin_listener or "")
+        listening = _bound(config.kafkapy_admin_listener or "")
         host, port = listening.getsockname()[:2]
         self.port: int = port
         pages = {"/livez": self._live, "/readyz": self._ready, "/metrics": self._metrics, "/buildinfo": self._build}
         self._server = HttpServer(listening, pages)
+        self._watch = LoopWatch(self._loop, counts)
         logger.info("Serving %s on %s:%d", ", ".join(pages), f"[{host}]" if ":" in host else host, port)
 
     async def close(self) -> None:
         """Stop serving."""
+        self._watch.stop()
         await asyncio.to_thread(self._server.close)
 
     async def _live(self, _accept: str) -> Answer:
@@ -89,9 +96,22 @@ class AdminListener:
             except TimeoutError:
                 return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
             exposition = self._exposition
-            for _ in exposition.render(measured, accept, time.monotonic()):
+            for _ in exposition.render([*measured, *self._of_process()], accept, time.monotonic()):
                 await asyncio.sleep(PAUSE_S)
             return Answer(HTTPStatus.OK, exposition.content_type, exposition.body)
+
+    def _of_process(self) -> Iterator[Gauge]:
+        """Yield what this thread can read itself; it may wait for the disk."""
+        from kafkapy.server.admin.own_gauges import disk_io_gauges, process_gauges, space_gauges
+
+        yield from process_gauges()
+        if self._node.config.is_broker:
+            yield from disk_io_gauges("KafkaServer")
+        if self._node.config.is_controller:
+            yield from disk_io_gauges("ControllerServer")
+        log_manager = getattr(self._node, "log_manager", None)  # none before the directories are opened
+        if log_manager is not None:
+            yield from space_gauges(log_manager)
 
     async def _build(self, _accept: str) -> Answer:
         config = self._node.config

@@ -8,11 +8,18 @@ from kafkapy.metadata.registrations import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage, TopicImage
+    from kafkapy.metadata.registrations import BrokerRegistration
+    from kafkapy.metrics.registry import NodeCounts
     from kafkapy.runtime.controller import ControllerRuntime
     from kafkapy.runtime.quorum import Quorum
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController"
 FOLLOWED: Final = "kafka.server:type=broker-metadata-metrics"
+LOADER: Final = "kafka.server:type=MetadataLoader"
+FENCED: Final = 10
+CONTROLLED_SHUTDOWN: Final = 20
+ACTIVE: Final = 30
+"""Values of BrokerRegistrationState."""
 RAFT: Final = "kafka.server:type=raft-metrics"
 
 
@@ -32,8 +39,11 @@ def quorum_gauges(quorum: "Quorum", node_id: int) -> Iterator[Gauge]:
     yield Gauge(RAFT, "current-state", 1, (("current_state", state),))
 
 
-def controller_gauges(controller: "ControllerRuntime") -> Iterator[Gauge | None]:
-    """Yield a controller's gauges, with None after each counted topic; counts are 0 if it is not active."""
+def controller_gauges(controller: "ControllerRuntime", now_ms: int) -> Iterator[Gauge | None]:
+    """Yield a controller's gauges, with None after each counted topic; counts are 0 if it is not active.
+
+    now_ms: wall clock.
+    """
     image, is_active = controller.image, controller.is_active
     brokers = image.cluster.brokers.values() if is_active else ()
     counts = _Counts()
@@ -51,8 +61,42 @@ def controller_gauges(controller: "ControllerRuntime") -> Iterator[Gauge | None]
         ("LastAppliedRecordOffset", image.provenance.last_offset),
         ("LastAppliedRecordTimestamp", image.provenance.timestamp_ms),
         ("LastCommittedRecordOffset", controller.committed_offset),
+        ("LastAppliedRecordLagMs", max(now_ms - image.provenance.timestamp_ms, 0)),
+        ("ControlledShutdownBrokerCount", sum(broker.in_controlled_shutdown for broker in brokers)),
+        ("NewActiveControllersCount", controller.term_count),
+        ("MetadataErrorCount", 0),
+        ("IgnoredStaticVoters", 0),
     ):
         yield Gauge(CONTROLLER, name, value)
+    for broker_id, broker in image.cluster.brokers.items() if is_active else ():
+        tags = (("broker", str(broker_id)),)
+        yield Gauge(CONTROLLER, "BrokerRegistrationState", _state_of(broker), tags)
+    for broker_id, age_ms in controller.contact_ages_ms().items():
+        yield Gauge(CONTROLLER, "TimeSinceLastHeartbeatReceivedMs", age_ms, (("broker", str(broker_id)),))
+
+
+def _state_of(broker: "BrokerRegistration") -> int:
+    if broker.fenced:
+        return FENCED
+    return CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else ACTIVE
+
+
+def election_gauges(counts: "NodeCounts") -> Iterator[Gauge]:
+    """Yield the elections that this controller has seen in the metadata."""
+    for name, count in (
+        ("UncleanLeaderElectionsPerSec", counts.unclean_elections),
+        ("ElectionFromEligibleLeaderReplicasPerSec", counts.eligible_elections),
+    ):
+        yield Gauge("kafka.controller:type=ControllerStats", name, count, is_counter=True)
+
+
+def loader_gauges(image: "MetadataImage", leader_id: int) -> Iterator[Gauge]:
+    """Yield what every node has loaded of the metadata."""
+    yield Gauge(LOADER, "CurrentControllerId", leader_id)
+    yield Gauge(LOADER, "CurrentMetadataVersion", image.features.metadata_version or 0)
+    for name, level in image.features.levels.items():
+        feature = "".join(part.capitalize() if at else part for at, part in enumerate(name.split(".")))
+        yield Gauge(LOADER, "FinalizedLevel", level, (("featureName", feature),))
 
 
 class _Counts:
@@ -75,3 +119,5 @@ def followed_gauges(image: "MetadataImage", now_ms: int) -> Iterator[Gauge]:
     yield Gauge(FOLLOWED, "last-applied-record-offset", provenance.last_offset)
     yield Gauge(FOLLOWED, "last-applied-record-timestamp", provenance.timestamp_ms)
     yield Gauge(FOLLOWED, "last-applied-record-lag-ms", max(now_ms - provenance.timestamp_ms, 0))
+    for name in ("metadata-load-error-count", "metadata-apply-error-count", "ignored-static-voters"):
+        yield Gauge(FOLLOWED, name, 0)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafkapy.gauge import Distribution, Gauge, Measured
+from kafkapy.server.admin.filters import SeriesFilter
 from kafkapy.server.admin.names import COUNTER, DIALECTS, GAUGE, UNTYPED, Named, Tags, strimzi_name
 from kafkapy.server.admin.windows import QUANTILES, Windows
 
@@ -32,7 +33,9 @@ class _Family:
 class Exposition:
     """Renders the metrics of a node, scrape by scrape. Used by one thread at a time."""
 
-    def __init__(self, names: str = "strimzi") -> None:
+    def __init__(self, names: str = "strimzi", shown: SeriesFilter | None = None) -> None:
+        """`names`: kafkapy.metrics.names. `shown`: which series are shown, all if None."""
+        self._shown = shown if shown is not None else SeriesFilter()
         self._dialects = DIALECTS[names]
         self._windows = Windows()
         self.content_type = TEXT
@@ -40,7 +43,7 @@ class Exposition:
         """What was rendered last."""
         self._families: dict[str, _Family] = {}
         self._of: dict[tuple[str, str, bool], Sequence[_Family]] = {}
-        self._labels: dict[tuple[Tags, bool], str] = {}
+        self._labels: dict[tuple[Tags, bool], str | None] = {}
 
     def render(self, measured: Iterable[Measured], accept: str, now_s: float) -> Iterator[None]:
         """Render in steps of SAMPLES_PER_STEP; then `content_type` and `body` are the result.
@@ -79,7 +82,8 @@ class Exposition:
             families = self._of[group, name, is_counter] = self._find(group, name, is_counter=is_counter)
         for family in families:
             labels = self._label_text(tags, family) if tags else ""
-            family.lines.append(f"{family.name}{labels} {value!r}\n")
+            if labels is not None:
+                family.lines.append(f"{family.name}{labels} {value!r}\n")
 
     def _find(self, group: str, name: str, *, is_counter: bool) -> Sequence[_Family]:
         if not group:
@@ -93,12 +97,16 @@ class Exposition:
             family = self._families[named.name] = _Family(named, described)
         return family
 
-    def _label_text(self, tags: Tags, family: _Family) -> str:
+    def _label_text(self, tags: Tags, family: _Family) -> str | None:
+        """Return the labels in braces; None if the series is not shown."""
         key = (tags, family.label is str)
-        text = self._labels.get(key)
-        if text is None:
+        if key in self._labels:
+            return self._labels[key]
+        text = None
+        if self._shown.shows(tags):
             labels = ",".join(f'{family.label(label)}="{_escaped(value)}"' for label, value in sorted(tags))
-            text = self._labels[key] = f"{{{labels}}}"
+            text = f"{{{labels}}}"
+        self._labels[key] = text
         return text
 
 

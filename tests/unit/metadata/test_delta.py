@@ -6,6 +6,7 @@ from kafkapy.metadata.delta import MetadataDelta, delta_to, difference
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record
+from kafkapy.metadata.registrations import NO_LEADER_CHANGE, RECOVERING
 from kafkapy.metadata.snapshot import encoded_slices, image_records
 from kafkapy.metadata.topics_delta import LocalPartition
 from kafkapy.protocol.messages.abort_transaction_record import AbortTransactionRecord
@@ -122,6 +123,17 @@ def test_leader_change_raises_leader_epoch_and_any_change_the_partition_epoch() 
 
     assert (shrunk.leader, shrunk.isr, shrunk.leader_epoch, shrunk.partition_epoch) == (1, (1,), 0, 1)
     assert (elected.leader, elected.isr, elected.leader_epoch, elected.partition_epoch) == (2, (2,), 1, 2)
+
+
+def test_elections_that_are_not_of_the_isr_are_counted() -> None:
+    delta = MetadataDelta(replayed(EVERYTHING))
+    for partition_id, leader, recovery in ((0, 2, RECOVERING), (1, 2, -1), (1, 1, -1), (0, NO_LEADER_CHANGE, -1)):
+        change = PartitionChangeRecord(topic_id=A, partition_id=partition_id, leader=leader)
+        change.leader_recovery_state = recovery
+        delta.replay(change)
+    topics = delta.topics_changed
+    assert topics is not None
+    assert (topics.unclean_election_count, topics.eligible_election_count) == (1, 1)
 
 
 def test_local_changes_tell_leaders_followers_and_lost_replicas_apart() -> None:

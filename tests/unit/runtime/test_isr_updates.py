@@ -108,6 +108,7 @@ async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
     partition, controller, updates = set_up(loop, done)
     await pass_ms(loop, 1)
     assert (partition.isr, partition.pending_isr) == ((1, 2), None)
+    assert (updates.expand_count, updates.shrink_count, updates.failure_count) == (1, 0, 0)
     asked = controller.requests[0].topics[0].partitions[0].new_isr_with_epochs
     assert [(each.broker_id, each.broker_epoch) for each in asked] == [(1, 5), (2, partition.followers[2].broker_epoch)]
     await updates.stop()
@@ -120,6 +121,7 @@ def test_a_change_that_was_not_made_ends_with_the_isr_as_before(code: ErrorCode)
         partition, controller, updates = set_up(loop, refused(code))
         await pass_ms(loop, 200)
         assert (partition.isr, partition.pending_isr, len(controller.requests)) == ((1,), None, 1)
+        assert (updates.expand_count, updates.shrink_count, updates.failure_count) == (0, 0, 1)
         await updates.stop()
 
     check()

@@ -1,0 +1,52 @@
+"""kafkapy.metrics.topics and kafkapy.metrics.groups: which topics and groups have series of their own.
+
+Cardinality costs whoever stores the metrics. The sums over all topics are not affected.
+"""
+
+from typing import Any, Final
+
+from kafkapy.errors import ConfigError
+from kafkapy.server.admin.names import Tags
+
+ALL: Final = ".*"
+MAX_REMEMBERED: Final = 100_000
+LABELS: Final = {"topic": "topics", "consumergroup": "groups"}
+
+
+class SeriesFilter:
+    """Tells whether a series is shown, by its labels. Patterns match whole names."""
+
+    def __init__(self, topics: str = ALL, groups: str = ALL) -> None:
+        """Raises ConfigError for a pattern that is not one of RE2."""
+        self._patterns: dict[str, Any] = {}
+        for label, pattern in (("topic", topics), ("consumergroup", groups)):
+            if pattern != ALL:
+                self._patterns[label] = compiled(f"kafkapy.metrics.{LABELS[label]}", pattern)
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def shows(self, tags: Tags) -> bool:
+        if not self._patterns:
+            return True
+        return all(self._matches(tag) for tag in tags if tag[0] in self._patterns)
+
+    def _matches(self, tag: tuple[str, str]) -> bool:
+        found = self._known.get(tag)
+        if found is None:
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            found = self._known[tag] = self._patterns[tag[0]].fullmatch(tag[1]) is not None
+        return found
+
+
+def compiled(key: str, pattern: str) -> Any:
+    """Return a pattern compiled by RE2, whose time is linear in the text. Raises ConfigError, naming the key."""
+    try:
+        import re2  # its wheel is for the usual platforms only
+    except ImportError:
+        raise ConfigError(key, pattern, "it needs google-re2, which is not installed here") from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise ConfigError(key, pattern, str(error)) from None
