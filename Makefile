@@ -11,7 +11,7 @@ SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak chaos coverage format check packages generate golden \
-  counts bench compiled test-compiled lock clean
+  counts bench compiled test-compiled ci-compiled lock clean
 
 help:            ## this list
 	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -57,6 +57,11 @@ COMPILED_TESTS := tests/unit/record tests/unit/storage tests/unit/replication te
 test-compiled: setup   ## unit, golden, property and scenario tests with the compiled modules; T=expression as for test
 	$(BIN)/python -m tools.compiled --checkout $(VENV)-compiled/checkout
 	cd $(VENV)-compiled/checkout && ../bin/python -m pytest -q $(PARALLEL) $(COMPILED_TESTS) $(if $(T),-k "$(T)")
+
+COMPILED_COMPAT := tests/compat/test_confluent_kafka.py tests/compat/test_kcat.py tests/compat/test_python_clients.py
+
+ci-compiled: setup tools   ## the same and a part of compat, compiled without optimizing: what CI can run
+	KAFKAPY_OPT_LEVEL=0 $(MAKE) test-compiled COMPILED_TESTS="$(COMPILED_TESTS) $(COMPILED_COMPAT)"
 
 soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim

@@ -35,29 +35,33 @@ def _read_unsigned(data: bytes, position: i64, value: i64) -> tuple[i64, i64]:
     raise ValueError("a varint does not end")
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: bytes, position: i64) -> tuple[i64, i64]:
     """Read a zigzag int64. Bits beyond the 64th are dropped, as Kafka does."""
-    value = data[position]
+    value: i64 = data[position]
     position += 1
     if value >= 0x80:
-        second = data[position]
-        if second < 0x80:
-            value = value & 0x7F | second << 7
-            position += 1
-        else:
-            value, position = _read_long(data, position, value & 0x7F)
-            value &= 0xFFFFFFFFFFFFFFFF
+        second: i64 = data[position]
+        if second >= 0x80:
+            return _read_long(data, position, value)
+        value = value & 0x7F | second << 7
+        position += 1
     return (value >> 1) ^ -(value & 1), position
 
 
-def _read_long(data: bytes, position: int, value: int) -> tuple[int, int]:
-    """Read the rest of an unsigned varint of at most 70 bits; `value` is the value of its first byte."""
-    for shift in range(7, 64, 7):
-        byte = data[position]
+def _read_long(data: bytes, position: i64, first: i64) -> tuple[i64, i64]:
+    """Read the rest of a zigzag int64 of at most 70 bits, whose first byte is `first`.
+
+    The sign, its lowest bit, is kept apart, so that the other 63 bits fit an i64.
+    """
+    magnitude: i64 = (first & 0x7F) >> 1
+    shift: i64 = 6
+    while shift <= 62:
+        byte: i64 = data[position]
         position += 1
-        value |= (byte & 0x7F) << shift
+        magnitude |= (byte & 0x7F if shift < 62 else byte & 1) << shift
         if byte < 0x80:
-            return value, position
+            return magnitude ^ -(first & 1), position
+        shift += 7
     raise ValueError("a varint does not end")
 
 
