@@ -41,7 +41,7 @@ def group(server, request):
     producer = confluent_kafka.Producer({"bootstrap.servers": server})
     for number in range(10):
         producer.produce(name, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + number * 1000)
-    producer.flush(30)
+    assert producer.flush(60) == 0
     consumer = confluent_kafka.Consumer({"bootstrap.servers": server, "group.id": name})
     consumer.commit(offsets=[TopicPartition(name, 0, 4)], asynchronous=False)
     consumer.close()
@@ -128,7 +128,7 @@ def consumer_of(server: str, group: str, topic: str, client_id: str, protocol: s
 
 def poll_until(consumers, counts: list[int]) -> None:
     """Poll until each consumer has as many partitions as given."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while [len(consumer.assignment()) for consumer in consumers] != counts:
         assert time.monotonic() < deadline
         for consumer in consumers:

@@ -74,7 +74,7 @@ def test_closed_standard_streams_do_not_spoil_the_stop(tmp_path: Path, closed: t
     with subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL) as process:
         try:
             wait_until((data_dir / ".kafkapy-reserve").exists)
-            socket.create_connection(("127.0.0.1", port), 5).close()
+            socket.create_connection(("127.0.0.1", port), 60).close()
             streams = [os.readlink(f"/proc/{process.pid}/fd/{each}") for each in range(3)]
             assert streams == ["/dev/null"] * 3
             process.terminate()

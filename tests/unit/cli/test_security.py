@@ -18,7 +18,7 @@ PASSWORD = re.compile(r"Password of alice, shown once .*: (\S+)\n")
 
 def kafkapy(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kafkapy", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_a_secured_broker_takes_two_commands(tmp_path: Path):

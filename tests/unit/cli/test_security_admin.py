@@ -40,9 +40,9 @@ def run(broker, tmp_path, capsys):
 
 def produce(config: dict[str, str], topic: str) -> KafkaError | None:
     errors: list[KafkaError | None] = []
-    producer = Producer({**config, "log_level": 0, "message.timeout.ms": 10_000})
+    producer = Producer({**config, "log_level": 0, "message.timeout.ms": 60_000})
     producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
+    producer.flush(90)
     return errors[0]
 
 

@@ -56,7 +56,7 @@ def test_says_one_line_when_ready_and_stops_cleanly(tmp_path, stop) -> None:
         ready = READY.fullmatch(line)
         assert ready is not None, line
         assert int(ready[1]) > 0
-        socket.create_connection(("127.0.0.1", int(ready[1])), 5).close()
+        socket.create_connection(("127.0.0.1", int(ready[1])), 60).close()
         process.send_signal(stop)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")

@@ -26,7 +26,7 @@ async def connect(host: str, port: int) -> tuple[Channel | None, OSError | None]
     done: asyncio.Future[tuple[Channel | None, OSError | None]] = loop.create_future()
     SocketConnector(loop, pool).connect(host, port, lambda channel, error: done.set_result((channel, error)))
     try:
-        return await asyncio.wait_for(done, 20)
+        return await asyncio.wait_for(done, 60)
     finally:
         pool.close()
 

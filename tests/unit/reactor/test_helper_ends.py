@@ -18,4 +18,4 @@ def test_an_answer_that_nobody_takes_ends_it_silently() -> None:
         helper.stdin.write(CALL)
         helper.stdin.flush()
         assert helper.stderr.read().decode() == ""
-        assert helper.wait(20) == 0
+        assert helper.wait(60) == 0

@@ -20,7 +20,7 @@ def with_pool(thread_count: int, use: Callable[[asyncio.AbstractEventLoop, Threa
         finally:
             pool.close()
 
-    return asyncio.run(asyncio.wait_for(main(), 20))
+    return asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def submitted(pool: ThreadIoPool, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":

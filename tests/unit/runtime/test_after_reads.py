@@ -38,20 +38,19 @@ def test_who_was_heard_of_in_time_has_not_fallen_silent(new_loop: Callable[[], a
         """Hold the loop beyond both deadlines; meanwhile one is heard of."""
         busy.recv(1)
         theirs.send(b"x")
-        time.sleep(0.1)
+        time.sleep(0.4)
 
     async def main() -> None:
         clock = SystemClock()
         wheel = TimingWheel(start_ms=clock.monotonic_ms())
         expirer = Expirer(wheel, clock)
         expirer.start()
-        for session in (silent, alive):
-            wheel.add(session, clock.monotonic_ms() + 50)
         loop = asyncio.get_running_loop()
         loop.add_reader(ours, lambda: (ours.recv(1), alive.cancel()))
         loop.add_reader(busy, stand_still)
-        await asyncio.sleep(0.01)
         trigger.send(b"x")
+        for session in (silent, alive):
+            wheel.add(session, clock.monotonic_ms() + 300)
         while not silent.is_over:
             await asyncio.sleep(0.005)
         loop.remove_reader(ours)
@@ -60,7 +59,7 @@ def test_who_was_heard_of_in_time_has_not_fallen_silent(new_loop: Callable[[], a
 
     loop = new_loop()
     try:
-        loop.run_until_complete(asyncio.wait_for(main(), 10))
+        loop.run_until_complete(asyncio.wait_for(main(), 60))
     finally:
         loop.close()
         for each in (ours, theirs, busy, trigger):

@@ -21,7 +21,7 @@ def copy_a_record(config: dict[str, str]) -> bytes | None:
     assert producer.flush(60) == 0
     consumer = Consumer({**config, "group.id": "g"})
     consumer.assign([TopicPartition("orders", 0, 0)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     consumer.close()
     assert message is not None
     return message.value()

@@ -49,7 +49,7 @@ def test_who_logs_never_waits_and_what_is_lost_is_told(log: logging.Logger) -> N
     writer = LogWriter(sink, max_queued_chars=500)
     log.addHandler(writer)
     log.info("line 000")
-    assert sink.is_waiting.wait(20)
+    assert sink.is_waiting.wait(60)
     for number in range(1, 200):
         log.info("line %03d", number)
     kept = 500 // len("line 000\n")

@@ -25,7 +25,7 @@ def supervised(
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(path))
-        notified.settimeout(20)
+        notified.settimeout(60)
         command = [sys.executable, "-m", "kafkapy", "start", "--data-dir", str(tmp_path / "data"), "--port", "0"]
         environment = {**os.environ, "NOTIFY_SOCKET": str(path), **variables}
         with subprocess.Popen(
@@ -49,7 +49,7 @@ def told_until(notified: socket.socket, name: str) -> dict[str, str]:
 
 
 def test_systemd_is_told_of_start_watchdog_and_stop(tmp_path: Path) -> None:
-    with supervised(tmp_path, WATCHDOG_USEC="60000") as (process, notified):
+    with supervised(tmp_path, WATCHDOG_USEC="400000") as (process, notified):
         starting = told(notified)
         assert starting == {"EXTEND_TIMEOUT_USEC": "30000000", "STATUS": "Starting"}
         assert told_until(notified, "READY")["STATUS"].startswith("Serving on 127.0.0.1:")

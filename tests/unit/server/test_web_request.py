@@ -71,7 +71,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(server: HttpsServer, con
     is_over = threading.Event()
 
     def late(_: Asked) -> Answer:
-        is_over.wait(20)
+        is_over.wait(120)
         return 200, {}, b""
 
     server.routes["/slow"] = late
@@ -79,7 +79,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(server: HttpsServer, con
     with pytest.raises((WebError, OSError)):
         ask(server.url("/slow"), context=context, timeout_s=0.3)
     is_over.set()
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("url", ["http://localhost/keys", "file:///etc/passwd", "ftp://x/y", "https://", ""])
