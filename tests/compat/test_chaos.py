@@ -1,19 +1,24 @@
 """Three real nodes in trouble, stock clients of three kinds: what was acknowledged is there, once and in order.
 
 Nodes are killed (also at failpoints, two or all at once), stopped, paused for longer than their session, cut off from
-each other in both directions or in one, and slowed down; their wall clocks are a minute apart. After each fault all is
-healed, and every client must get on. min.insync.replicas is 2.
+each other in both directions or in one, and slowed down; their disks are full or fail (only in long runs, as root);
+their wall clocks are a minute apart. After each fault all is healed, and every client must get on. min.insync.replicas
+is 2.
 
 In the end: no acknowledged record is missing, none of an idempotent producer is there twice or out of order, no
-answered commit is lost, groups of both protocols have seen every record, and the replicas' logs are the same bytes.
+answered commit is lost, groups of both protocols have seen every record, and the replicas' logs are the same bytes. In
+long runs, transactional copiers have copied the records, each once and in order.
 
 KAFKAPY_CHAOS_SECONDS makes it run that long for each kind of fault (`make chaos`); KAFKAPY_CHAOS_SEED chooses.
 """
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
@@ -23,11 +28,22 @@ from kafkapy.server.cluster import asking
 from kafkapy.server.system_clock import CLOCK_OFFSET
 from tests.support import chaos
 from tests.support.chaos import Chaos, Fault
-from tests.support.chaos_clients import PARTITIONS, AioWriter, ConfluentWriter, Group, JavaWriter, Writer, stopping
+from tests.support.chaos_clients import (
+    PARTITIONS,
+    AioWriter,
+    ConfluentWriter,
+    Copies,
+    Group,
+    JavaWriter,
+    Writer,
+    copier_commands,
+    stopping,
+)
 from tests.support.eventually import eventually
 from tests.support.idempotence import values_of
 from tests.support.migrating import differing_logs, log_of, records_of
-from tests.support.proxied_nodes import ProxiedNodes
+from tests.support.mounted_disks import MountedDisk
+from tests.support.proxied_nodes import NODE_IDS, ProxiedNodes
 
 pytestmark = pytest.mark.ours
 
@@ -42,6 +58,8 @@ SHORT: Sequence[Fault] = (
     chaos.cut_one_off,
 )
 TOPICS = ("by-librdkafka", "by-aiokafka", "by-java")
+COPIED = TOPICS[1:] if SECONDS else ()
+"""In long runs transactional copiers copy these; each by a group of another protocol."""
 TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "1048576", "index.interval.bytes": "500"}
 PROPERTIES = {
     "offsets.topic.replication.factor": "3",
@@ -71,14 +89,31 @@ GROUPS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, java_tool: Callable[..., str]) -> Iterator[ProxiedNodes]:
-    """Three nodes with a topic for each producer; skipped without Java."""
+def disks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, MountedDisk]]:
+    """A disk of each node's own, if the kind of fault is "disks"."""
+    with contextlib.ExitStack() as undo:
+        found: dict[int, MountedDisk] = {}
+        for node_id in NODE_IDS if "disks" in request.node.name else ():
+            try:
+                found[node_id] = MountedDisk(tmp_path / f"disk-{node_id}")
+            except (OSError, CalledProcessError) as error:
+                pytest.skip(f"there is no disk to be had here: {error}")
+            undo.callback(found[node_id].close)
+            (tmp_path / f"disk-{node_id}" / "data").mkdir()
+            (tmp_path / f"node-{node_id}").symlink_to(tmp_path / f"disk-{node_id}" / "data")
+        yield found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, disks: dict[int, MountedDisk], java_tool: Callable[..., str]) -> Iterator[ProxiedNodes]:
+    """Three nodes with a topic for each producer and one for its copy; skipped without Java."""
     nodes = ProxiedNodes(tmp_path, PROPERTIES)
     for node, offset_ms in zip(nodes.nodes.values(), chaos.CLOCK_OFFSETS_MS, strict=True):
         node.more_environment[CLOCK_OFFSET] = str(offset_ms)
     with nodes as running:
         client = AdminClient({"bootstrap.servers": running.bootstrap})
-        topics = [NewTopic(topic, PARTITIONS, 3, config=TOPIC_SETTINGS) for topic in TOPICS]
+        names = [*TOPICS, *(f"{topic}-copy" for topic in COPIED)]
+        topics = [NewTopic(topic, PARTITIONS, 3, config=TOPIC_SETTINGS) for topic in names]
         for created in client.create_topics(topics).values():
             created.result(60)
         eventually(lambda: under_replicated(running) == [])
@@ -101,6 +136,10 @@ class Clients:
             JavaWriter(directory, bootstrap, TOPICS[2]),
         ]
         self.groups = [Group(bootstrap, TOPICS, name, settings) for name, settings in GROUPS.items()]
+        self.copies = Copies(copier_commands(bootstrap, *COPIED), directory) if COPIED else None
+
+    def all(self) -> list[Any]:
+        return [*self.writers, *self.groups, *([self.copies] if self.copies else [])]
 
     def counts(self) -> dict[str, int]:
         """Return what each client has got done so far."""
@@ -134,6 +173,7 @@ def check(cluster: ProxiedNodes, clients: Clients, tmp_path: Path) -> None:
         writer.stop()
     ends = check_records(cluster, clients.writers)
     check_groups(cluster, clients.groups, ends)
+    check_copies(cluster, clients.copies)
     directories = [node.directory for node in cluster.nodes.values()]
     eventually(lambda: not differing_logs(directories, TOPICS), PROGRESS_S, what="equality of the logs")
 
@@ -169,6 +209,23 @@ def check_groups(cluster: ProxiedNodes, groups: Sequence[Group], ends: dict[tupl
         assert not lost, f"{group.name}: committed, kept: {lost}"
 
 
+def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
+    """Check that each record is committed to its copy, once and in order."""
+    for topic in COPIED if copies is not None else ():
+        source = records_of(cluster.bootstrap, topic)
+
+        def copied(topic: str = topic) -> dict[int, list[int]]:
+            return records_of(cluster.bootstrap, f"{topic}-copy", isolation_level="read_committed")
+
+        def counts(found: dict[int, list[int]]) -> int:
+            return sum(len(values) for values in found.values())
+
+        eventually(lambda: counts(copied()) >= counts(source), PROGRESS_S, what=f"that {topic} is copied")  # noqa: B023
+        assert copied() == source
+    if copies is not None:
+        copies.stop()
+
+
 def offsets_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
@@ -179,25 +236,36 @@ def offsets_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     return dict(eventually(ask))
 
 
-def run(cluster: ProxiedNodes, tmp_path: Path, faults: Sequence[Fault], *, seed: int, seconds: int) -> None:
-    trouble = Chaos(cluster, TOPICS, seed)
+def run(
+    cluster: ProxiedNodes,
+    tmp_path: Path,
+    faults: Sequence[Fault],
+    *,
+    seconds: int = 0,
+    disks: Mapping[int, MountedDisk] | None = None,
+) -> None:
+    trouble = Chaos(cluster, TOPICS, SEED, disks)
     clients = Clients(cluster, tmp_path)
     try:
-        with stopping([*clients.writers, *clients.groups]):
+        with stopping(clients.all()):
             play(trouble, clients, faults, seconds)
             check(cluster, clients, tmp_path)
         print(clients.counts())
     finally:
         print("\n".join(trouble.history))
-    logs = {node_id: Path(f"{node.directory}.log").read_text() for node_id, node in cluster.nodes.items()}
-    assert not [node_id for node_id, log in logs.items() if "Traceback" in log]
+    unexpected = ("AssertionError",) if disks else ("AssertionError", "Traceback")  # a failed disk is told with one
+    for node in cluster.nodes.values():
+        log = Path(f"{node.directory}.log").read_text()
+        assert not any(word in log for word in unexpected), log[-3000:]
 
 
 def test_nothing_acknowledged_is_lost_whatever_happens(cluster: ProxiedNodes, tmp_path: Path) -> None:
-    run(cluster, tmp_path, SHORT, seed=SEED, seconds=0)
+    run(cluster, tmp_path, SHORT)
 
 
 @pytest.mark.skipif(not SECONDS, reason="runs with make chaos (KAFKAPY_CHAOS_SECONDS), for time")
 @pytest.mark.parametrize("kind", [*chaos.FAULTS, "all"])
-def test_nothing_acknowledged_is_lost_for_long(cluster: ProxiedNodes, tmp_path: Path, kind: str) -> None:
-    run(cluster, tmp_path, chaos.FAULTS.get(kind, chaos.ALL), seed=SEED, seconds=SECONDS)
+def test_nothing_acknowledged_is_lost_for_long(
+    cluster: ProxiedNodes, disks: dict[int, MountedDisk], tmp_path: Path, kind: str
+) -> None:
+    run(cluster, tmp_path, chaos.FAULTS.get(kind, chaos.ALL), seconds=SECONDS, disks=disks)

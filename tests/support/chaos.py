@@ -6,10 +6,11 @@ moment: leader, follower, controller; so runs of one seed differ in what happens
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkapy.server.failpoints import VARIABLE
 from kafkapy.server.system_clock import CLOCK_OFFSET
+from tests.support.mounted_disks import MountedDisk
 from tests.support.proxied_nodes import NODE_IDS, START_S, ProxiedNode, ProxiedNodes
 
 FAILPOINTS = (
@@ -35,8 +36,12 @@ Fault = Callable[["Chaos"], str]
 class Chaos:
     """Harms and heals the nodes. `history`: what was done, in words."""
 
-    def __init__(self, cluster: ProxiedNodes, topics: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, cluster: ProxiedNodes, topics: Sequence[str], seed: int, disks: Mapping[int, MountedDisk] | None = None
+    ) -> None:
+        """`disks`: each node's own, if it has one, by node id."""
         self.cluster = cluster
+        self.disks = disks or {}
         self.random = random.Random(seed)
         self.history: list[str] = []
         self._topics = topics
@@ -55,6 +60,10 @@ class Chaos:
         for node in self.cluster.nodes.values():
             if node.is_paused:
                 node.resume()
+        for node_id, disk in self.disks.items():
+            if disk.has_failed:
+                self.cluster.nodes[node_id].kill()
+            disk.repair()
         for node in self.cluster.nodes.values():
             if node.more_environment.pop(VARIABLE, None) is not None:
                 node.kill()
@@ -180,6 +189,21 @@ def change_a_clock(chaos: Chaos) -> str:
     return f"started {node.node_id} with its clock {offset_ms // 1000} s off"
 
 
+def fill_a_disk(chaos: Chaos) -> str:
+    node = chaos.a_node()
+    chaos.disks[node.node_id].fill()
+    chaos.wait(1, 8)
+    return f"filled the disk of {node.node_id}"
+
+
+def break_a_disk(chaos: Chaos) -> str:
+    """A disk takes no more writes; the node is started on a repaired one, without what was not synced."""
+    node = chaos.a_node()
+    chaos.disks[node.node_id].fail_writes()
+    chaos.wait(1, 8)
+    return f"broke the disk of {node.node_id}, which {'ended' if node.has_ended else 'goes on'}"
+
+
 def pause_all_in_turn(chaos: Chaos) -> str:
     """So that leadership moves from node to node, and comes back."""
     for node_id in chaos.random.sample(NODE_IDS, len(NODE_IDS)):
@@ -195,6 +219,8 @@ FAULTS: dict[str, Sequence[Fault]] = {
     "failpoints": (kill_at_failpoint,),
     "pauses": (pause_one, pause_all_in_turn, slow_one_down),
     "partitions": (cut_one_off, cut_all_off, cut_a_pair, lose_what_one_sends, lose_what_one_is_sent),
+    "disks": (fill_a_disk, break_a_disk, kill_one),
     "clocks": (change_a_clock, pause_one, cut_one_off, kill_one),
 }
-ALL = tuple(dict.fromkeys(fault for faults in FAULTS.values() for fault in faults))
+NEED_DISKS = frozenset((fill_a_disk, break_a_disk))
+ALL = tuple(dict.fromkeys(fault for faults in FAULTS.values() for fault in faults if fault not in NEED_DISKS))

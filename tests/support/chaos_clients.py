@@ -6,6 +6,7 @@ partition. Members of groups read all topics and commit what they have read.
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from tests.support.copying import Copiers
 from tests.support.migrating import JavaProducer
 
 PARTITIONS = 2
@@ -233,6 +235,47 @@ class Group:
 
     def seen_count(self) -> int:
         return sum(len(offsets) for member in self.members for offsets in list(member.seen.values()))
+
+
+class Copies:
+    """Transactional copiers in processes: each record goes to TOPIC-copy once. Those that end are started again."""
+
+    def __init__(self, commands: Sequence[Sequence[str]], directory: Path) -> None:
+        self._copiers = Copiers(commands, directory)
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._tend)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        self._thread.join()
+        self._copiers.close()
+
+    def said(self) -> str:
+        return self._copiers.said()
+
+    def _tend(self) -> None:
+        while not self._is_stopping.wait(0.5):
+            self._copiers.tend()
+
+
+def copier_commands(bootstrap: str, classic: str, consumer: str) -> list[list[str]]:
+    """Return the commands of two copiers for each of the two topics, in a group of each protocol."""
+    return [
+        [
+            sys.executable,
+            "-m",
+            "tests.support.copier",
+            bootstrap,
+            f"copies-{topic}",
+            protocol,
+            f"{topic}-{slot}",
+            "50",
+            topic,
+        ]
+        for protocol, topic in (("classic", classic), ("consumer", consumer))
+        for slot in range(2)
+    ]
 
 
 @contextlib.contextmanager

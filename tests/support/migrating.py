@@ -206,9 +206,15 @@ def committed(bootstrap: str, group: str) -> dict[int, int]:
             assert time.monotonic() < deadline
 
 
-def records_of(bootstrap: str, topic: str) -> dict[int, list[int]]:
+def records_of(bootstrap: str, topic: str, isolation_level: str = "read_uncommitted") -> dict[int, list[int]]:
     """Return all values of a topic by partition, in their order."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True, "log_level": 0}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "isolation.level": isolation_level,
+        "group.id": "none",
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
     consumer = Consumer({**settings, "enable.auto.commit": False})
     partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
