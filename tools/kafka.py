@@ -21,6 +21,10 @@ LOG4J_VERSION = "2.25.4"
 STREAMS_LIBS = JAVA_LIBS.parent.parent / f"kafka-streams-{KAFKA_VERSION}"
 """Kafka Streams with all that it needs: a classpath of its own."""
 
+JMX_EXPORTER_VERSION = "1.0.1"
+JMX_EXPORTER_LIBS = JAVA_LIBS.parent.parent / "jmx-exporter"
+"""Prometheus' JMX exporter, the agent by which Apache Kafka's metrics are scraped."""
+
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 
 
@@ -55,6 +59,13 @@ def fetch_streams(target: Path = STREAMS_LIBS) -> None:
         maven_copy([("org.apache.kafka", "kafka-streams", KAFKA_VERSION)], target)
 
 
+def fetch_jmx_exporter(target: Path = JMX_EXPORTER_LIBS) -> None:
+    if not target.exists():
+        print(f"fetching Prometheus' JMX exporter {JMX_EXPORTER_VERSION} from Maven Central", flush=True)
+        agent = ("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_EXPORTER_VERSION)
+        maven_copy([agent], target, transitive=False)
+
+
 def fetch_logging_libs() -> Path:
     """Return where the jar is with which Kafka's classes write logs; what compares log lines puts it on the path."""
     target = JAVA_LIBS.parent.parent / "log4j-slf4j-impl"
@@ -86,6 +97,7 @@ def main() -> int:
         fetch_kafka()
         fetch_streams()
         fetch_old_clients()
+        fetch_jmx_exporter()
         fetch_kcat()
         why_not = build_copier()
         if why_not:

@@ -55,7 +55,7 @@ def node_gauges(node: "Node") -> Iterator[Measured | None]:
         yield from loop_gauges(counts, node.io_pool)
         yield from request_gauges(counts.requests)
     yield from quorum_gauges(node.quorum_node.quorum, config.node_id)
-    yield from loader_gauges(controller.image, node.quorum_node.quorum.leader_id)
+    yield from loader_gauges(controller.image, node.quorum_node.quorum)
     if config.is_controller:
         yield from controller_gauges(controller, node.clock.wall_ms())
         if counts is not None:

@@ -90,11 +90,12 @@ def election_gauges(counts: "NodeCounts") -> Iterator[Gauge]:
         yield Gauge("kafka.controller:type=ControllerStats", name, count, is_counter=True)
 
 
-def loader_gauges(image: "MetadataImage", leader_id: int) -> Iterator[Gauge]:
+def loader_gauges(image: "MetadataImage", quorum: "Quorum") -> Iterator[Gauge]:
     """Yield what every node has loaded of the metadata."""
-    yield Gauge(LOADER, "CurrentControllerId", leader_id)
+    yield Gauge(LOADER, "CurrentControllerId", quorum.leader_id)
     yield Gauge(LOADER, "CurrentMetadataVersion", image.features.metadata_version or 0)
-    for name, level in image.features.levels.items():
+    levels = {**image.features.levels, "kraft.version": quorum.finalized_kraft_version}
+    for name, level in levels.items():
         feature = "".join(part.capitalize() if at else part for at, part in enumerate(name.split(".")))
         yield Gauge(LOADER, "FinalizedLevel", level, (("featureName", feature),))
 

@@ -1,0 +1,171 @@
+"""The same requests to kafkapy and to Apache Kafka: the same metrics, by name, type and labels, with the same counts.
+
+Apache Kafka is scraped through Prometheus' JMX exporter, with rules that give Strimzi's names (jmx_rules.yaml).
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from tests.support.asking import batch_of, create_topic, delete_topic, fetch, produce
+from tests.support.scraped import Labels, Samples, samples_of, text_of, types_of
+from tests.support.wire import WireClient
+from tools.kafka import JAVA_LIBS, JMX_EXPORTER_LIBS
+
+pytestmark = pytest.mark.ours  # it starts both brokers itself
+
+RULES = Path(__file__).with_name("jmx_rules.yaml")
+ASKED = ("Produce", "FetchConsumer", "Fetch")
+"""Apache Kafka's broker forwards CreateTopics and the like to its controller, and counts them twice."""
+TOPICS = ("plain", "compacted", "small")
+OWN = {
+    "kafka_log_logcleaner_last_clean_bytes_before",
+    "kafka_log_logcleaner_last_clean_bytes_after",
+    "kafka_log_logcleaner_last_clean_records_read",
+    "kafka_log_logcleaner_last_clean_records_kept",
+    "kafka_server_group_coordinator_metrics_partition_load_time_max",
+    "kafka_server_transaction_coordinator_metrics_partition_load_time_max",
+}
+"""What these rules have no name for, or Apache Kafka does not have."""
+ELSEWHERE = ("kafka_brokers", "kafka_topic_", "kafka_consumergroup_", "kafka_coordinator_group_")
+"""Names of kafka_exporter, which asks a broker from outside, and of domains that these rules pass over."""
+LATE = {"kafka_server_delayedfetchmetrics_expires_total", "kafka_server_delayedproducemetrics_expires_total"}
+"""What Apache Kafka makes when it first counts something."""
+
+
+@dataclass
+class Scraped:
+    types: dict[str, str]
+    samples: Samples
+
+    def labels(self) -> dict[str, set[frozenset[str]]]:
+        """Return the sets of label names by name."""
+        found: dict[str, set[frozenset[str]]] = {}
+        for name, labels in self.samples:
+            found.setdefault(name, set()).add(frozenset(key for key, _ in labels))
+        return found
+
+
+def play(bootstrap: str) -> None:
+    """Appends, reads, errors of both, and a topic that goes."""
+    with WireClient(bootstrap) as client:
+        client.call(ApiVersionsRequest("scraper", "1.0"), 4)
+        plain = create_topic(client, "plain", 2)
+        create_topic(client, "compacted", cleanup_policy="compact")
+        create_topic(client, "small", max_message_bytes="200")
+        create_topic(client, "gone")
+        client.call(CreateTopicsRequest(topics=[CreatableTopic(name="plain", num_partitions=1)]), 7)
+        for version in (9, 12):
+            assert produce(client, "plain", batch_of(3), version=version).error_code == 0
+        assert produce(client, plain, batch_of(2), partition=1).error_code == 0
+        assert produce(client, "gone", batch_of()).error_code == 0
+        damaged = bytearray(batch_of())
+        damaged[-1] ^= 1
+        assert produce(client, "plain", bytes(damaged)).error_code == 2
+        assert produce(client, "compacted", batch_of()).error_code == 87
+        assert produce(client, "small", batch_of(value=b"v" * 300)).error_code == 10
+        assert produce(client, "nowhere", batch_of()).error_code == 3
+        assert fetch(client, plain).error_code == 0
+        assert fetch(client, plain, 100).error_code == 1
+        delete_topic(client, "gone")
+
+
+def scraped(bootstrap: str, port: int) -> Scraped:
+    play(bootstrap)
+    text = text_of(port)
+    return Scraped(types_of(text), samples_of(text))
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    port = free_port()
+    properties = {"kafkapy.admin.listener": f"127.0.0.1:{port}", "auto.create.topics.enable": "false"}
+    with Kafkapy(tmp_path_factory.mktemp("kafkapy") / "data", properties) as broker:
+        yield scraped(broker.bootstrap, port)
+
+
+@pytest.fixture(scope="module")
+def apaches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    agents = list(JMX_EXPORTER_LIBS.glob("jmx_prometheus_javaagent-*.jar"))
+    if not agents or not JAVA_LIBS.is_dir() or shutil.which("java") is None:
+        pytest.skip("Apache Kafka and the JMX exporter are needed: `make tools` fetches them")
+    port = free_port()
+    properties = {"auto.create.topics.enable": "false", "num.network.threads": "3"}
+    kafka = ApacheKafka(tmp_path_factory.mktemp("apache") / "data", properties)
+    kafka.heap = "384m"
+    kafka.jvm_options = [*QUICK_JVM, f"-javaagent:{agents[0]}=127.0.0.1:{port}:{RULES}"]
+    with kafka:
+        yield scraped(kafka.bootstrap, port)
+
+
+def test_every_name_is_one_of_apache_kafkas_with_its_type_and_labels(ours: Scraped, apaches: Scraped) -> None:
+    mine = {
+        name: kind
+        for name, kind in ours.types.items()
+        if name.startswith("kafka_") and name not in OWN | LATE and not name.startswith(ELSEWHERE)
+    }
+    assert len(mine) > 120
+    assert mine.keys() - apaches.types.keys() == set()
+    theirs = {name: apaches.types[name] for name in mine}
+    assert mine == theirs
+    my_labels, their_labels = ours.labels(), apaches.labels()
+    differing = {name: (my_labels[name], their_labels[name]) for name in mine if my_labels[name] - their_labels[name]}
+    assert differing == {}
+
+
+def counts(found: Scraped) -> dict[tuple[str, Labels], float]:
+    """Return what must be equal: the counts of the requests and topics of the script, and the topics' logs."""
+    kept = {}
+    for (name, labels), value in found.samples.items():
+        named = dict(labels)
+        of_topic = named.get("topic") in TOPICS and name.startswith(
+            ("kafka_server_brokertopicmetrics_", "kafka_log_log_", "kafka_cluster_partition_")
+        )
+        of_request = (
+            named.get("request") in ASKED
+            and name.startswith("kafka_network_requestmetrics_")
+            and name.endswith("_total")
+        )
+        of_controller = name in (
+            "kafka_controller_kafkacontroller_globaltopiccount",
+            "kafka_controller_kafkacontroller_globalpartitioncount",
+            "kafka_controller_kafkacontroller_activecontrollercount",
+            "kafka_controller_kafkacontroller_activebrokercount",
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "kafka_server_replicamanager_partitioncount",
+            "kafka_server_replicamanager_leadercount",
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            "kafka_server_kafkaserver_brokerstate",
+        ) or name.startswith("kafka_server_metadataloader_finalizedlevel")
+        of_broker = name.startswith("kafka_server_brokertopicmetrics_") and not labels
+        if of_topic or of_request or of_controller or of_broker:
+            kept[name, labels] = value
+    return kept
+
+
+def test_counts_sizes_and_offsets_are_the_same(ours: Scraped, apaches: Scraped) -> None:
+    mine, theirs = counts(ours), counts(apaches)
+    assert len(mine) > 80
+    differing = {
+        (name, *sorted(labels)): (mine[name, labels], theirs.get((name, labels), 0.0))
+        for name, labels in mine
+        if mine[name, labels] != theirs.get((name, labels), 0.0)
+    }
+    assert differing == {}
+
+
+def test_nothing_that_the_script_made_is_counted_by_apache_kafka_alone(ours: Scraped, apaches: Scraped) -> None:
+    mine, theirs = counts(ours), counts(apaches)
+    missing = {(name, *sorted(labels)): theirs[name, labels] for name, labels in theirs.keys() - mine.keys()}
+    assert {key: value for key, value in missing.items() if value} == {}
+
+
+def test_the_series_of_a_deleted_topic_are_gone_from_both(ours: Scraped, apaches: Scraped) -> None:
+    for found in (ours, apaches):
+        assert not [name for name, labels in found.samples if ("topic", "gone") in labels]
