@@ -60,6 +60,10 @@ def _run(given: list[str], *, is_process: bool) -> int:
             from kafkapy.cli.completion import main as completion
 
             return completion(rest)
+        case "console":
+            from kafkapy.console.main import main as console
+
+            return console(rest)
         case "man":
             from kafkapy.cli.manual import main as manual
 

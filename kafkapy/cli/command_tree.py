@@ -44,11 +44,12 @@ def command_tree() -> Command:
     """Return the command kafkapy with all its subcommands."""
     import typer
 
-    from kafkapy.cli import dump_log, start, storage
+    from kafkapy.cli import console_options, dump_log, start, storage
     from kafkapy.cli.main import app
 
     own = {
         "start": _of_argparse(start.new_parser(), ("start",)),
+        "console": _of_argparse(console_options.new_parser(), ("console",)),
         "storage": _of_argparse(storage.new_parser(), ("storage",)),
         "dump-log": _of_argparse(dump_log.new_parser(), ("dump-log",)),
         "protocol": _of_protocol(),

@@ -70,6 +70,9 @@ class Connection:
             raise ProtocolError(f"an answer to request {answered}, not {self._correlation_id}")
         return response_type(request.API_KEY).decode(frame[position:], version)
 
+    def close(self) -> None:
+        self._socket.close()
+
     def _log_in(self, login: SaslClient) -> None:
         """Raises ConnectionError if the login is refused, ProtocolError."""
         from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -105,4 +108,4 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self.close()

@@ -88,6 +88,7 @@ def _stands_in(name: str, text: str) -> None:
 
 
 _stands_in("start", "Run a broker in the foreground (kafkapy start --help).")
+_stands_in("console", "Serve pages about a cluster to a browser (kafkapy console --help).")
 _stands_in("storage", "Format and inspect log directories: format, info, random-uuid.")
 _stands_in("protocol", "Decode and encode frames as JSON lines: decode, encode.")
 _stands_in("dump-log", "Print segments, snapshots and indexes of a stopped directory.")

@@ -1,0 +1,69 @@
+"""The command line of `kafkapy console`; what it runs is kafkapy.console."""
+
+import argparse
+from typing import Final
+
+DEFAULT_SERVER: Final = "127.0.0.1:9092"
+DEFAULT_LISTEN: Final = "127.0.0.1:8080"
+TOKEN_VARIABLE: Final = "KAFKAPY_CONSOLE_TOKEN"
+
+
+def new_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kafkapy console",
+        description="Serve pages about a cluster to a browser, on http://127.0.0.1:8080.",
+        epilog="Anybody who reaches it may read all topics. Off loopback it needs a token: --token-file, or "
+        f"{TOKEN_VARIABLE}.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        default=DEFAULT_SERVER,
+        metavar="HOST:PORT,...",
+        help=f"brokers to connect to; one is enough (default {DEFAULT_SERVER})",
+    )
+    parser.add_argument(
+        "--listen",
+        type=_address,
+        default=_address(DEFAULT_LISTEN),
+        metavar="HOST:PORT",
+        help=f"where to serve (default {DEFAULT_LISTEN})",
+    )
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers reach it, besides addresses and localhost; may be repeated",
+    )
+    parser.add_argument("--token-file", metavar="FILE", help="a file whose first line everybody has to know")
+    parser.add_argument(
+        "--allow-changes",
+        action="store_true",
+        help="let pages create, produce, alter, reset and delete; each is confirmed and logged",
+    )
+    parser.add_argument(
+        "--metrics",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="/metrics of a broker, for charts; may be repeated",
+    )
+    parser.add_argument("--schema-registry", metavar="URL|DIR", help="where schemas of records are")
+    parser.add_argument(
+        "--command-config", metavar="FILE", help="a client.properties, as Java's tools take it"
+    )  # taken out before this parser sees it: kafkapy.cli.command_config
+    parser.add_argument("-X", "--client-config", action="append", default=[], metavar="KEY=VALUE", help=_CLIENT_CONFIG)
+    parser.add_argument("--end-with-stdin", action="store_true", help="stop at the end of standard input")
+    return parser
+
+
+_CLIENT_CONFIG: Final = "a property of the client (librdkafka's names); may be repeated"
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} must read HOST:PORT")
+    return host.strip("[]"), int(port)

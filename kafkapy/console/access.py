@@ -1,0 +1,113 @@
+"""Who may do what and how much: ACLs, quotas, SCRAM users. Names and numbers only, never a secret."""
+
+from typing import Any, Final
+
+from kafkapy.console.brokers import Brokers, ClusterError, check
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
+from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
+from kafkapy.protocol.messages.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest
+
+ANY: Final = 1
+MATCH_ANY: Final = 2
+MAX_ROWS: Final = 1000
+RESOURCE_TYPES: Final = {2: "topic", 3: "group", 4: "cluster", 5: "transactional id", 6: "delegation token", 7: "user"}
+PATTERN_TYPES: Final = {3: "literal", 4: "prefixed"}
+OPERATIONS: Final = {
+    2: "all",
+    3: "read",
+    4: "write",
+    5: "create",
+    6: "delete",
+    7: "alter",
+    8: "describe",
+    9: "cluster action",
+    10: "describe configs",
+    11: "alter configs",
+    12: "idempotent write",
+    13: "create tokens",
+    14: "describe tokens",
+    15: "two phase commit",
+}
+PERMISSIONS: Final = {2: "deny", 3: "allow"}
+MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    resource_type: str
+    resource: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """`entity`: pairs of type and name, None for the default; `values`: limits by key."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    values: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows, or why there are none."""
+
+    rows: list[Any]
+    error: str | None
+
+
+def section(read: Any, brokers: Brokers) -> Section:
+    try:
+        rows = read(brokers)
+    except ClusterError as error:
+        return Section([], str(error))
+    return Section(rows[:MAX_ROWS], f"Only the first {MAX_ROWS} are shown." if len(rows) > MAX_ROWS else None)
+
+
+def acls(brokers: Brokers) -> list[Acl]:
+    request = DescribeAclsRequest(resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY)
+    answer = brokers.call(None, request, 2)
+    check(answer.error_code, answer.error_message)
+    found = [
+        Acl(
+            RESOURCE_TYPES.get(resource.resource_type, "unknown"),
+            resource.resource_name,
+            PATTERN_TYPES.get(resource.pattern_type, "unknown"),
+            acl.principal,
+            acl.host,
+            OPERATIONS.get(acl.operation, "unknown"),
+            PERMISSIONS.get(acl.permission_type, "unknown"),
+        )
+        for resource in answer.resources
+        for acl in resource.acls
+    ]
+    return sorted(found, key=lambda each: (each.resource_type, each.resource, each.principal, each.operation))
+
+
+def quotas(brokers: Brokers) -> list[Quota]:
+    """Return the quotas of users, clients and addresses."""
+    found: dict[tuple[Any, ...], Quota] = {}
+    for entity_type in ("user", "client-id", "ip"):
+        request = DescribeClientQuotasRequest([ComponentData(entity_type, MATCH_ANY, None)], strict=False)
+        answer = brokers.call(None, request, 1)
+        check(answer.error_code, answer.error_message)
+        for entry in answer.entries or ():
+            entity = tuple(sorted(((each.entity_type, each.entity_name) for each in entry.entity), reverse=True))
+            values = tuple(sorted((each.key, each.value) for each in entry.values))
+            found[entity] = Quota(entity, values)
+    return sorted(found.values(), key=lambda each: str(each.entity))
+
+
+def scram_users(brokers: Brokers) -> list[tuple[str, str, int]]:
+    """Return user, mechanism and iterations."""
+    answer = brokers.call(None, DescribeUserScramCredentialsRequest(None), 0)
+    check(answer.error_code, answer.error_message)
+    return sorted(
+        (user.user, MECHANISMS.get(each.mechanism, "unknown"), each.iterations)
+        for user in answer.results
+        for each in user.credential_infos
+    )

@@ -1,0 +1,90 @@
+"""The console as an ASGI application."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from kafkapy import __version__
+from kafkapy.console.brokers import ClusterError, NotFound
+from kafkapy.console.changes import Changes
+from kafkapy.console.pages import Pages
+from kafkapy.console.render import Renderer
+from kafkapy.console.security import Guard, Sessions, is_token
+from kafkapy.console.settings import Settings
+from kafkapy.console.state import Console
+from kafkapy.console.streams import Streams
+
+STATIC: Final = Path(__file__).parent / "static"
+WRONG_TOKEN_S: Final = 1.0
+
+
+def new_app(settings: Settings) -> Starlette:
+    """Return the application; nothing is asked of the cluster before a page is."""
+    console = Console(settings)
+    sessions = Sessions(settings)
+    renderer = Renderer(
+        servers=settings.servers,
+        allow_changes=settings.allow_changes,
+        has_token=settings.token is not None,
+        has_metrics=bool(settings.metrics_urls),
+        version=__version__,
+    )
+    login = _Login(settings, sessions, renderer)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        console.metrics.start()
+        yield
+        console.close()
+
+    def failed(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 404 if isinstance(error, NotFound) else 502
+        text = "There is no such page." if status == 404 and isinstance(error, HTTPException) else None
+        detail = error.detail if isinstance(error, HTTPException) else str(error)
+        return renderer.page(request, "error.html", status, problem=text or detail)
+
+    return Starlette(
+        routes=[
+            *Pages(console, renderer).routes(),
+            *Changes(console, renderer).routes(),
+            Route("/stream", Streams(console, renderer).endpoint, methods=["GET"]),
+            Route("/login", login.endpoint, methods=["GET", "POST"]),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(Guard, settings=settings, sessions=sessions)],
+        exception_handlers={ClusterError: failed, HTTPException: failed},
+        lifespan=lifespan,
+    )
+
+
+class _Login:
+    def __init__(self, settings: Settings, sessions: Sessions, renderer: Renderer) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._renderer = renderer
+        self._one_at_a_time = anyio.Lock()
+
+    async def endpoint(self, request: Request) -> Response:
+        """Make a session of whoever knows the token. Wrong ones are answered late, one after another."""
+        if self._settings.token is None:
+            return RedirectResponse("/", 303)
+        if request.method == "GET":
+            return self._renderer.page(request, "login.html", problem=None)
+        given = (await request.form()).get("token", "")
+        if isinstance(given, str) and is_token(self._settings, given):
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(self._sessions.cookie, self._sessions.new(), httponly=True, samesite="strict")
+            return answer
+        async with self._one_at_a_time:
+            await anyio.sleep(WRONG_TOKEN_S)
+        return self._renderer.page(request, "login.html", 403, problem="This is not the token.")

@@ -1,0 +1,282 @@
+"""Changes to the cluster: only with --allow-changes, confirmed on a page that says what will happen, and logged.
+
+A form is sent twice: the first time it is answered with the confirmation, which sends it again with confirmed=1.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from kafkapy.cli.client import TIMEOUT_S, confluent, outcomes
+from kafkapy.console import groups
+from kafkapy.console.brokers import ClusterError
+from kafkapy.console.client import failures
+from kafkapy.console.queries import MAX_OFFSET, number, topic_name
+from kafkapy.console.render import Renderer
+from kafkapy.console.security import CSRF_FIELD
+from kafkapy.console.state import Console
+from kafkapy.dataclass import dataclass
+
+logger = logging.getLogger("kafkapy.console.changes")
+
+MAX_CONFIGS: Final = 100
+MAX_VALUE: Final = 1 << 20
+MAX_PARTITIONS: Final = 10_000
+
+Fields = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that was asked for. `lines`: what will happen; `type_name`: the name to be typed, "" for none."""
+
+    title: str
+    lines: tuple[str, ...]
+    run: Callable[[], None]
+    done: str
+    back: str
+    type_name: str = ""
+
+
+class Changes:
+    """The endpoints of changes. Each field comes from a form and is checked here, whatever the page offered."""
+
+    def __init__(self, console: Console, renderer: Renderer) -> None:
+        self._console = console
+        self._renderer = renderer
+        self._kinds: dict[str, Callable[[Fields], Change]] = {
+            "create-topic": self._create_topic,
+            "delete-topic": self._delete_topic,
+            "add-partitions": self._add_partitions,
+            "set-config": self._set_config,
+            "reset-config": self._reset_config,
+            "produce": self._produce,
+            "delete-records": self._delete_records,
+            "reset-offsets": self._reset_offsets,
+            "delete-group": self._delete_group,
+        }
+
+    def routes(self) -> list[Route]:
+        return [Route("/change/{kind}", self.endpoint, methods=["POST"])]
+
+    async def endpoint(self, request: Request) -> Response:
+        make = self._kinds.get(request.path_params["kind"])
+        if make is None:
+            raise ClusterError("There is no such change.")
+        if not self._console.settings.allow_changes:
+            return self._renderer.page(
+                request, "error.html", 403, problem="Changes are not allowed: start the console with --allow-changes."
+            )
+        form = await request.form(max_files=0, max_fields=1000)
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        who = request.client.host if request.client is not None else "?"
+        return await to_thread.run_sync(self._confirm_or_make, request, make, fields, who)
+
+    def _confirm_or_make(
+        self, request: Request, make: Callable[[Fields], Change], fields: dict[str, str], who: str
+    ) -> Response:
+        change = make(fields)
+        problem = None
+        if fields.get("confirmed") == "1":
+            if not change.type_name or fields.get("typed") == change.type_name:
+                return self._make(change, who)
+            problem = f"Type {change.type_name} to confirm."
+        hidden = {name: value for name, value in fields.items() if name not in (CSRF_FIELD, "confirmed", "typed")}
+        return self._renderer.page(request, "confirm.html", change=change, fields=hidden, problem=problem)
+
+    def _make(self, change: Change, who: str) -> Response:
+        told = f"{change.title} {' '.join(change.lines)}"
+        try:
+            change.run()
+        except ClusterError as error:
+            logger.warning("Refused, asked by %s: %r: %s", who, told, error)
+            raise
+        logger.info("Changed by %s: %r", who, told)
+        path, _, query = change.back.partition("?")
+        told = urlencode({"done": change.done})
+        return RedirectResponse(f"{path}?{query}&{told}" if query else f"{path}?{told}", 303)
+
+    # -- topics -----------------------------------------------------------------------------------------------------
+
+    def _create_topic(self, fields: Fields) -> Change:
+        name = topic_name(fields)
+        partitions = number(fields, "partitions", -1, 1, MAX_PARTITIONS)
+        replicas = number(fields, "replicas", -1, 1, 1000)
+        configs = _configs(fields.get("configs", ""))
+
+        def run() -> None:
+            new = confluent().admin.NewTopic(name, partitions, replicas, config=configs)
+            _all_done(self._console.clients.admin().create_topics([new], request_timeout=TIMEOUT_S))
+
+        lines = [
+            f"Partitions: {partitions if partitions > 0 else 'as many as the broker makes by default'}.",
+            f"Replicas: {replicas if replicas > 0 else 'as many as the broker makes by default'}.",
+            *(f"{key} = {value}" for key, value in configs.items()),
+        ]
+        return Change(f"Create the topic {name}.", tuple(lines), run, f"Created {name}.", _of_topic(name))
+
+    def _delete_topic(self, fields: Fields) -> Change:
+        name = topic_name(fields)
+
+        def run() -> None:
+            _all_done(self._console.clients.admin().delete_topics([name], request_timeout=TIMEOUT_S))
+
+        lines = ("All its records are gone for good.",)
+        return Change(f"Delete the topic {name}.", lines, run, f"Deleted {name}.", "/topics", type_name=name)
+
+    def _add_partitions(self, fields: Fields) -> Change:
+        name = topic_name(fields)
+        count = number(fields, "partitions", 0, 1, MAX_PARTITIONS)
+
+        def run() -> None:
+            new = confluent().admin.NewPartitions(name, count)
+            _all_done(self._console.clients.admin().create_partitions([new], request_timeout=TIMEOUT_S))
+
+        lines = (
+            "Partitions cannot be taken away again.",
+            "Records of a key may go to another partition than those before them.",
+        )
+        return Change(f"Let {name} have {count} partitions.", lines, run, f"{name} has {count}.", _of_topic(name))
+
+    def _set_config(self, fields: Fields) -> Change:
+        name, key, value = topic_name(fields), _key(fields), fields.get("value", "")[:MAX_VALUE]
+
+        def run() -> None:
+            self._alter(name, key, value, "SET")
+
+        lines = (f"{key} = {value}",)
+        return Change(f"Set a config of {name}.", lines, run, f"Set {key}.", _of_topic(name, "/configs"))
+
+    def _reset_config(self, fields: Fields) -> Change:
+        name, key = topic_name(fields), _key(fields)
+
+        def run() -> None:
+            self._alter(name, key, None, "DELETE")
+
+        lines = ("The broker's value applies again.",)
+        return Change(f"Remove {key} from {name}.", lines, run, f"Removed {key}.", _of_topic(name, "/configs"))
+
+    def _alter(self, topic: str, key: str, value: str | None, operation: str) -> None:
+        kafka_admin = confluent().admin
+        entry = kafka_admin.ConfigEntry(key, value, incremental_operation=kafka_admin.AlterConfigOpType[operation])
+        resource = kafka_admin.ConfigResource(kafka_admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = self._console.clients.admin()
+        _all_done(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
+
+    # -- records ----------------------------------------------------------------------------------------------------
+
+    def _produce(self, fields: Fields) -> Change:
+        name = topic_name(fields)
+        partition = number(fields, "partition", -1, 0, 2**31 - 1)
+        key = None if fields.get("null_key") == "1" else _unix(fields.get("key", ""))
+        value = None if fields.get("null_value") == "1" else _unix(fields.get("value", ""))
+        headers = [(key, each.encode()) for key, each in _pairs(fields.get("headers", ""))]
+
+        def run() -> None:
+            self._send(name, partition, key, value, headers)
+
+        where = f"partition {partition}" if partition >= 0 else "a partition chosen by its key"
+        lines = (
+            f"To {where}.",
+            "Key: null." if key is None else f"Key: {len(key.encode())} bytes.",
+            "Value: null." if value is None else f"Value: {len(value.encode())} bytes.",
+            f"Headers: {len(headers)}.",
+        )
+        return Change(f"Produce a record to {name}.", lines, run, "Produced.", _of_topic(name, "/messages"))
+
+    def _send(self, topic: str, partition: int, key: str | None, value: str | None, headers: Any) -> None:
+        errors: list[Any] = []
+        with failures():
+            producer = self._console.clients.producer()
+            producer.produce(
+                topic, value, key, partition, headers=headers, on_delivery=lambda error, _: errors.append(error)
+            )
+            producer.flush(TIMEOUT_S + 2)
+        if errors != [None]:
+            raise ClusterError(errors[0].str() if errors else "The record was not delivered in time.")
+
+    def _delete_records(self, fields: Fields) -> Change:
+        name = topic_name(fields)
+        partition = number(fields, "partition", 0, 0, 2**31 - 1)
+        before = number(fields, "before", 0, 0, MAX_OFFSET)
+
+        def run() -> None:
+            asked = [confluent().TopicPartition(name, partition, before)]
+            _all_done(self._console.clients.admin().delete_records(asked, request_timeout=TIMEOUT_S))
+
+        lines = (f"Of partition {partition}, what lies before offset {before} is gone for good.",)
+        return Change(f"Delete records of {name}.", lines, run, "Deleted.", _of_topic(name), type_name=name)
+
+    # -- groups -----------------------------------------------------------------------------------------------------
+
+    def _reset_offsets(self, fields: Fields) -> Change:
+        name, topic, to = fields.get("name", ""), fields.get("topic", ""), fields.get("to", "")
+        plan = groups.plan_reset(self._console.clients, name, topic, to)
+        before = {number: "nothing" if each.before is None else each.before for number, each in enumerate(plan)}
+
+        def run() -> None:
+            group = groups.group(self._console.clients, name)
+            if group.members:
+                raise ClusterError("The group has members: stop them first.")
+            groups.reset(self._console.clients, name, plan)
+
+        lines = tuple(f"{each.topic}-{each.partition}: {before[i]} → {each.after}" for i, each in enumerate(plan))
+        return Change(f"Reset the offsets of {name}.", lines, run, "Reset.", _of_group(name))
+
+    def _delete_group(self, fields: Fields) -> Change:
+        name = fields.get("name", "")
+
+        def run() -> None:
+            _all_done(self._console.clients.admin().delete_consumer_groups([name], request_timeout=TIMEOUT_S))
+
+        lines = ("Its committed offsets are gone for good.",)
+        return Change(f"Delete the group {name}.", lines, run, f"Deleted {name}.", "/groups", type_name=name)
+
+
+def _all_done(futures: Mapping[Any, Any]) -> None:
+    """Wait for admin requests. Raises ClusterError."""
+    for _, _, error in outcomes(futures):
+        if error is not None:
+            raise ClusterError(error)
+
+
+def _of_topic(name: str, below: str = "") -> str:
+    return f"/topic{below}?{urlencode({'name': name})}"
+
+
+def _of_group(name: str) -> str:
+    return f"/group?{urlencode({'name': name})}"
+
+
+def _key(fields: Fields) -> str:
+    key = fields.get("key", "").strip()
+    if not 0 < len(key) <= 249:
+        raise ClusterError("A config has a key.")
+    return key
+
+
+def _configs(text: str) -> dict[str, str]:
+    return dict(_pairs(text))
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Parse lines of NAME=VALUE."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > MAX_CONFIGS:
+        raise ClusterError(f"At most {MAX_CONFIGS} lines.")
+    pairs = [line.partition("=") for line in lines]
+    for name, equals, _ in pairs:
+        if not name.strip() or not equals:
+            raise ClusterError(f"{name[:100]}: a line reads NAME=VALUE.")
+    return [(name.strip(), value.strip()) for name, _, value in pairs]
+
+
+def _unix(text: str) -> str:
+    """Browsers send the ends of lines as CRLF."""
+    return text.replace("\r\n", "\n")

@@ -1,0 +1,67 @@
+"""confluent-kafka's clients for the console: one AdminClient for all pages, a consumer per search."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafkapy.cli.client import client_properties, confluent, reason_of_kafka
+from kafkapy.console.brokers import ClusterError
+from kafkapy.console.settings import Settings
+
+
+class Clients:
+    """Makes clients with the properties of the command line."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._admin: Any = None
+
+    def admin(self) -> Any:
+        with self._lock:
+            if self._admin is None:
+                self._admin = confluent().admin.AdminClient(self._properties())
+            return self._admin
+
+    def consumer(self, isolation: str = "read_committed") -> Any:
+        """Return a consumer that is never a member of a group and never commits; its memory is bounded.
+
+        librdkafka asks for the name of a group, but joins none as long as partitions are assigned.
+        """
+        return confluent().Consumer(
+            self._properties()
+            | {
+                "group.id": "kafkapy-console",
+                "isolation.level": isolation,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "allow.auto.create.topics": False,
+                "queued.max.messages.kbytes": 8192,
+                "queued.min.messages": 2000,
+                "fetch.message.max.bytes": 1 << 20,
+                "fetch.wait.max.ms": 200,
+            }
+        )
+
+    def producer(self) -> Any:
+        return confluent().Producer(self._properties() | {"message.timeout.ms": 10_000, "acks": "all"})
+
+    def _properties(self) -> dict[str, Any]:
+        return {
+            **client_properties(
+                self._settings.servers, None, client_id="kafkapy-console", reconnect_backoff_max_ms=1000
+            ),
+            **(self._settings.properties or {}),
+        }
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn librdkafka's errors into ClusterError."""
+    try:
+        yield
+    except confluent().KafkaException as error:
+        raise ClusterError(reason_of_kafka(error.args[0], None)) from error

@@ -1,0 +1,177 @@
+"""The cluster as a whole: log directories, quorum, features, and the configs of topics and brokers, documented."""
+
+from typing import Any, Final
+
+from kafkapy.config.documentation import documentation_of
+from kafkapy.console.brokers import Brokers, ClusterError, Node, NotFound, check
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+
+TOPIC_CONFIG: Final = 2
+BROKER_CONFIG: Final = 4
+METADATA_TOPIC: Final = "__cluster_metadata"
+SOURCES: Final = {
+    1: "topic",
+    2: "broker",
+    3: "cluster",
+    4: "static",
+    5: "default",
+    7: "client metrics",
+    8: "group",
+}
+"""KIP-226's sources of a config, as `kafkapy configs describe` calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`value`: None for a secret, whatever the broker answers."""
+
+    name: str
+    value: str | None
+    source: str
+    documentation: str
+    is_read_only: bool
+    is_secret: bool
+    synonyms: tuple[tuple[str, str], ...]
+    """Where else the value could come from: (key, source), the effective one first."""
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == "default"
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log directory; -1 bytes where they are not told."""
+
+    node_id: int
+    path: str
+    error: str | None
+    total_bytes: int
+    usable_bytes: int
+    partition_count: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A node of the quorum; `lag` in records of the metadata log."""
+
+    node_id: int
+    role: str
+    end_offset: int
+    lag: int
+    caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    nodes: tuple[Voter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """`level`: the finalized one, None if there is none."""
+
+    name: str
+    level: int | None
+    min_supported: int
+    max_supported: int
+
+
+def configs(brokers: Brokers, kind: int, name: str) -> list[Config]:
+    """Return the configs of a topic or broker, by name. Raises ClusterError, NotFound."""
+    request = DescribeConfigsRequest(
+        [DescribeConfigsResource(kind, name, None)], include_synonyms=True, include_documentation=True
+    )
+    node_id = int(name) if kind == BROKER_CONFIG else None
+    (result,) = brokers.call(node_id, request, 4).results
+    if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise NotFound(f"There is no topic {name}.")
+    check(result.error_code, result.error_message)
+    return sorted((_config(kind, each) for each in result.configs), key=lambda each: each.name)
+
+
+def _config(kind: int, told: Any) -> Config:
+    return Config(
+        name=told.name,
+        value=None if told.is_sensitive else told.value,
+        source=SOURCES.get(told.config_source, "unknown"),
+        documentation=told.documentation or documentation_of(kind, told.name) or "",
+        is_read_only=told.read_only,
+        is_secret=told.is_sensitive,
+        synonyms=tuple((each.name, SOURCES.get(each.source, "unknown")) for each in told.synonyms),
+    )
+
+
+def log_dirs(brokers: Brokers, nodes: list[Node]) -> list[LogDir]:
+    """Return the log directories of all brokers; one without an answer has the reason as its error."""
+    found = []
+    for node in nodes:
+        try:
+            answer = brokers.call(node.node_id, DescribeLogDirsRequest(None), 4)
+            check(answer.error_code)
+        except ClusterError as error:
+            found.append(LogDir(node.node_id, "?", str(error), -1, -1, 0, 0))
+            continue
+        found += [_log_dir(node.node_id, each) for each in answer.results]
+    return found
+
+
+def _log_dir(node_id: int, told: Any) -> LogDir:
+    sizes = [partition.partition_size for topic in told.topics for partition in topic.partitions]
+    error = ErrorCode(told.error_code).name if told.error_code else None
+    return LogDir(node_id, told.log_dir, error, told.total_bytes, told.usable_bytes, len(sizes), sum(sizes))
+
+
+def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
+    """Return the bytes of each partition at its leader; without those whose broker does not tell."""
+    found: dict[tuple[str, int], int] = {}
+    for leader, by_topic in brokers.by_leader(topics).items():
+        asked = [DescribableLogDirTopic(name, numbers) for name, numbers in by_topic.items()]
+        try:
+            answer = brokers.call(leader, DescribeLogDirsRequest(asked), 4)
+        except ClusterError:
+            continue
+        for directory in answer.results:
+            for topic in directory.topics:
+                for each in topic.partitions:
+                    if not each.is_future_key:
+                        found[topic.name, each.partition_index] = each.partition_size
+    return found
+
+
+def quorum(brokers: Brokers) -> Quorum:
+    """Return the quorum's state. Raises ClusterError."""
+    request = DescribeQuorumRequest([TopicData(METADATA_TOPIC, [PartitionData(0)])])
+    answer = brokers.call(None, request, 1)
+    check(answer.error_code)
+    (partition,) = answer.topics[0].partitions
+    check(partition.error_code)
+    end = max((each.log_end_offset for each in partition.current_voters), default=0)
+    nodes = [
+        Voter(
+            each.replica_id, role, each.log_end_offset, max(0, end - each.log_end_offset), each.last_caught_up_timestamp
+        )
+        for role, group in (("voter", partition.current_voters), ("observer", partition.observers))
+        for each in group
+    ]
+    return Quorum(partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(nodes))
+
+
+def features(brokers: Brokers) -> list[Feature]:
+    request = ApiVersionsRequest(client_software_name="kafkapy-console", client_software_version="1")
+    answer = brokers.call(None, request, 3)
+    check(answer.error_code)
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    return [
+        Feature(each.name, levels.get(each.name), each.min_version, each.max_version)
+        for each in sorted(answer.supported_features, key=lambda each: str(each.name))
+    ]

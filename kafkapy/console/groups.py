@@ -1,0 +1,160 @@
+"""Consumer groups: a list, and one with members, offsets and lag; a reset as a plan."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafkapy.cli.client import TIMEOUT_S
+from kafkapy.cli.group_explain import ExplainError, rebalances_of
+from kafkapy.cli.group_offsets import GroupOffsets, ResetTarget, parse_topics
+from kafkapy.console.brokers import ClusterError, NotFound
+from kafkapy.console.client import Clients, failures
+from kafkapy.console.settings import Settings
+from kafkapy.dataclass import dataclass
+
+MAX_GROUPS: Final = 1000
+MAX_OFFSETS: Final = 1000
+MAX_REBALANCES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    name: str
+    type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    member_id: str
+    instance_id: str
+    client_id: str
+    host: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRow:
+    """None: nothing committed, or the partition is gone. `member`: the client id of who reads it, "" if nobody."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    member: str
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    type: str
+    state: str
+    assignor: str
+    coordinator: int
+    members: tuple[Member, ...]
+    offsets: tuple[OffsetRow, ...]
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag or 0 for each in self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRow:
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+
+
+def group_list(clients: Clients) -> tuple[list[GroupRow], list[str]]:
+    """Return the groups by name, and the errors of brokers that did not answer."""
+    with failures():
+        found = clients.admin().list_consumer_groups(request_timeout=TIMEOUT_S).result()
+    rows = [GroupRow(each.group_id, _word(each.type), _word(each.state)) for each in found.valid]
+    errors = [str(error.args[0].str()) for error in found.errors]
+    return sorted(rows, key=lambda each: each.name), errors
+
+
+def group(clients: Clients, name: str) -> Group:
+    """Return a group. Raises ClusterError, NotFound."""
+    with failures():
+        admin = clients.admin()
+        (future,) = admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S).values()
+        told = future.result(timeout=TIMEOUT_S + 5)
+        state = _word(told.state)
+        offsets = GroupOffsets(admin, name)
+        committed = offsets.committed() if state != "Dead" else {}
+        if state == "Dead" and not committed:
+            raise NotFound(f"There is no group {name}.")
+        members = tuple(_member(each) for each in told.members)
+        readers = {partition: each.client_id for each in members for partition in each.partitions}
+        wanted = sorted({*committed, *readers})[:MAX_OFFSETS]
+        ends = offsets.ends(wanted)
+    rows = tuple(
+        OffsetRow(
+            topic, number, committed.get((topic, number)), ends.get((topic, number)), readers.get((topic, number), "")
+        )
+        for topic, number in wanted
+    )
+    coordinator = -1 if told.coordinator is None else told.coordinator.id
+    return Group(name, _word(told.type), state, told.partition_assignor or "", coordinator, members, rows)
+
+
+def rebalances(settings: Settings, name: str) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the last rebalances, newest first, and why there are none (Apache Kafka does not tell)."""
+    try:
+        return rebalances_of(settings.servers, name)[-MAX_REBALANCES:][::-1], None
+    except ExplainError as error:
+        return [], str(error)
+
+
+def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the groups that have committed offsets of a topic, with their lag there."""
+    found = []
+    for name in names:
+        try:
+            with failures():
+                offsets = GroupOffsets(clients.admin(), name)
+                committed = {each: at for each, at in offsets.committed().items() if each[0] == topic}
+                if committed:
+                    ends = offsets.ends(committed)
+                    found.append((name, sum(max(0, (ends[each] or 0) - at) for each, at in committed.items())))
+        except ClusterError:
+            continue  # of another kind, or without the right to it
+    return found
+
+
+def plan_reset(clients: Clients, name: str, topic: str, to: str) -> list[ResetRow]:
+    """Return what a reset would change. `topic`: TOPIC or TOPIC:0,1; `to`: as `kafkapy groups reset --to`."""
+    try:
+        target, asked = ResetTarget.parse(to.strip()), parse_topics([topic.strip()])
+        with failures():
+            offsets = GroupOffsets(clients.admin(), name)
+            plan = offsets.plan(offsets.partitions_of(asked), target)
+    except (ValueError, LookupError, OverflowError) as error:
+        raise ClusterError(str(error.args[0])) from error
+    return [ResetRow(*partition, before, after) for partition, (before, after) in sorted(plan.items())]
+
+
+def reset(clients: Clients, name: str, rows: Iterable[ResetRow]) -> None:
+    """Commit the offsets of a plan; a group with members is refused by its coordinator."""
+    with failures():
+        GroupOffsets(clients.admin(), name).commit({(each.topic, each.partition): each.after for each in rows})
+
+
+def _member(told: Any) -> Member:
+    assigned = told.assignment.topic_partitions if told.assignment is not None else ()
+    partitions = tuple(sorted((each.topic, each.partition) for each in assigned))
+    return Member(told.member_id, told.group_instance_id or "", told.client_id, told.host, partitions)
+
+
+def _word(state: Any) -> str:
+    """Return the name of confluent-kafka's enum as Kafka writes it: PREPARING_REBALANCING -> PreparingRebalance."""
+    name = str(getattr(state, "name", state)).title().replace("_", "")
+    return {"PreparingRebalancing": "PreparingRebalance", "CompletingRebalancing": "CompletingRebalance"}.get(
+        name, name
+    )

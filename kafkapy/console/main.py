@@ -1,0 +1,157 @@
+"""`kafkapy console`: serves the console until Ctrl-C or SIGTERM.
+
+Where another process started it (`kafkapy start --console`), it ends when that one does: at the end of its stdin.
+"""
+
+import argparse
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kafkapy.cli.command_config import CommandConfigError, current, take_option
+from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
+from kafkapy.cli.failure import fail
+from kafkapy.console.addresses import is_loopback
+from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Settings
+from kafkapy.decoders.errors import DecodeError
+from kafkapy.decoders.registry import SchemaRegistry
+
+MAX_CONNECTIONS: Final = 200
+STOP_S: Final = 2
+BACKLOG: Final = 128
+
+
+class OptionError(Exception):
+    """Why the console does not start, in one line."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run with the arguments after `kafkapy console`; return the exit status."""
+    try:
+        given = new_parser().parse_args(take_option(arguments))
+        settings = settings_of(given)
+        listener = _bound(settings)
+    except (OptionError, CommandConfigError, DecodeError) as error:
+        return fail(str(error))
+    return _serve(settings, listener, ends_with_stdin=given.end_with_stdin)
+
+
+def settings_of(given: argparse.Namespace) -> Settings:
+    """Raises OptionError, CommandConfigError, DecodeError."""
+    host, port = given.listen
+    token = _token(given.token_file)
+    if token is None and not is_loopback(host):
+        raise OptionError(f"{host} is no loopback address: a token is needed, by --token-file or {TOKEN_VARIABLE}")
+    for url in given.metrics:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise OptionError(f"--metrics {url}: not an http URL")
+    current().librdkafka()  # says now what would fail later
+    names = {host.lower(), *(name.lower() for name in given.allowed_host)}
+    return Settings(
+        servers=given.bootstrap_server,
+        host=host,
+        port=port,
+        allowed_hosts=tuple(sorted(names)),
+        token=token,
+        allow_changes=given.allow_changes,
+        properties=dict(_setting(text) for text in given.client_config),
+        registry=None if given.schema_registry is None else SchemaRegistry(given.schema_registry),
+        metrics_urls=tuple(given.metrics),
+    )
+
+
+def _token(path: str | None) -> str | None:
+    token = os.environ.pop(TOKEN_VARIABLE, None)  # not for processes that this one may start
+    if path is not None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                token = file.readline().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if token is not None and len(token) < MIN_TOKEN_CHARACTERS:
+        raise OptionError(f"the token has fewer than {MIN_TOKEN_CHARACTERS} characters")
+    return token
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise OptionError(f"--client-config {text}: it must read KEY=VALUE")
+    return key.strip(), value
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """Return the listening socket. Raises OptionError."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OptionError(f"{settings.host}:{settings.port}: {error.strerror} (choose another by --listen)") from error
+    return listener
+
+
+def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool) -> int:
+    try:
+        import confluent_kafka  # noqa: F401
+        import uvicorn
+
+        from kafkapy.console.app import new_app
+    except ImportError as error:
+        listener.close()
+        return fail(f"the console needs {error.name}: pip install {' '.join(NEEDED)}")
+    _log_changes()
+    config = uvicorn.Config(
+        new_app(settings),
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    server = uvicorn.Server(config)
+    if ends_with_stdin:
+        threading.Thread(target=_stop_after_stdin, args=(server,), name="console-stdin", daemon=True).start()
+    print(f"kafkapy console ready on {_url(settings, listener)}", flush=True)  # connections wait in the backlog
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:  # uvicorn raises the signal anew once it has stopped in order
+        return 0
+    return 0 if server.started else 1
+
+
+NEEDED: Final = ("jinja2", "python-multipart", "starlette", "uvicorn", "confluent-kafka")
+
+
+def _log_changes() -> None:
+    """Write to stderr who changed what."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    changes = logging.getLogger("kafkapy.console")
+    changes.addHandler(handler)
+    changes.setLevel(logging.INFO)
+
+
+def _url(settings: Settings, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    host = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _stop_after_stdin(server: Any) -> None:
+    descriptor = sys.stdin.fileno()
+    while os.read(descriptor, 4096):
+        pass
+    server.should_exit = True

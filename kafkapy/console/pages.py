@@ -1,0 +1,316 @@
+"""The pages: what they read, and which template shows it. All of them are GET, and change nothing."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kafkapy.console import access, cluster, groups, topics, transactions
+from kafkapy.console.brokers import Brokers, ClusterError, NotFound
+from kafkapy.console.groups import Group
+from kafkapy.console.queries import number, query_of, topic_name
+from kafkapy.console.render import Renderer
+from kafkapy.console.search import Query, Search
+from kafkapy.console.state import Console
+from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
+
+MAX_GROUPS_OF_TOPIC: Final = 100
+RECORD_STEPS: Final = 40
+"""Ten seconds for one record."""
+
+
+class Pages:
+    """Handlers run in threads: they block."""
+
+    def __init__(self, console: Console, renderer: Renderer) -> None:
+        self._console = console
+        self._renderer = renderer
+
+    def routes(self) -> list[Route]:
+        pages: dict[str, Callable[[Request], Response]] = {
+            "/": self.overview,
+            "/topics": self.topics,
+            "/topic": self.topic,
+            "/topic/configs": self.topic_configs,
+            "/topic/groups": self.topic_groups,
+            "/topic/producers": self.topic_producers,
+            "/topic/messages": self.messages,
+            "/topic/tail": self.tail,
+            "/topic/record": self.record,
+            "/groups": self.groups,
+            "/group": self.group,
+            "/group/lag": self.group_lag,
+            "/group/reset": self.group_reset,
+            "/brokers": self.brokers,
+            "/broker": self.broker,
+            "/transactions": self.transactions,
+            "/transaction": self.transaction,
+            "/access": self.access,
+            "/charts": self.charts,
+            "/charts/series": self.series,
+        }
+        return [Route(path, page, methods=["GET"]) for path, page in pages.items()]
+
+    def overview(self, request: Request) -> Response:
+        brokers = self._console.brokers
+        nodes = brokers.nodes()
+        known = [each for each in brokers.metadata(None) if not each.error_code]
+        partitions = [each for topic in known for each in topic.partitions]
+        return self._page(
+            request,
+            "overview.html",
+            nodes=nodes,
+            cluster_id=brokers.cluster_id,
+            controller_id=brokers.controller_id,
+            topic_count=sum(not each.is_internal for each in known),
+            internal_count=sum(each.is_internal for each in known),
+            partition_count=len(partitions),
+            under_replicated=sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
+            offline=sum(each.leader_id < 0 for each in partitions),
+            log_dirs=cluster.log_dirs(brokers, nodes),
+            quorum=access.section(lambda asked: [cluster.quorum(asked)], brokers),
+            features=access.section(cluster.features, brokers),
+            groups=access.section(lambda _: groups.group_list(self._console.clients)[0], brokers),
+        )
+
+    # -- topics -----------------------------------------------------------------------------------------------------
+
+    def topics(self, request: Request) -> Response:
+        asked = request.query_params
+        search, with_internal = asked.get("q", "")[:249], asked.get("internal") == "1"
+        page = topics.topic_page(
+            self._console.brokers,
+            search=search,
+            with_internal=with_internal,
+            number=number(asked, "page", 1, 1, 10**6),
+        )
+        return self._page(request, "topics.html", page=page, search=search, with_internal=with_internal)
+
+    def topic(self, request: Request) -> Response:
+        topic = self._topic(request)
+        rows = topics.partitions(self._console.brokers, topic)
+        return self._page(
+            request,
+            "topic.html",
+            topic=topic,
+            tab="partitions",
+            partitions=rows[: topics.MAX_SHOWN_PARTITIONS],
+            partition_count=len(rows),
+            record_count=sum(each.record_count or 0 for each in rows),
+            size_bytes=sum(each.size_bytes or 0 for each in rows),
+        )
+
+    def topic_configs(self, request: Request) -> Response:
+        topic = self._topic(request)
+        configs = cluster.configs(self._console.brokers, cluster.TOPIC_CONFIG, topic.name)
+        return self._page(request, "topic_configs.html", topic=topic, tab="configs", configs=configs)
+
+    def topic_groups(self, request: Request) -> Response:
+        topic = self._topic(request)
+        clients = self._console.clients
+        names = [each.name for each in groups.group_list(clients)[0]]
+        rows = groups.groups_of_topic(clients, topic.name, names[:MAX_GROUPS_OF_TOPIC])
+        is_cut = len(names) > MAX_GROUPS_OF_TOPIC
+        return self._page(
+            request, "topic_groups.html", topic=topic, tab="groups", rows=rows, is_cut=is_cut, most=MAX_GROUPS_OF_TOPIC
+        )
+
+    def topic_producers(self, request: Request) -> Response:
+        topic = self._topic(request)
+        partition = number(request.query_params, "partition", 0, 0, 2**31 - 1)
+        rows = transactions.producers(self._console.settings, topic.name, partition)
+        return self._page(
+            request, "topic_producers.html", topic=topic, tab="producers", partition=partition, rows=rows[:1000]
+        )
+
+    def messages(self, request: Request) -> Response:
+        return self._searching(request, "messages.html", "messages")
+
+    def tail(self, request: Request) -> Response:
+        return self._searching(request, "tail.html", "tail")
+
+    def _searching(self, request: Request, template: str, tab: str) -> Response:
+        """Return the form; the page's script asks for the stream. A bad field is said beside the form."""
+        topic = self._topic(request)
+        problem = None
+        try:
+            query_of(request.query_params)
+        except ClusterError as error:
+            problem = str(error)
+        return self._page(
+            request,
+            template,
+            topic=topic,
+            tab=tab,
+            fields=request.query_params,
+            problem=problem,
+            formats=[each for each in FORMATS if each not in BY_SCHEMA or self._console.settings.registry is not None],
+            query_string=request.url.query,
+        )
+
+    def record(self, request: Request) -> Response:
+        """One record, whole."""
+        asked = request.query_params
+        topic = self._topic(request)
+        query = Query(
+            topic=topic.name,
+            partitions=(number(asked, "partition", 0, 0, 2**31 - 1),),
+            begin="offset",
+            value=number(asked, "offset", 0, 0, 2**63 - 1),
+            limit=1,
+            key_format=asked.get("key_format") or "auto",
+            value_format=asked.get("value_format") or "auto",
+            isolation="read_uncommitted",
+        )
+        search = Search(query, self._console.clients, self._console.brokers, self._console.settings.registry)
+        try:
+            row = _first(search)
+        finally:
+            search.close()
+        if row is None or row.offset != query.value:
+            raise NotFound(f"There is no record at offset {query.value} of {topic.name}-{query.partitions[0]}.")
+        return self._page(request, "record.html", topic=topic, tab="messages", row=row)
+
+    def _topic(self, request: Request) -> Any:
+        return self._console.brokers.topic(topic_name(request.query_params))
+
+    # -- groups -----------------------------------------------------------------------------------------------------
+
+    def groups(self, request: Request) -> Response:
+        self._console.brokers.nodes()  # fails at once where no broker answers
+        search = request.query_params.get("q", "")[:249]
+        found, errors = groups.group_list(self._console.clients)
+        rows = [each for each in found if search.lower() in each.name.lower()]
+        return self._page(
+            request, "groups.html", rows=rows[: groups.MAX_GROUPS], match_count=len(rows), errors=errors, search=search
+        )
+
+    def group(self, request: Request) -> Response:
+        group = self._group(request)
+        self._console.lags.note(group.name, group.lag, time.time())
+        rebalances, why_none = groups.rebalances(self._console.settings, group.name)
+        return self._page(request, "group.html", group=group, rebalances=rebalances, why_no_rebalances=why_none)
+
+    def group_lag(self, request: Request) -> Response:
+        """The lag of the last hour, as far as somebody looked at the group."""
+        points = self._console.lags.of(request.query_params.get("name", ""))
+        return JSONResponse({"lag": points})
+
+    def group_reset(self, request: Request) -> Response:
+        asked = request.query_params
+        group = self._group(request)
+        topic, to = asked.get("topic", ""), asked.get("to", "")
+        plan = groups.plan_reset(self._console.clients, group.name, topic, to) if topic and to else None
+        return self._page(request, "group_reset.html", group=group, topic=topic, to=to, plan=plan)
+
+    def _group(self, request: Request) -> Group:
+        self._console.brokers.nodes()  # fails at once where no broker answers
+        return groups.group(self._console.clients, request.query_params.get("name", ""))
+
+    # -- brokers ----------------------------------------------------------------------------------------------------
+
+    def brokers(self, request: Request) -> Response:
+        brokers = self._console.brokers
+        nodes = brokers.nodes()
+        return self._page(
+            request,
+            "brokers.html",
+            nodes=nodes,
+            controller_id=brokers.controller_id,
+            log_dirs=cluster.log_dirs(brokers, nodes),
+            quorum=access.section(lambda asked: [cluster.quorum(asked)], brokers),
+            features=access.section(cluster.features, brokers),
+            now_ms=int(time.time() * 1000),
+        )
+
+    def broker(self, request: Request) -> Response:
+        node_id = number(request.query_params, "id", -1, 0, 2**31 - 1)
+        node = next((each for each in self._console.brokers.nodes() if each.node_id == node_id), None)
+        if node is None:
+            raise NotFound(f"Broker {node_id} is not there.")
+        configs = cluster.configs(self._console.brokers, cluster.BROKER_CONFIG, str(node_id))
+        return self._page(request, "broker.html", node=node, configs=configs)
+
+    # -- transactions, access ---------------------------------------------------------------------------------------
+
+    def transactions(self, request: Request) -> Response:
+        rows = transactions.transaction_list(self._console.settings, [])
+        return self._page(
+            request, "transactions.html", rows=rows[: transactions.MAX_TRANSACTIONS], match_count=len(rows)
+        )
+
+    def transaction(self, request: Request) -> Response:
+        transactional_id = request.query_params.get("id", "")
+        coordinator, state = transactions.transaction(self._console.settings, transactional_id)
+        return self._page(request, "transaction.html", id=transactional_id, coordinator=coordinator, state=state)
+
+    def access(self, request: Request) -> Response:
+        brokers: Brokers = self._console.brokers
+        brokers.nodes()
+        return self._page(
+            request,
+            "access.html",
+            acls=access.section(access.acls, brokers),
+            quotas=access.section(access.quotas, brokers),
+            users=access.section(access.scram_users, brokers),
+        )
+
+    # -- charts -----------------------------------------------------------------------------------------------------
+
+    def charts(self, request: Request) -> Response:
+        metrics = self._console.metrics
+        search = request.query_params.get("q", "")[:200]
+        names = metrics.names()
+        shown = [each for each in names if search.lower() in each.lower()] if search else chosen(names)
+        return self._page(
+            request,
+            "charts.html",
+            urls=metrics.urls,
+            problems=metrics.problems,
+            names=shown[:MAX_CHARTS],
+            name_count=len(names),
+            search=search,
+        )
+
+    def series(self, request: Request) -> Response:
+        return JSONResponse({"points": self._console.metrics.of(request.query_params.get("name", ""))})
+
+    def _page(self, request: Request, template: str, **context: Any) -> Response:
+        return self._renderer.page(request, template, **context)
+
+
+MAX_CHARTS: Final = 24
+CHOSEN: Final = (
+    "bytesin",
+    "bytesout",
+    "messagesin",
+    "requestspersec",
+    "underreplicatedpartitions",
+    "partitioncount",
+    "connection_count",
+    "event_loop",
+    "process_resident_memory_bytes",
+    "process_cpu_seconds_total",
+    "consumergroup_lag_sum",
+    "log_size",
+)
+"""Parts of the names that a chart is shown of, in this order, where nothing is searched for."""
+
+
+def chosen(names: list[str]) -> list[str]:
+    found = [name for part in CHOSEN for name in names if part in name.lower()]
+    return list(dict.fromkeys(found)) or names
+
+
+def _first(search: Search) -> Any:
+    search.start()
+    for _ in range(RECORD_STEPS):
+        step = search.step()
+        if step.rows:
+            return step.rows[0]
+        if step.is_done:
+            return None
+    raise ClusterError("The record's broker did not answer in time.")

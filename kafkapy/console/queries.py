@@ -1,0 +1,112 @@
+"""Reads a search from a form's fields, each within its bounds."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from kafkapy.cli.group_offsets import ResetTarget
+from kafkapy.console.brokers import ClusterError
+from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
+
+MAX_NAME: Final = 249
+"""Of a topic, in characters."""
+MAX_PARTITIONS: Final = 1000
+MAX_OFFSET: Final = 2**63 - 1
+BEGINS: Final = ("last", "beginning", "offset", "time", "positions")
+ISOLATIONS: Final = ("read_committed", "read_uncommitted")
+
+
+def query_of(fields: Mapping[str, str], *, is_live: bool = False) -> Query:
+    """Raises ClusterError, which names the field."""
+    begin = _choice(fields, "from", BEGINS)
+    return Query(
+        topic=topic_name(fields),
+        partitions=_partitions(fields.get("partitions", "")),
+        begin=begin,
+        value=_value(fields, begin),
+        positions=_positions(fields.get("at", "")) if begin == "positions" else None,
+        key=_text(fields, "key"),
+        text=_text(fields, "text"),
+        regex=_text(fields, "regex"),
+        header=_text(fields, "header"),
+        limit=number(fields, "limit", 100, 1, MAX_ROWS),
+        key_format=fields.get("key_format") or "auto",
+        value_format=fields.get("value_format") or "auto",
+        isolation=_choice(fields, "isolation", ISOLATIONS),
+        is_live=is_live,
+    )
+
+
+def topic_name(fields: Mapping[str, str]) -> str:
+    name = fields.get("name", "")
+    if not 0 < len(name) <= MAX_NAME:
+        raise ClusterError("The name of a topic has 1 to 249 characters.")
+    return name
+
+
+def number(fields: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    text = fields.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = int(text) if len(text) < 20 else high + 1
+    except ValueError:
+        raise ClusterError(f"{name}: {text} is no number.") from None
+    if not low <= value <= high:
+        raise ClusterError(f"{name}: from {low} to {high}.")
+    return value
+
+
+def _value(fields: Mapping[str, str], begin: str) -> int:
+    if begin == "last":
+        return number(fields, "count", 50, 1, MAX_LAST)
+    if begin == "offset":
+        return number(fields, "offset", 0, 0, MAX_OFFSET)
+    return _time(fields.get("time", "").strip()) if begin == "time" else 0
+
+
+def _time(text: str) -> int:
+    """Return ms since the epoch: of a time as forms and ISO 8601 write it (without a zone: UTC), or -PT1H for ago."""
+    if not text:
+        return int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
+    try:
+        if text.startswith("-P"):
+            return ResetTarget.parse(text).value
+        time = datetime.fromisoformat(text)
+        return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ClusterError(f"time: {text[:MAX_TEXT]} is no time: 2026-01-31T12:00, or -PT1H for an hour ago.") from None
+
+
+def _partitions(text: str) -> tuple[int, ...]:
+    if not text.strip():
+        return ()
+    parts = text.split(",")
+    if len(parts) > MAX_PARTITIONS or not all(part.strip().isdecimal() and len(part.strip()) < 10 for part in parts):
+        raise ClusterError("partitions: numbers with commas between them.")
+    return tuple(int(part) for part in parts)
+
+
+def _positions(text: str) -> dict[int, int]:
+    """Parse PARTITION:OFFSET,..., as a tail tells where it is."""
+    found = {}
+    for part in text.split(",")[:MAX_PARTITIONS] if text else ():
+        partition, _, offset = part.partition(":")
+        if not (partition.isdecimal() and offset.isdecimal() and len(part) < 30):
+            raise ClusterError("at: PARTITION:OFFSET,...")
+        found[int(partition)] = int(offset)
+    return found
+
+
+def _text(fields: Mapping[str, str], name: str) -> str:
+    text = fields.get(name, "")
+    if len(text) > MAX_TEXT:
+        raise ClusterError(f"{name}: at most {MAX_TEXT} characters.")
+    return text
+
+
+def _choice(fields: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = fields.get(name) or choices[0]
+    if value not in choices:
+        raise ClusterError(f"{name}: one of {', '.join(choices)}.")
+    return value

@@ -1,0 +1,100 @@
+"""Templates: everything that is shown passes through here, escaped."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+UNKNOWN: Final = "–"
+
+
+def new_environment() -> Environment:
+    """Return the templates' environment: all of them are HTML and escaped; a missing variable is an error."""
+    environment = Environment(
+        loader=PackageLoader("kafkapy.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "size": size, "time": time, "duration": duration, "pretty": pretty}
+    environment.globals["link"] = link
+    return environment
+
+
+class Renderer:
+    """Renders pages; `common`: what every template sees."""
+
+    def __init__(self, **common: Any) -> None:
+        self._environment = new_environment()
+        self._environment.globals |= common
+
+    def page(self, request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+        """`csrf`: the token that forms of this session send."""
+        text = self._environment.get_template(template).render(
+            context, csrf=request.state.csrf, path=request.url.path, is_page=True
+        )
+        return HTMLResponse(text, status)
+
+    def part(self, template: str, **context: Any) -> str:
+        return self._environment.get_template(template).render(context)
+
+
+def link(path: str, **parameters: Any) -> str:
+    """Return a path with parameters; names of groups and ids may hold anything, so they are never part of a path."""
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+def number(value: int | None) -> str:
+    """12345 -> 12 345, with a narrow no-break space."""
+    return UNKNOWN if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+def size(value: int | None) -> str:
+    if value is None or value < 0:
+        return UNKNOWN
+    shown = float(value)
+    for unit in UNITS[:-1]:
+        if shown < 1024:
+            return f"{shown:.0f}\u202f{unit}" if unit == "B" else f"{shown:.1f}\u202f{unit}"
+        shown /= 1024
+    return f"{shown:.1f}\u202f{UNITS[-1]}"
+
+
+def time(timestamp_ms: int | None) -> str:
+    """Return UTC as 2026-01-31 12:00:00.000."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return UNKNOWN
+    try:
+        return (
+            datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.")
+            + f"{timestamp_ms % 1000:03}"
+        )
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def duration(milliseconds: int) -> str:
+    seconds = milliseconds / 1000
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.0f} h"
+    )
+
+
+def pretty(text: str) -> str:
+    """Indent JSON; anything else, and what is cut, stays as it is."""
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,134 @@
+"""An hour of samples in memory: lag of the groups that somebody looks at, and what /metrics of the brokers tells.
+
+Series are summed over their labels: one per metric name. Counters are kept as they are; a chart shows their rate.
+"""
+
+import itertools
+import re
+import threading
+import time
+import urllib.request
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+Points: TypeAlias = list[tuple[float, float]]
+"""(seconds since the epoch, value), rising."""
+
+HOUR_S: Final = 3600
+INTERVAL_S: Final = 5
+MAX_POINTS: Final = HOUR_S // INTERVAL_S
+MAX_GROUPS: Final = 100
+MAX_NAMES: Final = 400
+MAX_METRICS_BYTES: Final = 32 << 20
+TIMEOUT_S: Final = 4
+COUNTER_ENDINGS: Final = ("_total", "_count", "_sum")
+_LINE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)(?: \d+)?")
+
+
+class LagSamples:
+    """The lag of groups, noted when a page shows it; the groups looked at last are kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
+
+    def note(self, group: str, lag: int, now_s: float) -> None:
+        with self._lock:
+            points = self._points.setdefault(group, deque(maxlen=MAX_POINTS))
+            self._points.move_to_end(group)
+            if not points or now_s - points[-1][0] >= 1:
+                points.append((now_s, float(lag)))
+            while len(self._points) > MAX_GROUPS:
+                self._points.popitem(last=False)
+
+    def of(self, group: str) -> Points:
+        with self._lock:
+            return list(self._points.get(group, ()))
+
+
+class MetricSamples:
+    """Scrapes /metrics of the brokers in a thread of its own, while started."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.urls = tuple(urls)
+        self.problems: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+        self._points: dict[str, deque[tuple[float, float]]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self.urls and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="console-metrics", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(TIMEOUT_S + 1)
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return sorted(self._points)
+
+    def of(self, name: str) -> Points:
+        """Return a series; of a counter, its rate per second."""
+        with self._lock:
+            points = list(self._points.get(name, ()))
+        return rate(points) if name.endswith(COUNTER_ENDINGS) else points
+
+    def take(self, texts: Iterable[str], now_s: float) -> None:
+        """Note what the brokers told at one time."""
+        sums: dict[str, float] = {}
+        for text in texts:
+            for name, value in sums_of(text).items():
+                sums[name] = sums.get(name, 0.0) + value
+        with self._lock:
+            for name, value in sums.items():
+                if name in self._points or len(self._points) < MAX_NAMES:
+                    self._points.setdefault(name, deque(maxlen=MAX_POINTS)).append((now_s, value))
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            texts, problems = [], []
+            for url in self.urls:
+                try:
+                    texts.append(_get(url))
+                except (OSError, ValueError) as error:
+                    problems.append(f"{url}: {error}")
+            self.problems = tuple(problems)
+            self.take(texts, time.time())
+            self._stop.wait(INTERVAL_S)
+
+
+def rate(points: Points) -> Points:
+    """Return the rise per second between points; a counter that fell began anew."""
+    return [
+        (after_s, max(0.0, after - before) / (after_s - before_s))
+        for (before_s, before), (after_s, after) in itertools.pairwise(points)
+        if after_s > before_s
+    ]
+
+
+def sums_of(text: str) -> Mapping[str, float]:
+    """Return the sum of each metric's samples; without quantiles, buckets and what is no finite number."""
+    sums: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None or found[1].endswith("_bucket") or "quantile=" in (found[2] or ""):
+            continue
+        try:
+            value = float(found[3])
+        except ValueError:
+            continue
+        if value - value == 0:  # neither infinite nor NaN
+            sums[found[1]] = sums.get(found[1], 0.0) + value
+    return sums
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        return str(answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace"))

@@ -1,0 +1,312 @@
+"""Records of a topic: searched up to its end, or followed as they come. Never a member of a group, never a commit.
+
+A search begins at the last N records, at an offset, at a time or at the beginning, and ends at what was each
+partition's end when it began. What is kept is bounded: rows, bytes of a row, and what librdkafka fetches ahead.
+"""
+
+import heapq
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kafkapy.cli.client import confluent
+from kafkapy.console.brokers import Brokers, ClusterError
+from kafkapy.console.client import Clients, failures
+from kafkapy.console.topics import EARLIEST, LATEST, offsets
+from kafkapy.dataclass import dataclass
+from kafkapy.decoders.errors import DecodeError
+from kafkapy.decoders.formats import Decoded, Decoders
+from kafkapy.decoders.registry import SchemaRegistry
+
+MAX_ROWS: Final = 500
+MAX_LAST: Final = 100_000
+MAX_TEXT: Final = 256
+MAX_DECODED_BYTES: Final = 1 << 20
+MAX_SHOWN_CHARACTERS: Final = 8192
+MAX_HEADERS: Final = 50
+STEP_BYTES: Final = 4 << 20
+STEP_MESSAGES: Final = 1000
+STEP_S: Final = 0.25
+REGEX_MEMORY: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`begin`: last, beginning, offset, time or positions; `value`: N, the offset, or ms since the epoch.
+
+    `key`, `text`, `regex` and `header` must all match; an empty one matches everything. `header`: NAME or NAME=VALUE.
+    """
+
+    topic: str
+    partitions: tuple[int, ...] = ()
+    begin: str = "last"
+    value: int = 50
+    positions: Mapping[int, int] | None = None
+    key: str = ""
+    text: str = ""
+    regex: str = ""
+    header: str = ""
+    limit: int = MAX_ROWS
+    key_format: str = "auto"
+    value_format: str = "auto"
+    isolation: str = "read_committed"
+    is_live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A key, value or header as text; `text` is None for null. `is_cut`: only its beginning is shown."""
+
+    text: str | None
+    format: str
+    error: str | None
+    is_cut: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: Shown
+    value: Shown
+    headers: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step of a search found; `skipped`: matching records that were not shown, as too many came at once."""
+
+    rows: list[Row]
+    skipped: int
+    is_done: bool
+    problem: str | None = None
+
+
+class Search:
+    """One search or tail: start(), step() until it is done, close(). Methods block: they run in a thread."""
+
+    def __init__(self, query: Query, clients: Clients, brokers: Brokers, registry: SchemaRegistry | None) -> None:
+        """Raises ClusterError for a query that cannot be."""
+        self.query = query
+        self._clients = clients
+        self._brokers = brokers
+        try:
+            self._decoders = Decoders(query.key_format, query.value_format, registry)
+        except DecodeError as error:
+            raise ClusterError(str(error)) from error
+        self._matches = matcher(query, self._decoders)
+        self._consumer: Any = None
+        self._ends: dict[int, int] = {}
+        self._open: set[int] = set()
+        self._last: list[tuple[int, int, int, Row]] = []
+        self._mean_bytes = 1000.0
+        self._shown = 0
+        self.positions: dict[int, int] = {}
+        self.scanned = 0
+        self.matched = 0
+        self.total = 0
+
+    def start(self) -> None:
+        """Raises ClusterError, NotFound."""
+        topic = self._brokers.topic(self.query.topic)
+        starts, ends = offsets(self._brokers, [topic], EARLIEST), offsets(self._brokers, [topic], LATEST)
+        at_time = {}
+        if self.query.begin == "time":
+            at_time = offsets(self._brokers, [topic], max(0, self.query.value))
+        for each, start in starts.items():
+            if each not in ends or (self.query.partitions and each.partition not in self.query.partitions):
+                continue
+            end = ends[each]
+            self.positions[each.partition] = self._begin(each.partition, start, end, at_time.get(each, -1))
+            self._ends[each.partition] = end
+        if not self.positions:
+            raise ClusterError("None of the partitions has a leader that answers.")
+        self.total = sum(end - self.positions[each] for each, end in self._ends.items())
+        self._open = {each for each, end in self._ends.items() if self.query.is_live or self.positions[each] < end}
+        kafka = confluent()
+        with failures():
+            self._consumer = self._clients.consumer(self.query.isolation)
+            self._consumer.assign(
+                [kafka.TopicPartition(self.query.topic, each, self.positions[each]) for each in sorted(self._open)]
+            )
+
+    def _begin(self, partition: int, start: int, end: int, at_time: int) -> int:
+        query = self.query
+        if query.begin == "positions":
+            begin = (query.positions or {}).get(partition, end)
+        elif query.begin == "last":
+            begin = end - query.value
+        elif query.begin == "time":
+            begin = end if at_time < 0 else at_time
+        else:
+            begin = query.value if query.begin == "offset" else start
+        return min(max(start, begin), end)
+
+    def step(self) -> Step:
+        """Read for at most STEP_S and return what matches. Raises ClusterError."""
+        if not self._open:
+            return self._finish()
+        count = int(min(STEP_MESSAGES, max(1, STEP_BYTES // self._mean_bytes)))
+        with failures():
+            messages = self._consumer.consume(count, STEP_S)
+        found, problem = [], None
+        for message in messages:
+            if message.error() is not None:
+                problem = self._end_or_problem(message) or problem
+            elif self._read(message):
+                found.append(message)
+        if self.query.begin == "last" and not self.query.is_live:
+            self._keep_last(found)
+            return Step([], 0, False, problem) if self._open else self._finish()
+        room = min(MAX_ROWS, self.query.limit if self.query.is_live else self.query.limit - self._shown)
+        shown = found[-room:] if self.query.is_live else found[:room]
+        self._shown += len(shown)
+        is_full = not self.query.is_live and self._shown >= self.query.limit
+        rows = [row_of(each, self._decoders) for each in shown]
+        return Step(rows, len(found) - len(rows), is_full or not self._open, problem)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _end_or_problem(self, message: Any) -> str | None:
+        error = message.error()
+        if error.code() != confluent().KafkaError._PARTITION_EOF:
+            return str(error.str())
+        if not self.query.is_live:
+            self._open.discard(message.partition())
+        return None
+
+    def _read(self, message: Any) -> bool:
+        """Note how far the search is; return whether the record matches."""
+        partition, offset = message.partition(), message.offset()
+        if partition not in self._open:
+            return False
+        self._mean_bytes += 0.05 * (len(message.value() or b"") + len(message.key() or b"") + 100 - self._mean_bytes)
+        if not self.query.is_live and offset >= self._ends[partition]:
+            self._open.discard(partition)
+            return False
+        self.positions[partition] = offset + 1
+        self.scanned += 1
+        if not self.query.is_live and offset + 1 >= self._ends[partition]:
+            self._open.discard(partition)
+        is_match = self._matches(message)
+        self.matched += is_match
+        return is_match
+
+    def _keep_last(self, messages: list[Any]) -> None:
+        """Keep the newest; only what is kept is decoded."""
+        for message in messages:
+            place = message.timestamp()[1], message.partition(), message.offset()
+            if len(self._last) < self.query.limit:
+                heapq.heappush(self._last, (*place, row_of(message, self._decoders)))
+            elif place > self._last[0][:3]:
+                heapq.heapreplace(self._last, (*place, row_of(message, self._decoders)))
+
+    def _finish(self) -> Step:
+        rows = [entry[-1] for entry in sorted(self._last, key=lambda entry: entry[:3], reverse=True)]
+        self._last = []
+        return Step(rows, 0, True)
+
+
+def row_of(message: Any, decoders: Decoders) -> Row:
+    topic, key, value = message.topic(), message.key(), message.value()
+    kind, timestamp_ms = message.timestamp()
+    headers = [(name, None if each is None else _cut(_text(each))) for name, each in _headers(message)]
+    return Row(
+        topic=topic,
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=timestamp_ms if kind else None,
+        key=_shown(key, lambda: decoders.key(topic, key)),
+        value=_shown(value, lambda: decoders.value(topic, key, value)),
+        headers=tuple(headers[:MAX_HEADERS]),
+    )
+
+
+def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
+    """Return what tells whether a message matches. Raises ClusterError for a broken regular expression.
+
+    Text and regular expressions are looked for in the bytes of key and value, and in the decoded value where the format
+    is not text.
+    """
+    key, text = query.key.encode(), query.text.encode()
+    header, equals, header_value = query.header.partition("=")
+    pattern = _pattern(query.regex)
+    is_plain = query.value_format in ("auto", "text", "json")
+
+    def matches(message: Any) -> bool:
+        if key and message.key() != key and not _is_shown_as(decoders, message, query.key):
+            return False
+        if header and not _has_header(message, header, header_value.encode() if equals else None):
+            return False
+        if not text and pattern is None:
+            return True
+        found = (message.key() or b"") + b"\n" + _looked_through(message, is_plain, decoders)
+        return text in found and (pattern is None or pattern.search(found) is not None)
+
+    return matches
+
+
+def _looked_through(message: Any, is_plain: bool, decoders: Decoders) -> bytes:
+    value = message.value() or b""
+    if is_plain or not value:
+        return bytes(value)
+    decoded = decoders.value(message.topic(), message.key(), value).value
+    return decoded.encode("utf-8", "replace") if isinstance(decoded, str) else json.dumps(decoded).encode()
+
+
+def _is_shown_as(decoders: Decoders, message: Any, text: str) -> bool:
+    if message.key() is None:
+        return False
+    shown = decoders.key(message.topic(), message.key()).value
+    return (shown if isinstance(shown, str) else json.dumps(shown)) == text
+
+
+def _has_header(message: Any, name: str, value: bytes | None) -> bool:
+    return any(each == name and (value is None or found == value) for each, found in _headers(message))
+
+
+def _headers(message: Any) -> list[tuple[str, bytes | None]]:
+    try:
+        return message.headers() or []
+    except UnicodeDecodeError:  # Kafka's clients write UTF-8; anybody may write anything
+        return [("(names that are not UTF-8)", None)]
+
+
+def _pattern(text: str) -> Any:
+    if not text:
+        return None
+    import re2
+
+    options = re2.Options()
+    options.max_mem = REGEX_MEMORY
+    options.log_errors = False
+    try:
+        return re2.compile(text.encode(), options)
+    except re2.error as error:
+        reason = error.args[0]
+        told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise ClusterError(f"The regular expression is broken: {told}") from error
+
+
+def _shown(data: bytes | None, decode: Callable[[], Decoded]) -> Shown:
+    if data is None:
+        return Shown(None, "null", None, False, 0)
+    if len(data) > MAX_DECODED_BYTES:
+        return Shown(_text(data[:MAX_SHOWN_CHARACTERS]), "text", None, True, len(data))
+    value, used, error = decode()
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Shown(_cut(text), used, error, len(text) > MAX_SHOWN_CHARACTERS, len(data))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _cut(text: str) -> str:
+    """Return what is shown of a text; half of a surrogate pair, as JSON may hold, cannot be sent."""
+    return text[:MAX_SHOWN_CHARACTERS].encode("utf-8", "backslashreplace").decode()

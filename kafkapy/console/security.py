@@ -1,0 +1,196 @@
+"""Who may ask the console: an ASGI middleware around all pages.
+
+- Host must be an address, localhost, or a name of --allowed-host: a name that somebody else's DNS lets resolve to this
+  machine (DNS rebinding) is refused.
+- What a page of another origin asks for is refused (Sec-Fetch-Site), and so is each change whose Origin is not the
+  console's own, or without the CSRF token of its session.
+- With a token, nothing but the login page and its style is served without a session, or `Authorization: Bearer`.
+- Every answer has a content security policy that allows no inline script or style, and is stored by nobody.
+"""
+
+import hashlib
+import hmac
+import secrets
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kafkapy.console.addresses import host_name, is_address
+from kafkapy.console.settings import Settings
+
+MAX_BODY_BYTES: Final = 2 << 20
+"""A produced record of 1 MiB, percent-encoded in part."""
+SAFE_METHODS: Final = ("GET", "HEAD")
+CSRF_FIELD: Final = "csrf"
+OPEN_PATHS: Final = ("/login", "/static/console.css")
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with no-referrer the Origin of a form would be "null"
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Sessions:
+    """Session ids that only this process can have made: the id, and its HMAC."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._key = secrets.token_bytes(32)
+        self.cookie = f"kafkapy-console-{settings.port}"
+
+    def new(self) -> str:
+        session_id = secrets.token_hex(16)
+        return f"{session_id}.{self._mac('session', session_id)}"
+
+    def is_ours(self, session: str) -> bool:
+        session_id, _, mac = session.partition(".")
+        return mac.isascii() and hmac.compare_digest(mac, self._mac("session", session_id))
+
+    def csrf_token(self, session: str) -> str:
+        return self._mac("csrf", session)
+
+    def _mac(self, purpose: str, text: str) -> str:
+        return hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).hexdigest()
+
+
+class BodyTooLarge(Exception):
+    """More than MAX_BODY_BYTES."""
+
+
+class Guard:
+    """The middleware. It puts the session's `csrf` token and whether one `is_new` into the request's state."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings, sessions: Sessions) -> None:
+        self._app = app
+        self._settings = settings
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        session, is_new = self._session(headers)
+        refusal = self._refusal(scope, headers, session)
+        if refusal is not None:
+            await PlainTextResponse(refusal + "\n", 403)(scope, receive, _with_headers(send, None))
+            return
+        needs_login = self._settings.token is not None and is_new and not self._has_bearer(headers)
+        if needs_login and scope["path"] not in OPEN_PATHS:
+            answer = _to_login(scope, headers)
+            await answer(scope, receive, _with_headers(send, None))
+            return
+        scope.setdefault("state", {})["csrf"] = self._sessions.csrf_token(session)
+        cookie = None
+        if is_new and self._settings.token is None:  # where a token is set, the login alone makes sessions
+            cookie = f"{self._sessions.cookie}={session}; Path=/; HttpOnly; SameSite=Strict"
+        try:
+            body = await _body(headers, receive) if scope["method"] not in SAFE_METHODS else None
+        except BodyTooLarge:
+            await PlainTextResponse("The request is too large.\n", 413)(scope, receive, _with_headers(send, None))
+            return
+        if body is not None:
+            if scope["path"] != "/login" and not self._has_csrf_token(session, headers, body):
+                await PlainTextResponse("The form is out of date: load its page again.\n", 403)(
+                    scope, receive, _with_headers(send, cookie)
+                )
+                return
+            receive = _replaying(body, receive)
+        await self._app(scope, receive, _with_headers(send, cookie))
+
+    def _session(self, headers: Headers) -> tuple[str, bool]:
+        """Return the request's session, or a new one, and whether it is new."""
+        try:
+            found = SimpleCookie(headers.get("cookie", "")).get(self._sessions.cookie)
+        except CookieError:
+            found = None
+        if found is not None and self._sessions.is_ours(found.value):
+            return found.value, False
+        return self._sessions.new(), True
+
+    def _refusal(self, scope: Scope, headers: Headers, session: str) -> str | None:
+        """Return why the request is refused, None if it is not."""
+        host = headers.get("host", "")
+        if not self._is_own_name(host):
+            return "This Host is not the console's: name it with --allowed-host."
+        site = headers.get("sec-fetch-site", "none")
+        if scope["method"] in SAFE_METHODS:
+            is_navigation = headers.get("sec-fetch-mode", "navigate") == "navigate"
+            return None if site in ("none", "same-origin") or is_navigation else "A page of another origin asked."
+        origin = headers.get("origin")
+        is_own = urlsplit(origin).netloc == host if origin is not None else site == "same-origin"
+        return None if is_own and site in ("none", "same-origin") else "The Origin is not the console's."
+
+    def _is_own_name(self, host: str) -> bool:
+        name = host_name(host)
+        return name == "localhost" or name in self._settings.allowed_hosts or is_address(name)
+
+    def _has_bearer(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and is_token(self._settings, given)
+
+    def _has_csrf_token(self, session: str, headers: Headers, body: bytes) -> bool:
+        given = headers.get("x-csrf-token", "")
+        if not given:
+            try:
+                fields = parse_qs(body.decode("ascii"), max_num_fields=1000)
+            except ValueError:
+                return False
+            given = fields.get(CSRF_FIELD, [""])[0]
+        return given.isascii() and hmac.compare_digest(given, self._sessions.csrf_token(session))
+
+
+def is_token(settings: Settings, given: str) -> bool:
+    """Compare in constant time."""
+    assert settings.token is not None, "asked only where a token is set"
+    return hmac.compare_digest(given.encode("utf-8", "replace"), settings.token.encode())
+
+
+def _to_login(scope: Scope, headers: Headers) -> PlainTextResponse | RedirectResponse:
+    if scope["method"] == "GET" and "text/html" in headers.get("accept", "") and "hx-request" not in headers:
+        return RedirectResponse("/login", 303)
+    return PlainTextResponse("Log in at /login, or send the token: Authorization: Bearer.\n", 401)
+
+
+def _with_headers(send: Send, cookie: str | None) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if cookie is not None and "set-cookie" not in headers:
+                headers.append("set-cookie", cookie)
+        await send(message)
+
+    return send_with_headers
+
+
+async def _body(headers: Headers, receive: Receive) -> bytes:
+    """Raises BodyTooLarge."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
+            raise BodyTooLarge
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return replay

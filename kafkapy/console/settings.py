@@ -1,0 +1,24 @@
+"""What the command line of `kafkapy console` says."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.decoders.registry import SchemaRegistry
+
+MIN_TOKEN_CHARACTERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`properties`: those of the command line for librdkafka; `token`: asked of everybody, None on loopback only."""
+
+    servers: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    allowed_hosts: tuple[str, ...] = ()
+    token: str | None = None
+    allow_changes: bool = False
+    properties: Mapping[str, str] | None = None
+    registry: SchemaRegistry | None = None
+    metrics_urls: tuple[str, ...] = ()

@@ -1,0 +1,182 @@
+// The console's own script: streams of records, charts, keyboard. Pages are rendered on the server; htmx renews parts.
+"use strict";
+
+const MAX_ROWS = 500;
+
+function show(element, isShown) { if (element) element.hidden = !isShown; }
+
+function problem(text) {
+  const place = document.getElementById("problem");
+  place.textContent = text;
+  place.className = "problem";
+  show(place, text !== "");
+}
+
+// -- searches and tails: server-sent events, rows are HTML that the server has escaped
+
+class Stream {
+  constructor(place) {
+    this.place = place;
+    this.url = place.dataset.stream;
+    this.isLive = place.dataset.live === "1";
+    this.body = place.querySelector("tbody");
+    this.state = place.querySelector(".state");
+    this.progress = place.querySelector("progress");
+    this.skipped = 0;
+    this.at = "";
+    this.events = null;
+    const stop = place.querySelector(".stop"), pause = place.querySelector(".pause");
+    if (stop) stop.addEventListener("click", () => this.end("Stopped. " + this.state.textContent));
+    if (pause) pause.addEventListener("click", () => this.toggle(pause));
+    this.open();
+  }
+
+  open() {
+    const url = new URL(this.url, location.href);
+    if (this.isLive) {
+      url.searchParams.set("live", "1");
+      url.searchParams.set("from", "positions");
+      if (this.at) url.searchParams.set("at", this.at);
+    }
+    const events = this.events = new EventSource(url);
+    events.addEventListener("rows", event => this.add(event.data));
+    events.addEventListener("skipped", event => { this.skipped += Number(event.data); });
+    events.addEventListener("progress", event => this.tell(JSON.parse(event.data)));
+    events.addEventListener("problem", event => problem(event.data));
+    events.addEventListener("ended", event => this.end(event.data));
+    events.onerror = () => {
+      events.close();
+      if (!this.isLive) return this.end("The console does not answer.");
+      this.state.textContent = "The console does not answer, trying again…";
+      this.again = setTimeout(() => this.open(), 2000);
+    };
+  }
+
+  add(html) {
+    this.body.insertAdjacentHTML(this.isLive ? "afterbegin" : "beforeend", this.isLive ? reversed(html) : html);
+    while (this.body.rows.length > MAX_ROWS) this.body.deleteRow(this.isLive ? -1 : 0);
+  }
+
+  tell(progress) {
+    problem("");
+    this.at = progress.at;
+    const dot = this.place.querySelector(".dot");
+    if (dot) dot.classList.add("on");
+    if (this.isLive) {
+      const skipped = this.skipped ? `, ${this.skipped.toLocaleString()} not shown` : "";
+      this.state.textContent = `Following: ${progress.matched.toLocaleString()} records${skipped}`;
+      return;
+    }
+    this.progress.max = Math.max(1, progress.total);
+    this.progress.value = progress.scanned;
+    this.state.textContent = `${progress.scanned.toLocaleString()} of ${progress.total.toLocaleString()} looked through, ${progress.matched.toLocaleString()} found`;
+  }
+
+  toggle(button) {
+    if (this.events) {
+      clearTimeout(this.again);
+      this.events.close();
+      this.events = null;
+      this.place.querySelector(".dot").classList.remove("on");
+      button.textContent = "Go on";
+      this.state.textContent = "Paused. " + this.state.textContent;
+    } else {
+      button.textContent = "Pause";
+      this.open();
+    }
+  }
+
+  end(text) {
+    if (this.events) this.events.close();
+    this.events = null;
+    this.state.textContent = text;
+    const dot = this.place.querySelector(".dot");
+    if (dot) dot.classList.remove("on");
+    show(this.progress, false);
+    show(this.place.querySelector(".stop"), false);
+    show(this.place.querySelector(".pause"), false);
+    this.place.dataset.ended = "1";
+  }
+}
+
+function reversed(html) {
+  const parsed = document.createElement("tbody");
+  parsed.innerHTML = html;
+  return [...parsed.children].reverse().map(row => row.outerHTML).join("");
+}
+
+// -- charts
+
+function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+function compact(value) { return Intl.NumberFormat("en", {notation: "compact", maximumFractionDigits: 1}).format(value); }
+
+async function draw(place) {
+  const answer = await fetch(place.dataset.points);
+  if (!answer.ok) return;
+  const points = (await answer.json())[place.dataset.field];
+  const data = [points.map(point => point[0]), points.map(point => point[1])];
+  if (place.plot) { place.plot.setData(data); return; }
+  const axis = {stroke: colour("--dim"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line")}};
+  place.plot = new uPlot({
+    width: place.clientWidth - 10, height: 180, tzDate: seconds => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    scales: {y: {range: (plot, low, high) => [Math.min(0, low || 0), high > 0 ? high * 1.1 : 1]}},
+    axes: [axis, {...axis, size: 60, values: (plot, values) => values.map(compact)}],
+    series: [{}, {label: place.dataset.label, stroke: colour("--accent"), width: 2, points: {show: points.length < 3}}],
+  }, data, place);
+}
+
+function drawAll() {
+  if (typeof uPlot !== "undefined" && !document.hidden) document.querySelectorAll(".chart").forEach(draw);
+}
+
+// -- forms, keyboard, messages
+
+function showsFields(select) {
+  for (const label of select.form.querySelectorAll("[data-for]")) label.hidden = label.dataset.for !== select.value;
+}
+
+const GOES = {o: "/", t: "/topics", g: "/groups", b: "/brokers", x: "/transactions", a: "/access", c: "/charts"};
+let isGoing = false;
+
+document.addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+  if (event.key === "/") {
+    const search = document.querySelector("[data-search]");
+    if (search) { event.preventDefault(); search.focus(); search.select(); }
+  } else if (isGoing && GOES[event.key]) {
+    location.href = GOES[event.key];
+  }
+  isGoing = !isGoing && event.key === "g";
+});
+
+document.addEventListener("change", event => {
+  if (event.target.matches("[data-toggle=defaults]")) {
+    document.querySelector(".configs").classList.toggle("hide-defaults", !event.target.checked);
+  }
+  if (event.target.matches("[data-shows]")) showsFields(event.target);
+});
+
+document.addEventListener("input", event => {
+  if (event.target.matches("[name=key]") && event.target.form.elements.null_key) event.target.form.elements.null_key.checked = false;
+});
+
+document.addEventListener("htmx:beforeSwap", event => { if (event.detail.xhr.status < 400) problem(""); });
+document.addEventListener("htmx:responseError", event => {
+  const page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
+  const said = page.querySelector("[role=alert].note");
+  problem("Not renewed: " + (said ? said.textContent : event.detail.xhr.statusText));
+});
+document.addEventListener("htmx:sendError", () => problem("Not renewed: the console does not answer."));
+
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("[data-shows]").forEach(showsFields);
+  document.querySelectorAll("[data-stream]").forEach(place => new Stream(place));
+  const done = new URLSearchParams(location.search).get("done");
+  if (done) {
+    problem(done);
+    document.getElementById("problem").className = "done";
+  }
+  drawAll();
+  setInterval(drawAll, 5000);
+});

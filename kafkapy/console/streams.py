@@ -1,0 +1,120 @@
+"""Searches and tails as server-sent events: rows as HTML, progress, problems, and why it ended."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from kafkapy.console.brokers import ClusterError
+from kafkapy.console.queries import query_of
+from kafkapy.console.render import Renderer
+from kafkapy.console.search import Search, Step
+from kafkapy.console.state import Console
+
+MAX_STREAMS: Final = 8
+MAX_SEARCH_S: Final = 600
+ROWS_PER_EVENT: Final = 100
+"""Of what comes between two events, in a tail: a browser cannot show more, and nobody read it."""
+PROGRESS_S: Final = 0.5
+
+
+class Streams:
+    """Counts the streams that are open."""
+
+    def __init__(self, console: Console, renderer: Renderer) -> None:
+        self._console = console
+        self._renderer = renderer
+        self._open = 0
+
+    async def endpoint(self, request: Request) -> Response:
+        """GET with the fields of a search; live=1 follows the topic."""
+        if self._open >= MAX_STREAMS:
+            return _events(_one("ended", f"There are {MAX_STREAMS} searches and tails already: stop one of them."))
+        try:
+            query = query_of(request.query_params, is_live=request.query_params.get("live") == "1")
+            console = self._console
+            search = Search(query, console.clients, console.brokers, console.settings.registry)
+        except ClusterError as error:
+            return _events(_one("ended", str(error)))
+        return _events(self._run(search))
+
+    async def _run(self, search: Search) -> AsyncIterator[str]:
+        self._open += 1
+        try:
+            async for event in self._steps(search):
+                yield event
+        except ClusterError as error:
+            yield _event("ended", str(error))
+        finally:
+            self._open -= 1
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(search.close)
+
+    async def _steps(self, search: Search) -> AsyncIterator[str]:
+        await to_thread.run_sync(search.start)
+        deadline_s = time.monotonic() + MAX_SEARCH_S
+        told_s = 0.0
+        while True:
+            step = await to_thread.run_sync(search.step)
+            for event in self._told(search, step):
+                yield event
+            now_s = time.monotonic()
+            if step.is_done or step.rows or now_s - told_s >= PROGRESS_S:
+                told_s = now_s
+                yield _event("progress", json.dumps(_progress(search)))
+            if step.is_done:
+                yield _event("ended", _summary(search))
+                return
+            if not search.query.is_live and now_s > deadline_s:
+                yield _event("ended", f"Stopped after {MAX_SEARCH_S // 60} minutes. {_summary(search)}")
+                return
+
+    def _told(self, search: Search, step: Step) -> list[str]:
+        events = []
+        shown = step.rows[-ROWS_PER_EVENT:] if search.query.is_live else step.rows
+        skipped = step.skipped + len(step.rows) - len(shown)
+        if skipped and search.query.is_live:
+            events.append(_event("skipped", str(skipped)))
+        if shown:
+            events.append(_event("rows", self._renderer.part("rows.html", rows=shown)))
+        if step.problem is not None:
+            events.append(_event("problem", step.problem))
+        return events
+
+
+def _progress(search: Search) -> dict[str, Any]:
+    at = ",".join(f"{partition}:{offset}" for partition, offset in sorted(search.positions.items()))
+    return {
+        "scanned": search.scanned,
+        "matched": search.matched,
+        "total": search.total,
+        "live": search.query.is_live,
+        "at": at,
+    }
+
+
+def _summary(search: Search) -> str:
+    looked = f"{search.scanned:,} record{'' if search.scanned == 1 else 's'} looked through"
+    if search.query.begin != "last" and search.matched >= search.query.limit:
+        return f"The first {search.query.limit} found; {looked}."
+    if search.query.begin == "last" and search.matched > search.query.limit:
+        return f"The newest {search.query.limit} of {search.matched:,} found; {looked}."
+    return f"{search.matched:,} found, {looked}."
+
+
+def _event(name: str, data: str) -> str:
+    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return f"event: {name}\n" + "".join(f"data: {line}\n" for line in lines) + "\n"
+
+
+async def _one(name: str, data: str) -> AsyncIterator[str]:
+    yield _event(name, data)
+
+
+def _events(events: AsyncIterator[str]) -> StreamingResponse:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})

@@ -1,0 +1,37 @@
+"""Transactional ids, one transaction, and the producers that a partition's leader remembers."""
+
+from typing import Any, Final
+
+from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
+from kafkapy.console.brokers import ClusterError
+from kafkapy.console.settings import Settings
+from kafkapy.types import TopicPartition
+
+MAX_TRANSACTIONS: Final = 1000
+
+
+def transaction_list(settings: Settings, states: list[str]) -> list[dict[str, Any]]:
+    """Raises ClusterError."""
+    try:
+        with TransactionAdmin(settings.servers) as admin:
+            return admin.list_transactions(states=states)
+    except TransactionError as error:
+        raise ClusterError(str(error)) from error
+
+
+def transaction(settings: Settings, transactional_id: str) -> tuple[int, Any]:
+    """Return the coordinator of a transactional id, and its description of it. Raises ClusterError."""
+    try:
+        with TransactionAdmin(settings.servers) as admin:
+            return admin.describe(transactional_id)
+    except TransactionError as error:
+        raise ClusterError(str(error)) from error
+
+
+def producers(settings: Settings, topic: str, partition: int) -> list[Any]:
+    """Raises ClusterError."""
+    try:
+        with TransactionAdmin(settings.servers) as admin:
+            return admin.producers_of(TopicPartition(topic, partition))
+    except TransactionError as error:
+        raise ClusterError(str(error)) from error

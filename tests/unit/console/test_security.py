@@ -1,0 +1,166 @@
+"""Who may ask the console: Host, Origin, sessions, CSRF tokens, the token; the headers of every answer."""
+
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from kafkapy.console.app import new_app
+from kafkapy.console.main import OptionError, settings_of
+from kafkapy.console.security import POLICY
+from kafkapy.console.settings import Settings
+
+NOWHERE = "127.0.0.1:1"
+"""No broker is needed: what is refused is refused before one is asked."""
+TOKEN = "a token of enough length"
+OWN = "http://127.0.0.1:8080"
+
+
+def client(**settings: object) -> TestClient:
+    return TestClient(new_app(Settings(servers=NOWHERE, **settings)), base_url=OWN, raise_server_exceptions=False)
+
+
+def token_of(page: TestClient) -> str:
+    """Return the session's CSRF token, as a form of the confirmation would have it."""
+    sessions = next(each.kwargs["sessions"] for each in page.app.user_middleware)
+    return sessions.csrf_token(page.cookies[sessions.cookie])
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8080", "localhost:9999", "[::1]:8080", "192.0.2.7", "console.internal:8080"]
+)
+def test_own_hosts_are_answered(host) -> None:
+    answer = client(allowed_hosts=("console.internal",)).get("/static/console.css", headers={"host": host})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["attacker.example", "127.0.0.1.attacker.example:8080", "", "localhost.attacker.example"]
+)
+def test_hosts_of_others_are_refused(host) -> None:
+    answer = client().get("/", headers={"host": host})
+    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+
+
+def test_every_answer_has_its_policy_and_is_not_stored() -> None:
+    page = client()
+    for path in ("/", "/static/console.css", "/nothing", "/stream"):
+        headers = page.get(path).headers
+        assert headers["content-security-policy"] == POLICY
+        assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
+    assert "unsafe" not in POLICY
+
+
+def test_no_template_has_inline_script_or_style() -> None:
+    from kafkapy.console.app import STATIC
+
+    for path in (STATIC.parent / "templates").iterdir():
+        text = path.read_text()
+        assert not re.search(r"\sstyle=|\son[a-z]+=|<style|javascript:|hx-on|\|\s*safe", text), path.name
+        assert all('src="' in tag for tag in re.findall(r"<script[^>]*>", text)), path.name
+
+
+def test_pages_of_other_origins_may_navigate_here_and_nothing_else() -> None:
+    page = client()
+    cross = {"sec-fetch-site": "cross-site"}
+    assert page.get("/stream", headers={**cross, "sec-fetch-mode": "cors"}).status_code == 403
+    assert page.get("/charts", headers={**cross, "sec-fetch-mode": "navigate"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"origin": OWN}, 200),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:9090"}, 403),
+        ({"origin": "http://attacker.example"}, 403),
+        ({"origin": OWN, "sec-fetch-site": "cross-site"}, 403),
+    ],
+)
+def test_changes_come_from_the_console_itself(headers, expected) -> None:
+    page = client(allow_changes=True)
+    page.get("/charts")
+    fields = {"csrf": token_of(page), "name": "t"}
+    assert page.post("/change/create-topic", data=fields, headers=headers).status_code == expected
+
+
+@pytest.mark.parametrize("csrf", ["", "0" * 64, "ü"])
+def test_changes_need_the_token_of_their_session(csrf) -> None:
+    page = client(allow_changes=True)
+    page.get("/charts")
+    answer = page.post("/change/create-topic", data={"csrf": csrf, "name": "t"}, headers={"origin": OWN})
+    assert answer.status_code == 403
+
+
+def test_a_session_that_was_not_made_here_is_not_taken() -> None:
+    page = client(token=TOKEN)
+    page.cookies.set("kafkapy-console-8080", "0" * 32 + "." + "0" * 64)
+    assert page.get("/charts", headers={"accept": "application/json"}).status_code == 401
+
+
+def test_without_the_option_nothing_is_changed() -> None:
+    page = client()
+    page.get("/charts")
+    answer = page.post("/change/create-topic", data={"csrf": token_of(page), "name": "t"}, headers={"origin": OWN})
+    assert (answer.status_code, "--allow-changes" in answer.text) == (403, True)
+
+
+def test_large_bodies_are_refused() -> None:
+    page = client(allow_changes=True)
+    page.get("/charts")
+    answer = page.post("/change/produce", content=b"x" * (3 << 20), headers={"origin": OWN})
+    assert answer.status_code == 413
+
+
+def test_with_a_token_nothing_is_shown_before_the_login() -> None:
+    page = client(token=TOKEN)
+    for path in ("/", "/topics", "/stream", "/static/console.js", "/nothing"):
+        assert page.get(path, headers={"accept": "*/*"}).status_code == 401
+    asked = page.get("/", headers={"accept": "text/html"}, follow_redirects=False)
+    assert (asked.status_code, asked.headers["location"]) == (303, "/login")
+    assert page.get("/login").status_code == 200
+    assert not page.cookies
+
+
+def test_the_token_makes_a_session_and_a_wrong_one_does_not(monkeypatch) -> None:
+    monkeypatch.setattr("kafkapy.console.app.WRONG_TOKEN_S", 0)
+    page = client(token=TOKEN)
+    wrong = page.post("/login", data={"token": "wrong"}, headers={"origin": OWN})
+    assert (wrong.status_code, bool(page.cookies)) == (403, False)
+    right = page.post("/login", data={"token": TOKEN}, headers={"origin": OWN}, follow_redirects=False)
+    assert right.status_code == 303
+    assert all(word in right.headers["set-cookie"] for word in ("HttpOnly", "SameSite=strict"))
+    assert page.get("/charts").status_code == 200
+
+
+def test_a_program_sends_the_token_itself() -> None:
+    page = client(token=TOKEN)
+    assert page.get("/charts", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert page.get("/charts", headers={"authorization": "Bearer wrong", "accept": "*/*"}).status_code == 401
+
+
+def parsed(*arguments: str) -> Settings:
+    from kafkapy.cli.console_options import new_parser
+
+    return settings_of(new_parser().parse_args(arguments))
+
+
+def test_off_loopback_a_token_is_needed(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("KAFKAPY_CONSOLE_TOKEN", raising=False)
+    with pytest.raises(OptionError, match="a token is needed"):
+        parsed("--listen", "0.0.0.0:8080")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    assert parsed("--listen", "0.0.0.0:8080", "--token-file", str(tmp_path / "token")).token == TOKEN
+    monkeypatch.setenv("KAFKAPY_CONSOLE_TOKEN", "short")
+    with pytest.raises(OptionError, match="fewer than 16"):
+        parsed()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--metrics", "file:///etc/passwd"], ["-X", "nonsense"], ["--token-file", "/none"]]
+)
+def test_broken_options_are_one_line(arguments) -> None:
+    with pytest.raises(OptionError):
+        parsed(*arguments)
