@@ -15,6 +15,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.compat.conftest import QUICK_JVM
@@ -52,7 +53,7 @@ def load(directory: Path, *, is_clean: bool, policy: str = "compact") -> Log:
         TopicPartition("t", 0),
         LogConfig(**CONFIG, cleanup_policy=(policy,), retention_ms=-1),  # type: ignore[arg-type]
         now_ms=time.time_ns() // 1_000_000,
-        was_clean_shutdown=is_clean,
+        last_stop=LastStop(was_clean=is_clean),
     )
 
 

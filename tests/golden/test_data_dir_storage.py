@@ -22,6 +22,7 @@ from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.producers.state import ProducerState, decode_snapshot
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition, uuid_to_string
 from tests.support.chance import SeededRandom
@@ -179,7 +180,7 @@ def rebuilt_files(directory: str) -> dict[str, bytes]:
                 TopicPartition(topic, int(partition)),
                 LogConfig(),
                 now_ms=NOW_MS,
-                was_clean_shutdown=False,
+                last_stop=LastStop(was_clean=False),
                 new_producer_state=lambda: ProducerState(producer_id_expiration_ms=NEVER_EXPIRES_MS),
             )
             log.close()
@@ -217,7 +218,9 @@ def test_leftovers_of_an_unclean_stop_are_put_right(extracted: str) -> None:
 @pytest.mark.parametrize("extracted", ["standalone"], indirect=True)
 def test_the_metadata_log_opens_as_a_log(extracted: str) -> None:
     path = f"{extracted}/__cluster_metadata-0"
-    log = open_log(SystemDisk(), path, METADATA_PARTITION, LogConfig(), now_ms=NOW_MS, was_clean_shutdown=False)
+    log = open_log(
+        SystemDisk(), path, METADATA_PARTITION, LogConfig(), now_ms=NOW_MS, last_stop=LastStop(was_clean=False)
+    )
     assert log.topic_id == bytes(15) + b"\x01"
     assert log.log_start_offset > 0
     assert sum(1 for _ in all_batches(log)) > 10

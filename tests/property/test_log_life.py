@@ -21,6 +21,7 @@ from kafkapy.storage.log.lookup import offset_for_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.upkeep import delete_old_segments
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
 
@@ -117,8 +118,7 @@ class LogLife:
             PARTITION,
             self.config,
             now_ms=self.now_ms,
-            log_start_offset=self.model.log_start_offset,
-            was_clean_shutdown=was_clean_shutdown,
+            last_stop=LastStop(self.model.log_start_offset, was_clean=was_clean_shutdown),
             jitter=lambda limit: limit // 2,
         )
         log.update_high_watermark(log.log_end_offset)

@@ -22,6 +22,7 @@ from kafkapy.storage.log.lookup import offset_for_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.crash_enumeration import Crash
 from tests.simulator.disk import Keep, SimDisk
@@ -189,8 +190,7 @@ def check_rebuilt_is_equal(disk: SimDisk, log: Log) -> None:
         log.topic_partition,
         config_for(log.topic_partition.topic),
         now_ms=NOW_MS,
-        log_start_offset=log.log_start_offset,
-        was_clean_shutdown=False,
+        last_stop=LastStop(log.log_start_offset, was_clean=False),
     )
     rebuilt.update_high_watermark(rebuilt.log_end_offset)
     assert _state_of(rebuilt) == state

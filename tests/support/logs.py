@@ -8,6 +8,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.loading import LogLoading
 from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
 
@@ -26,8 +27,7 @@ def open_small_log(disk: SimDisk, *, was_clean_shutdown: bool = True, recovery_p
         PARTITION,
         LogConfig(**{**SMALL, **config}),
         now_ms=NOW_MS,
-        was_clean_shutdown=was_clean_shutdown,
-        recovery_point=recovery_point,
+        last_stop=LastStop(recovery_point=recovery_point, was_clean=was_clean_shutdown),
     )
 
 

@@ -1,6 +1,7 @@
 """Open a log: create or recover its directory, read its topic id."""
 
 from collections.abc import Callable
+from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import StorageError
@@ -9,9 +10,12 @@ from kafkapy.seams import Disk
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.producers.state import ProducerState
-from kafkapy.storage.recovery.loader import LogLoader
+from kafkapy.storage.recovery.loader import LastStop, LogLoader
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
+
+NEW_LOG: Final = LastStop()
+"""The last stop of a log that is not there yet. One that is there was closed cleanly, and its checkpoints are 0."""
 
 
 def open_log(
@@ -21,10 +25,7 @@ def open_log(
     config: LogConfig,
     *,
     now_ms: int,
-    log_start_offset: int = 0,
-    recovery_point: int = 0,
-    was_clean_shutdown: bool = True,
-    is_recovered: bool = False,
+    last_stop: LastStop = NEW_LOG,
     topic_id: Uuid | None = None,
     files: OpenFiles | None = None,
     log_dir: LogDirState | None = None,
@@ -33,9 +34,9 @@ def open_log(
 ) -> Log:
     """Open the log in `directory`, creating it if missing; recover it unless the last stop was clean. Blocks.
 
-    log_start_offset and recovery_point come from the checkpoints; is_recovered: see LogLoader. files: the open-file
-    cache shared by all logs, a new one if None; log_dir: likewise. jitter(n): returns a random int in [0, n) for
-    segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID if the directory holds another topic.
+    files: the open-file cache shared by all logs, a new one if None; log_dir: likewise. jitter(n): returns a random int
+    in [0, n) for segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID if the directory holds another
+    topic.
     """
     files = files if files is not None else OpenFiles(disk)
     log_dir = log_dir if log_dir is not None else LogDirState(directory.rpartition("/")[0] or ".")
@@ -46,11 +47,8 @@ def open_log(
             directory,
             topic_partition,
             config,
+            last_stop,
             now_ms=now_ms,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            was_clean_shutdown=was_clean_shutdown,
-            is_recovered=is_recovered,
             new_producer_state=new_producer_state,
         )
         loaded = loader.load()

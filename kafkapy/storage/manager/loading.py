@@ -31,6 +31,7 @@ from kafkapy.storage.file_names import (
 )
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_directory import LogDirectory
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -212,10 +213,9 @@ class LogLoading:
             item.topic_partition,
             item.config,
             self._now_ms,
-            log_start_offset=item.log_start_offset,
-            recovery_point=item.recovery_point,
-            was_clean_shutdown=item.directory.was_clean_shutdown,
-            is_recovered=item.is_recovered,
+            last_stop=LastStop(
+                item.log_start_offset, item.recovery_point, item.directory.was_clean_shutdown, item.is_recovered
+            ),
         )
         self._take(log, is_future=item.marker == FUTURE_DIRECTORY_SUFFIX)
         return log

@@ -22,7 +22,7 @@ from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.log.doomed_files import FileDeletion
 from kafkapy.storage.log.flush import Flush, prepare_flush
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.opening import NEW_LOG, open_log
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log.upkeep import delete_old_segments
 from kafkapy.storage.log_dir import LogDirState
@@ -32,6 +32,7 @@ from kafkapy.storage.manager.log_directories import LogDirectories
 from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.storage.manager.log_table import LogTable
 from kafkapy.storage.producers.state import ProducerState
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
 
@@ -136,10 +137,7 @@ class LogManager:
         now_ms: int,
         *,
         topic_id: Uuid | None = None,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        was_clean_shutdown: bool = True,
-        is_recovered: bool = False,
+        last_stop: LastStop = NEW_LOG,
     ) -> Log:
         """Open or create the log in a directory's subdirectory `name`; it is in no table yet. Raises as `open_log`."""
         path = directory.file(name)
@@ -150,10 +148,7 @@ class LogManager:
             topic_partition,
             config,
             now_ms=now_ms,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            was_clean_shutdown=was_clean_shutdown,
-            is_recovered=is_recovered,
+            last_stop=last_stop,
             topic_id=topic_id,
             files=self.files,
             log_dir=directory.state,

@@ -15,6 +15,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.loading import LogToLoad
 from kafkapy.storage.producers.state import ProducerState
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 
@@ -55,9 +56,7 @@ def recover(
             TopicPartition(topic, partition),
             LogConfig(**values),
             now_ms=now_ms,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            was_clean_shutdown=False,
+            last_stop=LastStop(log_start_offset, recovery_point, was_clean=False),
             new_producer_state=lambda: ProducerState(producer_id_expiration_ms=producer_id_expiration_ms),
         )
         hand_over(log)

@@ -34,6 +34,7 @@ from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.metadata.quorum_state import QuorumStateFile
 from kafkapy.storage.metadata.snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
 
@@ -124,8 +125,7 @@ class MetadataLog:
                 METADATA_PARTITION,
                 metadata_log_config(self._config),
                 now_ms=now_ms,
-                log_start_offset=self._start_offset(disk, snapshot_ids),
-                was_clean_shutdown=self._was_clean,
+                last_stop=LastStop(self._start_offset(disk, snapshot_ids), was_clean=self._was_clean),
                 files=OpenFiles(disk),
                 log_dir=LogDirState(self.directory.rpartition("/")[0] or "."),
             )

@@ -68,8 +68,21 @@ class LoadedLog:
     doomed: list[Segment] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class LastStop:
+    """What is known of a log from the last stop; its offsets come from the checkpoints.
+
+    is_recovered: a recovery process has repaired the files, but not synced them.
+    """
+
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    was_clean: bool = True
+    is_recovered: bool = False
+
+
 class LogLoader:
-    """Loads one log. `log_start_offset` and `recovery_point` come from the checkpoints."""
+    """Loads one log."""
 
     def __init__(
         self,
@@ -77,25 +90,21 @@ class LogLoader:
         directory: str,
         topic_partition: TopicPartition,
         config: LogConfig,
+        last_stop: LastStop,
         *,
         now_ms: int,
-        log_start_offset: int,
-        recovery_point: int,
-        was_clean_shutdown: bool,
         new_producer_state: Callable[[], ProducerState],
-        is_recovered: bool = False,
     ) -> None:
-        """is_recovered: a recovery process has repaired the files, but not synced them."""
         self._files = files
         self._disk = files.disk
         self._directory = directory
         self._topic_partition = topic_partition
         self._config = config
         self._now_ms = now_ms
-        self._start_checkpoint = log_start_offset
-        self._recovery_point = recovery_point
-        self._was_clean = was_clean_shutdown or is_recovered
-        self._is_durable = was_clean_shutdown
+        self._start_checkpoint = last_stop.log_start_offset
+        self._recovery_point = last_stop.recovery_point
+        self._was_clean = last_stop.was_clean or last_stop.is_recovered
+        self._is_durable = last_stop.was_clean
         self._new_producer_state = new_producer_state
         self._segments = Segments()
         self._snapshots = ProducerSnapshots(self._disk, directory)

@@ -7,6 +7,7 @@ from kafkapy.storage.log.lookup import offset_for_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_to
+from kafkapy.storage.recovery.loader import LastStop
 from tests.simulator.disk import SimDisk
 from tests.support.cleaning import consume
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, SMALL, append, batch, marker, open_small_log
@@ -26,8 +27,7 @@ def after_power_cut(disk: SimDisk, *, recovery_point: int) -> Log:
         PARTITION,
         LogConfig(**SMALL),
         now_ms=NOW_MS,
-        recovery_point=recovery_point,
-        was_clean_shutdown=False,
+        last_stop=LastStop(recovery_point=recovery_point, was_clean=False),
     )
     log.update_high_watermark(log.log_end_offset)
     return log

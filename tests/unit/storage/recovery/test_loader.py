@@ -15,6 +15,7 @@ from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.upkeep import delete_due_files
 from kafkapy.storage.manager.recovery_process import hand_over
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.txn_index import ENTRY, VERSION, AbortedTransaction
 from tests.simulator.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, open_small_log
@@ -47,8 +48,7 @@ def reopen(disk: SimDisk, *, clean: bool = False, **options: Any) -> Log:
         PARTITION,
         LogConfig(**{**CONFIG, "segment_index_bytes": 4096}),
         now_ms=NOW_MS,
-        was_clean_shutdown=clean,
-        **options,
+        last_stop=LastStop(was_clean=clean, **options),
     )
     log.update_high_watermark(log.log_end_offset)
     return log

@@ -10,6 +10,7 @@ from kafkapy.record.builder import build_batch
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, segment_file
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.recovery.loader import LastStop
 from tests.simulator.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION
 
@@ -40,19 +41,19 @@ def logs_on(disk: SimDisk) -> list[int]:
 
 def test_a_leap_from_which_the_next_batch_returns_is_damage() -> None:
     disk = disk_with(at_0=batch(0) + batch(1) + batch(FAR << 8) + batch(3) + batch(4))
-    log = load(disk, was_clean_shutdown=False)
+    log = load(disk, last_stop=LastStop(was_clean=False))
     assert (log.log_end_offset, logs_on(disk)) == (2, [0])
 
 
 def test_a_leap_behind_the_next_segment_is_damage() -> None:
     disk = disk_with(at_0=batch(0) + batch(1) + batch(FAR << 8), at_3=batch(3))
-    log = load(disk, was_clean_shutdown=False)
+    log = load(disk, last_stop=LastStop(was_clean=False))
     assert (log.log_end_offset, logs_on(disk)) == (2, [0])
 
 
 def test_a_leap_in_the_last_part_does_not_keep_the_others_from_being_split() -> None:
     disk = disk_with(at_0=batch(0) + batch(FAR) + batch(FAR + 1) + batch(FAR << 8) + batch(FAR + 3))
-    log = load(disk, was_clean_shutdown=False)
+    log = load(disk, last_stop=LastStop(was_clean=False))
     assert (log.log_end_offset, logs_on(disk)) == (FAR + 2, [0, FAR])
 
 
@@ -73,9 +74,9 @@ def test_a_full_disk_leaves_the_segment_whole() -> None:
     disk = disk_with(at_0=data)
     disk.capacity_bytes = disk.used_bytes() + 300
     with pytest.raises(ApiError, match="No space left on device"):
-        load(disk, was_clean_shutdown=False)
+        load(disk, last_stop=LastStop(was_clean=False))
     assert disk.read_file(segment_file(DIRECTORY, 0, LOG_SUFFIX)) == data
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(CLEANED_SUFFIX)]
     disk.heal()
-    assert load(disk, was_clean_shutdown=False).log_end_offset == FAR + 2
+    assert load(disk, last_stop=LastStop(was_clean=False)).log_end_offset == FAR + 2
     assert logs_on(disk) == [0, FAR]
