@@ -43,6 +43,7 @@ OAUTH_LOGIN_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuth
 ALLOWED_MODULES_KEY: Final = "kafkapy.sasl.allowed.login.modules"
 NAMED_CLASSES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "sasl.server.callback.handler.class": ((OAUTHBEARER, OAUTH_HANDLER),),
+    "sasl.client.callback.handler.class": (),
     "sasl.login.class": (),
     "sasl.login.callback.handler.class": ((OAUTHBEARER, OAUTH_LOGIN_HANDLER),),
 }

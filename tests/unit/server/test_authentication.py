@@ -58,6 +58,11 @@ def logins(config, cluster_id: str = "c") -> Logins:
             {KEY: f"{PLAIN_MODULE};", "listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": "a.B"},
             "no class of that name is known here",
         ),
+        ({KEY: f"{PLAIN_MODULE};", "sasl.client.callback.handler.class": "a.B"}, "no class of that name is known here"),
+        (
+            {KEY: f"{PLAIN_MODULE};", "listener.name.sasl_plaintext.plain.sasl.login.class": "a.B"},
+            "no class of that name is known here",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_work_stops_the_start(keys, reason) -> None:
