@@ -6,8 +6,10 @@ import pytest
 
 from kafkapy.replication.follower_log import FollowerLogs
 from kafkapy.replication.partition import FollowerState, Partition
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry
 from tests.simulator.cluster_lives import live
+from tests.support.interpreter import needs_interpreter
 
 FAULTY_SEEDS = 200
 """A planted fault has to be found within so many from the one where it was found first."""
@@ -43,6 +45,11 @@ def never_truncate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FollowerLogs, "truncate", lambda _self, _partition, _offset: None)
 
 
+def read_what_nobody_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Log, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+@needs_interpreter("faults are planted by replacing methods")
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
     [
@@ -52,6 +59,7 @@ def never_truncate(monkeypatch: pytest.MonkeyPatch) -> None:
         (count_any_fetch_as_progress, 0),
         (write_every_copy_of_a_batch, 0),
         (never_truncate, 0),
+        (read_what_nobody_has_decided, 4),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -66,7 +66,8 @@ def test_all_faults_at_once_do_no_harm(seed: int) -> None:
     cluster = started(seed, 3 + seed % 3, 2, loss=0.05 * (seed % 3), duplicates=0.1 * (seed % 2), tears=0.1)
     faults = Faults(cluster)
     faults.some(
-        faults.restart, faults.cut_off, faults.jump_clock, faults.lose_disk, faults.change_voters, faults.change_voters,
+        faults.restart, faults.cut_off, faults.jump_clock, faults.lose_disk, faults.change_voters,
+        faults.change_voters_amid_a_cut,
         count=12,
     )  # fmt: skip
     finish(cluster)

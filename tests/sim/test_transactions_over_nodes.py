@@ -9,4 +9,4 @@ from tests.simulator.transaction_nodes import simulate
 @pytest.mark.parametrize("seed", range(5 * SOAK_FACTOR))
 def test_what_is_decided_stands_whichever_node_is_lost(seed: int) -> None:
     world = simulate(seed)
-    assert sum(len(outcomes.committed) for outcomes in world.outcomes.values()) > 10
+    assert sum(len(outcomes.committed) for outcomes in world.outcomes.values()) > 5

@@ -60,16 +60,16 @@ class Connections:
         self._links: dict[int, _Link] = {}
         self._nodes = [computer.node_id for computer in world.brokers]
 
-    async def call(self, node_id: int, request: Any) -> Any:
+    async def call(self, node_id: int, request: Any, version: int | None = None) -> Any:
         """Return the answer. Raises LostError."""
-        return await (await self.send(node_id, request))
+        return await (await self.send(node_id, request, version))
 
-    async def send(self, node_id: int, request: Any) -> "asyncio.Future[Any]":
+    async def send(self, node_id: int, request: Any, version: int | None = None) -> "asyncio.Future[Any]":
         """Send a request; return what will be its answer, or raise LostError."""
         link = self._links.get(node_id)
         if link is None or link.is_closed:
             link = self._links[node_id] = _Link(await self._connect(node_id))
-        return link.send(request, VERSIONS[request.API_KEY])
+        return link.send(request, VERSIONS[request.API_KEY] if version is None else version)
 
     async def ask_any(self, request: Any) -> Any:
         return await self.call(self.world.loop.rng.choice(self._nodes), request)
@@ -225,7 +225,12 @@ class Batch:
 
 
 class IdempotentProducer(Client):
-    """Writes numbers to a partition, up to MAX_IN_FLIGHT batches at once; none is given up."""
+    """Writes numbers to a partition, up to MAX_IN_FLIGHT batches at once, each until it is acknowledged.
+
+    After a restart a partition remembers a producer's last batch only, as Kafka's snapshot does: a batch that was
+    appended together with later ones, all of whose answers were lost, is then out of order when it is sent again.
+    Kafka promises no more than that it is there once. Then the client goes on as a new producer, under another name.
+    """
 
     def __init__(
         self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int, topic: str, partition: int
@@ -235,6 +240,8 @@ class IdempotentProducer(Client):
         self._producer: tuple[int, int] | None = None
         self._unacknowledged: list[Batch] = []
         self._next_number = 0
+        self._has_acknowledged = False
+        self._life_count = 1
 
     async def step(self) -> None:
         if self._producer is None:
@@ -259,7 +266,7 @@ class IdempotentProducer(Client):
 
         So is the first of all: of a producer that it does not know a broker takes any sequence, as Kafka's does.
         """
-        is_first = self.progress == 0 or self._unacknowledged[0].attempts > 0
+        is_first = not self._has_acknowledged or self._unacknowledged[0].attempts > 0
         return self._unacknowledged[:1] if is_first else list(self._unacknowledged)
 
     async def _init(self) -> None:
@@ -297,11 +304,14 @@ class IdempotentProducer(Client):
         if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             del self._unacknowledged[0]
             self.progress += 1
+            self._has_acknowledged = True
             if answer.base_offset >= 0:
                 self.checker.acknowledge(self._topic, self._partition, answer.base_offset, batch.values)
             self.checker.note_order(self._topic, self._partition, self.name, batch.values)
             return True
-        if code in (
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_be_forgotten(batch):
+            self._begin_anew()
+        elif code in (
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             ErrorCode.UNKNOWN_PRODUCER_ID,
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -311,6 +321,19 @@ class IdempotentProducer(Client):
                 f"acknowledged ({batch.answers})"
             )
         return False
+
+    def _may_be_forgotten(self, batch: Batch) -> bool:
+        """Whether a partition that remembers the last batch only may have appended this one."""
+        return batch.attempts > 1 and any(later.attempts for later in self._unacknowledged[1:])
+
+    def _begin_anew(self) -> None:
+        self._producer = None
+        self._unacknowledged.clear()
+        self._next_number = 0
+        self._has_acknowledged = False
+        self._life_count += 1
+        self.name = f"{self.name.partition('.')[0]}.{self._life_count}"
+        self.world.note(f"{self.name} begins")
 
 
 def produce_request(place: Place, topic: str, partition: int, data: bytes) -> ProduceRequest:

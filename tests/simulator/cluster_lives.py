@@ -22,6 +22,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.simulator import cluster_transactions
 from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
 from tests.simulator.cluster_clients import (
     Client,
@@ -33,6 +34,7 @@ from tests.simulator.cluster_clients import (
     PlainProducer,
     all_progressed,
 )
+from tests.simulator.cluster_transactions import TransactionClients
 from tests.simulator.cluster_world import ClusterWorld, Computer, combined
 from tests.simulator.disk import Keep
 from tests.simulator.process_lives import ProcessLoop, run_processes
@@ -56,8 +58,11 @@ class ClusterLives:
     def __init__(self, loop: ProcessLoop, seed: int) -> None:
         self._loop = loop
         self._chance = loop.rng
-        self.world = ClusterWorld(loop, seed, ROLES[seed % len(ROLES)])
+        self._has_transactions = has_transactions(seed)
+        properties = cluster_transactions.PROPERTIES if self._has_transactions else {}
+        self.world = ClusterWorld(loop, seed, ROLES[seed % len(ROLES)], **properties)
         self.checker = ClusterChecker(self.world)
+        self._transactions = TransactionClients(self.world, self.checker) if self._has_transactions else None
         self.clients: list[Client] = []
         self._brokers = [computer.node_id for computer in self.world.brokers]
         self._admin = Connections(self.world, "admin", "10.1.0.99")
@@ -85,6 +90,9 @@ class ClusterLives:
         await asyncio.wait(tasks[:-1])
         self._raise_of(*tasks[:-1])
         await self.world.until(self.checker.has_settled, HEAL_S, "the replicas agree")
+        if self._transactions is not None:
+            await self._transactions.finish()
+            await self.world.until(self.checker.has_settled, HEAL_S, "the replicas agree again")
         tasks[-1].cancel()
         self.checker.finish()
 
@@ -106,6 +114,8 @@ class ClusterLives:
                 configs=[*configs, CreatableTopicConfig("cleanup.policy", "compact")],
             ),
         ]
+        if self._has_transactions:
+            topics += cluster_transactions.topics(MIN_ISR)
         while True:
             try:
                 response = await self._admin.ask_any(CreateTopicsRequest(topics=topics, timeout_ms=5000))
@@ -118,6 +128,10 @@ class ClusterLives:
     def _add_clients(self) -> None:
         world, checker, add = self.world, self.checker, self.clients.append
         add(IdempotentProducer(world, checker, "idempotent-0", 1, TOPIC, 0))
+        if self._transactions is not None:
+            self.clients += [*self._transactions.transactors, self._transactions.reader]
+            add(Consumer(world, checker, "consumer-0", 5, TOPIC, 0))
+            return
         add(IdempotentProducer(world, checker, "idempotent-1", 2, TOPIC, 1))
         add(PlainProducer(world, checker, "plain-0", 3, TOPIC, 0))
         add(IdempotentProducer(world, checker, "idempotent-2", 4, MOVED, 0))
@@ -352,20 +366,29 @@ class ClusterLives:
         return f"serving, running: {nodes}; fenced: {fenced}; progress: {progress}; {registrations}"
 
 
+def has_transactions(seed: int) -> bool:
+    """Whether the clients of a seed are transactional ones, for the most part."""
+    return seed // len(ROLES) % 2 == 1
+
+
 def live(seed: int) -> list[str]:
-    """Run one seed; return what happened, in order. AssertionError where something does not hold."""
+    """Run one seed; return what happened, in order. AssertionError where something does not hold.
+
+    A seed decides all of it: the last line, which depends on each draw of the run, is the same in any process.
+    """
     world: list[ClusterWorld] = []
 
     async def main(loop: ProcessLoop) -> None:
         lives = ClusterLives(loop, seed)
         world.append(lives.world)
         await lives.run()
+        lives.world.note(f"over; chance goes on with {loop.rng.getrandbits(64):x}")
 
     try:
         run_processes(main, seed=seed, limit_seconds=600)
     except BaseException as error:
         history = "\n".join(world[0].history) if world else ""
-        command = f"PYTHONHASHSEED=0 python -m tests.simulator.cluster_lives {seed}"
+        command = f"python -m tests.simulator.cluster_lives {seed}"
         error.add_note(f"{history}\nAgain: {command}")
         raise
     return world[0].history

@@ -113,6 +113,20 @@ class Faults:
         self._cluster.run_for(self._rng.randrange(100, 5000))
         self._cluster.partitioned = set()
 
+    def change_voters_amid_a_cut(self) -> None:
+        """Ask a leader that reaches a minority, perhaps, for several changes of the voters."""
+        cluster, leader = self._cluster, self._cluster.leader()
+        if leader is None or leader.core is None:
+            return
+        others = [node_id for node_id in leader.core.voters.current.ids if node_id != leader.node_id]
+        near = self._rng.sample(others, min(len(others), self._rng.randrange(2)))
+        cluster.partitioned = {leader.node_id, *near}
+        for _ in range(3):
+            self.change_voters()
+            cluster.run_for(self._rng.randrange(100))
+        cluster.run_for(self._rng.randrange(100, 5000))
+        cluster.partitioned = set()
+
     def lose_disk(self) -> None:
         """Take a node's disk, if what is committed is certain to be on a majority of those that remain.
 

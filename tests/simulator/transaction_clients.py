@@ -75,7 +75,20 @@ class Stage:
         """Of each classic group: the newest that a member was told of, and in which life of the broker."""
 
     def now(self) -> float:
-        return self.machine.clock.wall_ms() / 1000
+        return self.wall_ms() / 1000
+
+    def wall_ms(self) -> int:
+        return self.machine.clock.wall_ms()
+
+    def new_connection(self, chance: random.Random, *, lost_share: float) -> "Asking":
+        return Connection(self, chance, lost_share=lost_share)
+
+
+class Asking(Protocol):
+    """Where a client's requests go."""
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """Send a request and return its answer. Raises Lost."""
 
 
 class Connection:
@@ -186,7 +199,7 @@ class TransactionClient:
         self._stage = stage
         self._chance = chance
         self._numbers = numbers
-        self._connection = Connection(stage, chance, lost_share=lost_share)
+        self._connection = stage.new_connection(chance, lost_share=lost_share)
         self._sequences: dict[tuple[str, int], int] = {}
         self._transaction: Transaction | None = None
         self._is_ready = False
@@ -295,7 +308,7 @@ class TransactionClient:
             transaction.sent.append((record, self._stage.now()))
         sequence = self._sequences.get((topic, partition), 0)
         batch = build_batch(
-            [(self._stage.machine.clock.wall_ms(), None, value.encode(), ())],
+            [(self._stage.wall_ms(), None, value.encode(), ())],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=sequence,
@@ -419,18 +432,22 @@ class TransactionReader:
         self._stage = stage
         self._name = name
         self._isolation_level = isolation_level
-        self._connection = Connection(stage, chance, lost_share=0.0)
+        self._connection = stage.new_connection(chance, lost_share=0.0)
         self._positions = dict.fromkeys(PARTITIONS, 0)
 
     async def work(self) -> None:
         while True:
-            for partition in PARTITIONS:
-                with suppress(Lost):
-                    await self.read(*partition)
-            for transactional_id in self._transactional_ids:
-                with suppress(Lost):
-                    await self._look_at_group(group_of(transactional_id))
+            await self.read_all()
             await asyncio.sleep(0.1)
+
+    async def read_all(self) -> None:
+        """Read on in each partition, as far as there is an answer, and look at the groups."""
+        for partition in PARTITIONS:
+            with suppress(Lost):
+                await self.read(*partition)
+        for transactional_id in self._transactional_ids:
+            with suppress(Lost):
+                await self._look_at_group(group_of(transactional_id))
 
     async def _look_at_group(self, group: str) -> None:
         topics = [OffsetFetchRequestTopics(TOPICS[0], partition_indexes=[0])]

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerG
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.simulator.transaction_clients import NOT_YET, TOPICS, Connection, Lost, Stage
+from tests.simulator.transaction_clients import NOT_YET, TOPICS, Lost, Stage
 
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 600, 300, 100
 PROPERTIES = {
@@ -44,7 +44,7 @@ class Member:
         self._group_id = group_id
         self._name = name
         self._chance = chance
-        self._connection = Connection(stage, chance, lost_share=0.03)
+        self._connection = stage.new_connection(chance, lost_share=0.03)
 
     async def is_in(self) -> bool:
         """Join, or send a heartbeat; return whether the group has this member now. At times a new one joins instead."""
@@ -88,7 +88,7 @@ class ClassicMember(Member):
             self.member_id = joined.member_id
         elif joined.error_code == ErrorCode.NONE:
             self.member_id = joined.member_id
-            self._stage.generations[self._group_id] = (self._stage.machine, joined.generation_id)
+            self._note_generation(joined.generation_id)
             await self._sync(joined)
         else:
             # INCONSISTENT_GROUP_PROTOCOL: the group still has members of the other kind, which clients of before were
@@ -97,6 +97,9 @@ class ClassicMember(Member):
     def is_behind(self, epoch: int) -> bool:
         machine, generation = self._stage.generations.get(self._group_id, (None, NOT_IN_GROUP))
         return machine is self._stage.machine and epoch < generation
+
+    def _note_generation(self, generation_id: int) -> None:
+        self._stage.generations[self._group_id] = (self._stage.machine, generation_id)
 
     async def _sync(self, joined: Any) -> None:
         members = joined.members if joined.leader == self.member_id else ()

@@ -1,0 +1,67 @@
+"""The checker of Raft clusters is checked: faults planted in production code, each found within some seeds."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kafkapy.errors import StorageError
+from kafkapy.raft.effects import ElectionState
+from kafkapy.raft.membership import Membership
+from kafkapy.raft.messages import NONE, NOT_LEADER_OR_FOLLOWER
+from kafkapy.raft.replication import Replication
+from kafkapy.storage.metadata.quorum_state import QuorumStateFile, encode_quorum_state
+from tests.sim.test_raft_faults import test_all_faults_at_once_do_no_harm as run_all_faults
+from tests.support.interpreter import needs_interpreter
+
+FAULTY_SEEDS = 200
+"""A planted fault has to be found within so many."""
+
+
+def answer_a_vote_before_its_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(file: QuorumStateFile, state: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> None:
+        opened = file._disk.open(file.path + ".tmp", create=True)
+        opened.truncate(0)
+        opened.pwrite(encode_quorum_state(state, kraft_version, voter_ids), 0)
+        opened.close()
+        file._disk.rename(file.path + ".tmp", file.path)
+
+    monkeypatch.setattr(QuorumStateFile, "write", write)
+
+
+def change_two_voters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def voter_change_error(self: Membership, _change: str, _now_ms: int) -> tuple[int, None]:
+        return (NONE if self.is_leader else NOT_LEADER_OR_FOLLOWER), None
+
+    monkeypatch.setattr(Membership, "_voter_change_error", voter_change_error)
+
+
+def acknowledge_records_before_their_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = Replication._send_fetch
+
+    def send_fetch(self: Replication, node_id: int, now_ms: int) -> bool:
+        log, durable_end_offset = self.log, self.log.durable_end_offset
+        log.durable_end_offset = log.end_offset
+        was_sent = send(self, node_id, now_ms)
+        log.durable_end_offset = durable_end_offset
+        return was_sent
+
+    monkeypatch.setattr(Replication, "_send_fetch", send_fetch)
+
+
+@needs_interpreter("faults are planted by replacing methods")
+@pytest.mark.parametrize(
+    "plant",
+    [
+        answer_a_vote_before_its_fsync,
+        change_two_voters_at_once,
+        acknowledge_records_before_their_fsync,
+    ],
+)
+def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(FAULTY_SEEDS):
+        try:
+            run_all_faults(seed)
+        except (AssertionError, StorageError):
+            return
+    pytest.fail(f"not found in {FAULTY_SEEDS} seeds")
