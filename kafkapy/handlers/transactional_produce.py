@@ -4,7 +4,7 @@ With versions 3 to 11 the client must have added the partitions; from 12 on the 
 transactional batches of a request must be of one producer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from kafkapy.runtime.transaction_verification import TransactionalProducer, Veri
 if TYPE_CHECKING:
     from kafkapy.handlers.context import RequestContext, Services
     from kafkapy.replication.delayed_produce import PartitionAppend
+    from kafkapy.replication.hosted import HostedPartition
 
 ABORTABLE_SINCE: Final = 11
 ADDING_SINCE: Final = 12
@@ -50,6 +51,13 @@ async def verify(
     if len(named) > 1:
         raise SeveralProducersError
     for producer_id, producer_epoch in named:
+        base_sequences = {
+            append.partition: base_sequence
+            for append, (producer_id, _, base_sequence) in zip(appends, producers, strict=True)
+            if producer_id >= 0
+        }
+        if _is_open_in(base_sequences, producer_id, producer_epoch):
+            return  # as for most batches: the append checks the rest
         version = context.api_version
         producer = TransactionalProducer(
             transactional_id,
@@ -58,17 +66,21 @@ async def verify(
             is_adding=version >= ADDING_SINCE,
             knows_abortable=version >= ABORTABLE_SINCE,
         )
-        base_sequences = {
-            append.partition: base_sequence
-            for append, (producer_id, _, base_sequence) in zip(appends, producers, strict=True)
-            if producer_id >= 0
-        }
         context.connection.is_held = True
         verified = await services.transaction_verification.verify_patiently(producer, base_sequences)
         context.connection.is_held = False
         for append in appends:
             if append.partition in verified:
                 _settle(append, verified[append.partition], producer)
+
+
+def _is_open_in(partitions: Iterable["HostedPartition"], producer_id: int, producer_epoch: int) -> bool:
+    """Whether the producer's transaction is open in each of the partitions, so that there is nothing to verify."""
+    for partition in partitions:
+        log = partition.log
+        if log is None or not log.producer_state.has_open_transaction(producer_id, producer_epoch):
+            return False
+    return True
 
 
 def _settle(append: "PartitionAppend", verified: Verified, producer: TransactionalProducer) -> None:

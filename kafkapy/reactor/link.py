@@ -297,7 +297,6 @@ class Link:
         else:
             suspended = Suspended(
                 self,
-                self._loop,
                 coroutine,
                 sequence=sequence,
                 frame_bytes=frame_bytes,
@@ -396,6 +395,10 @@ class Link:
         if not suspended.holds:
             suspended.holds = True
             self._machine.mute_count += 1
+
+    def resume_soon(self, suspended: Suspended) -> None:
+        """Continue a handler that gave way in the loop's next pass."""
+        self._processor.resume_soon(suspended)
 
     def _progress(self) -> None:
         self.last_active = self._loop.time()

@@ -62,6 +62,7 @@ class Processor:
         self._on_closed = on_closed
         self._queue: deque[Link] = deque()
         self._dirty: list[Link] = []
+        self._yielded: deque[Suspended] = deque()
         self._unsent: list[Link] = []
         self._last_turn: Link | None = None
         self._last_turn_at = 0.0
@@ -117,6 +118,15 @@ class Processor:
             self.loop.call_soon(self._run_dirty)
         self._dirty.append(link)
 
+    def resume_soon(self, suspended: Suspended) -> None:
+        """Continue a handler in the loop's next pass, after what was scheduled before; send all responses after that.
+
+        So a handler that needs only what this pass has scheduled is answered before the loop reads sockets again.
+        """
+        if not self._yielded:
+            self.loop.call_soon(self._run_yielded)
+        self._yielded.append(suspended)
+
     def release(self, byte_count: int) -> None:
         """Return bytes to the backlog, and resume links that wait for room."""
         self.backlog.bytes -= byte_count
@@ -166,6 +176,17 @@ class Processor:
         dirty, self._dirty = self._dirty, []
         for link in dirty:
             link.progress()
+
+    def _run_yielded(self) -> None:
+        yielded, self._yielded = self._yielded, deque()
+        try:
+            while yielded:
+                yielded.popleft().step()
+        finally:
+            for suspended in yielded:  # a step has failed, which is our mistake: the others go on
+                self.resume_soon(suspended)
+        if self._dirty:
+            self._run_dirty()
 
     def _send_all(self) -> None:
         unsent, self._unsent = self._unsent, []

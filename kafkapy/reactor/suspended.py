@@ -22,16 +22,17 @@ class Owner(Protocol):
 
     def maybe_hold(self, suspended: "Suspended") -> None: ...
 
+    def resume_soon(self, suspended: "Suspended") -> None: ...
+
 
 class Suspended:
     """One suspended request: its coroutine, its sequence number, its frame's size and its api key."""
 
-    __slots__ = ("_coroutine", "_is_cancelled", "_loop", "_owner", "api_key", "frame_bytes", "holds", "sequence")
+    __slots__ = ("_coroutine", "_is_cancelled", "_owner", "api_key", "frame_bytes", "holds", "sequence")
 
     def __init__(
         self,
         owner: Owner,
-        loop: asyncio.AbstractEventLoop,
         coroutine: Coroutine[Any, Any, Any],
         *,
         sequence: int,
@@ -39,7 +40,6 @@ class Suspended:
         api_key: int,
     ) -> None:
         self._owner = owner
-        self._loop = loop
         self._coroutine = coroutine
         self._is_cancelled = False
         self.sequence = sequence
@@ -51,14 +51,15 @@ class Suspended:
         """Continue the coroutine once the yielded future is done (None: in the next pass). Others raise in it."""
         self._owner.maybe_hold(self)
         if awaited is None:
-            self._loop.call_soon(self._step)
+            self._owner.resume_soon(self)
         elif getattr(awaited, "_asyncio_future_blocking", None):
             awaited._asyncio_future_blocking = False
-            awaited.add_done_callback(self._step)
+            awaited.add_done_callback(self.step)
         else:
             self._throw(RuntimeError(f"a handler awaited {awaited!r}, which is no future"))
 
-    def _step(self, _future: Any = None) -> None:
+    def step(self, _future: Any = None) -> None:
+        """Continue the coroutine until it returns or waits again."""
         if self._is_cancelled:
             return
         # The future's __await__ fetches the result, or raises the error, inside the coroutine.

@@ -8,12 +8,13 @@ _RAFT_MESSAGES at version 0, which carries its own version as a field.
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkapy.errors import ProtocolError
-from kafkapy.record.batch import NO_LEADER_EPOCH, Record
-from kafkapy.record.builder import build_batch
+from kafkapy.record.batch import CONTROL_FLAG, NO_LEADER_EPOCH, TRANSACTIONAL_FLAG, Record
+from kafkapy.record.builder import build_batch, build_batch_of_one, encode_record
 from kafkapy.record.errors import InvalidRecordsError
 
 if TYPE_CHECKING:
@@ -97,16 +98,21 @@ def build_end_txn_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:  # fmt: skip
     """Return a batch with the marker that ends a producer's transaction."""
-    control_type = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
-    return build_batch(
-        [(timestamp_ms, control_type.key(), _MARKER.pack(0, marker.coordinator_epoch), ())],
+    return build_batch_of_one(
+        _marker_record(marker),
+        timestamp_ms,
         base_offset=base_offset,
         leader_epoch=leader_epoch,
+        attributes=TRANSACTIONAL_FLAG | CONTROL_FLAG,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
     )
+
+
+@lru_cache(64)
+def _marker_record(marker: EndTxnMarker) -> bytes:
+    control_type = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
+    return encode_record(control_type.key(), _MARKER.pack(0, marker.coordinator_epoch))
 
 
 def build_raft_control(

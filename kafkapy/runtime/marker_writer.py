@@ -66,7 +66,8 @@ class PendingMarkers(TimerEntry):
         self.refused: dict[TopicPartition, ErrorCode] = {}
         """Partitions that could not take their marker, to be retried."""
         self.is_queued = False
-        self.was_tried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._was_tried = False
+        self._waiters: list[asyncio.Future[None]] = []
         self._retry = retry
         self._backoff_ms = FIRST_BACKOFF_MS
 
@@ -76,9 +77,20 @@ class PendingMarkers(TimerEntry):
         return taken
 
     def note_tried(self) -> None:
-        """Complete `was_tried`: the markers are written, or wait for a retry."""
-        if not self.was_tried.done():
-            self.was_tried.set_result(None)
+        """Let callers of `tried` go on: the markers are written, or wait for a retry."""
+        self._was_tried = True
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def tried(self) -> None:
+        """Return after the first try."""
+        await asyncio.sleep(0)  # the flush was scheduled before: mostly it is all there is to wait for
+        if not self._was_tried:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
 
     def take_backoff(self) -> int:
         """Return the back-off before the next try in ms, and double it."""
@@ -151,7 +163,7 @@ class MarkerWriter:
         """Return once all markers of the id's transaction were tried, or wait for another node."""
         pending = self._untried.get(transactional_id)
         if pending is not None:
-            await asyncio.shield(pending.was_tried)
+            await pending.tried()
 
     def close(self) -> None:
         """Stop writing; a later start continues."""

@@ -72,6 +72,30 @@ def test_the_next_request_starts_when_the_one_before_waits():
     run(main)
 
 
+def test_a_handler_that_gives_way_is_answered_before_the_loop_reads_again():
+    """It goes on after what was scheduled before, and its answer leaves in the same pass."""
+
+    async def main(loop: SimLoop) -> None:
+        events: list[str] = []
+        in_next_pass: list[bool] = []
+
+        async def commit(info: ConnectionInfo, request: bytes) -> Writer:
+            loop.call_soon(events.append, "flushed")
+            loop.call_soon(loop.call_soon, lambda: in_next_pass.append(world.reactor.is_quiet))
+            await asyncio.sleep(0)
+            events.append("answered")
+            return answer(request)
+
+        world = World(loop, commit=commit)
+        client = world.connect()
+        await client.send_frame(b"commit")
+        assert await client.receive_frame() == b"commit"
+        assert events == ["flushed", "answered"]
+        assert in_next_pass == [True]
+
+    run(main)
+
+
 def test_a_handler_may_yield_to_the_loop_and_await_tasks():
     async def main(loop: SimLoop) -> None:
         async def busy(info: ConnectionInfo, request: bytes) -> Writer:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafkapy.record.append_rules import AppendOrigin
 from kafkapy.record.batch import CREATE_TIME, NO_SEQUENCE
-from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.builder import NewRecord, build_batch, build_batch_of_one, encode_record
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.storage.log.append import AppendedBatch
 from kafkapy.storage.log.log import Log
@@ -48,7 +48,17 @@ def append_own_records(
     if not _is_possible(log):
         return False
     base_offset = log.log_end_offset
-    batch = build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, base_sequence=base_sequence)
+    if len(records) == 1 and not records[0][3]:
+        _, key, value, _ = records[0]
+        batch = build_batch_of_one(
+            encode_record(key, value),
+            now_ms,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            base_sequence=base_sequence,
+        )
+    else:
+        batch = build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, base_sequence=base_sequence)
     size_bytes = len(batch)
     if size_bytes > log.client_rules.max_message_bytes:
         return False

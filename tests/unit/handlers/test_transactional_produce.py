@@ -101,3 +101,31 @@ async def test_a_request_has_one_transactional_producer(loop: SimLoop) -> None:
     with pytest.raises(SeveralProducersError):
         await produce(hosting, gate, 12, *appends)
     assert gate.count == 0
+
+
+@on_loop
+async def test_the_coordinator_is_asked_until_the_transaction_is_open(loop: SimLoop) -> None:
+    hosting = TransactionHosting(loop)
+    hosting.create_topic("orders")
+    gate = RefusingGate(ErrorCode.NONE)
+    for is_open in (False, True):
+        append = new_append(hosting)
+        await produce(hosting, gate, 12, append)
+        assert (append.verification is None) == is_open
+        assert append.response.error_code == ErrorCode.NONE
+        assert gate.count == 1
+        hosting.manager.append_records([append], required_acks=-1)
+
+
+@on_loop
+async def test_a_new_epoch_asks_again_though_a_transaction_is_open(loop: SimLoop) -> None:
+    hosting = TransactionHosting(loop)
+    hosting.create_topic("orders")
+    gate = RefusingGate(ErrorCode.NONE)
+    first = new_append(hosting)
+    await produce(hosting, gate, 12, first)
+    hosting.manager.append_records([first], required_acks=-1)
+    later = new_append(hosting)
+    later.records = bytearray(batch(b"value", producer_id=7, producer_epoch=1, base_sequence=0, is_transactional=True))
+    await produce(hosting, gate, 12, later)
+    assert gate.count == 2

@@ -1,8 +1,9 @@
-"""Batches of values alone, as the metadata log has them."""
+"""Batches of values alone, as the metadata log has them, and of one record, as coordinators write them."""
 
 import pytest
 
-from kafkapy.record.builder import build_batch, build_batch_of_values
+from kafkapy.record.batch import TRANSACTIONAL_FLAG
+from kafkapy.record.builder import build_batch, build_batch_of_one, build_batch_of_values, encode_record
 
 
 @pytest.mark.parametrize("values", [[b"a"], [b"", b"b" * 63, b"c" * 64, b"d" * 9000], [b"e"] * 9000])
@@ -10,4 +11,20 @@ def test_a_batch_of_values_is_what_any_other_way_makes_of_them(values: list[byte
     records = [(1_600_000_000_000, None, value, ()) for value in values]
     assert build_batch_of_values(values, base_offset=7, leader_epoch=3, timestamp_ms=1_600_000_000_000) == build_batch(
         records, base_offset=7, leader_epoch=3
+    )
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 64])
+@pytest.mark.parametrize("value", [None, b"", b"v" * 9000])
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_batch_of_one_record_is_what_any_other_way_makes_of_it(
+    key: bytes | None, value: bytes | None, is_transactional: bool
+) -> None:
+    fields = {"base_offset": 7, "leader_epoch": 3, "producer_id": 5, "producer_epoch": 1, "base_sequence": 0}
+    attributes = TRANSACTIONAL_FLAG if is_transactional else 0
+    batch = build_batch_of_one(encode_record(key, value), 1_600_000_000_000, attributes=attributes, **fields)
+    assert batch == build_batch(
+        [(1_600_000_000_000, key, value, ())],
+        is_transactional=is_transactional,
+        **fields,  # type: ignore[arg-type]
     )
