@@ -26,19 +26,24 @@ class Certificate(NamedTuple):
 
 def read_certificate(encoded: bytes) -> Certificate:
     """Return the fields of a certificate (DER). Raises DerError."""
-    fields = der.children(_first(der.read_one(encoded)))
-    if fields and fields[0].tag == _VERSION_TAG:
-        fields = fields[1:]
-    if len(fields) < 6:
-        raise DerError("a certificate has more fields")
-    _, _, _, validity, subject, _, *rest = fields
+    _, _, _, validity, subject, _, *rest = _fields(encoded)
     _, not_after = der.fixed(validity, 2)
     return Certificate(java_name(subject), _time(not_after), _alternative_names(rest))
 
 
 def subject_of(encoded: bytes) -> str:
-    """Return a certificate's subject as Java prints it. Raises DerError."""
-    return read_certificate(encoded).subject
+    """Return a certificate's subject as Java prints it, reading nothing behind it. Raises DerError."""
+    return java_name(_fields(encoded)[4])
+
+
+def _fields(encoded: bytes) -> list[Element]:
+    """Return the fields of a certificate from the serial number on, six or more."""
+    fields = der.children(_first(der.read_one(encoded)))
+    if fields and fields[0].tag == _VERSION_TAG:
+        fields = fields[1:]
+    if len(fields) < 6:
+        raise DerError("a certificate has more fields")
+    return fields
 
 
 def _first(element: Element) -> Element:

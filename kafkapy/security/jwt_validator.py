@@ -31,6 +31,12 @@ class Key:
     value: Any
 
 
+MAX_NAME: Final = 4096
+"""The maximum length of a principal's name, in characters, as of mapped subjects. Deviation: Apache Kafka has no limit;
+decisions and quotas are remembered by name, so that a long name would take its length many times.
+"""
+
+
 Keys = Callable[[str | None, int], Iterable[Key]]
 """Takes a token's key id (None: any) and the wall clock in ms; returns the keys that may have signed it."""
 
@@ -150,4 +156,6 @@ def _check_scopes(claim: str, scopes: object) -> None:
 def _name(claim: str, name: object) -> str:
     if not isinstance(name, str) or not name.strip():
         raise JwtError(f"{claim} value must be a non-empty string")
+    if len(name) > MAX_NAME:
+        raise JwtError(f"{claim} value is longer than {MAX_NAME} characters")
     return name.strip()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkapy.security.client_jwt import read_claims, read_part, time_ms
+from kafkapy.security.jwt_validator import MAX_NAME
 from kafkapy.security.oauthbearer import Bearer, JwtError
 
 VALIDATOR: Final = "unsecuredValidator"
@@ -34,8 +35,8 @@ class UnsignedJwtValidator:
             raise JwtError("the token is signed, but only unsigned ones can be checked without a JWKS")
         claims = read_claims(token)
         name = claims.get(self._name_claim)
-        if not isinstance(name, str) or not name:
-            raise JwtError(f"{self._name_claim} value must be a non-empty string")
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+            raise JwtError(f"{self._name_claim} value must be a string of 1 to {MAX_NAME} characters")
         expires_at_ms = self._check_times(claims, now_ms)
         given = claims.get(self._scope_claim)
         scope = given if isinstance(given, list) else given.split() if isinstance(given, str) else []

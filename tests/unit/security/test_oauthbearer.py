@@ -82,6 +82,7 @@ def critical() -> str:
         (KEY.token(exp=10.0**30), "exp must be a time"),
         (KEY.token(without="sub"), "sub value must be a non-empty string"),
         (KEY.token(sub=" "), "sub value must be a non-empty string"),
+        (KEY.token(sub="a" * 4097), "sub value is longer than 4096 characters"),
         (KEY.token(scope=["a", "a"]), "duplicates"),
         (KEY.token(scope=["a", ""]), "non-empty"),
         (KEY.token(key_id="two"), "no key of the JWKS has signed it"),
