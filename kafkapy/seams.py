@@ -8,6 +8,8 @@ in kafkapy reaches the operating system only through these interfaces.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from kafkapy.native import mypyc_attr
+
 T = TypeVar("T")
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -180,6 +182,7 @@ class HelperProcess(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FileRegion:
     """A range of a file that a response (Fetch) carries without reading it; the reactor sends it with sendfile.
 

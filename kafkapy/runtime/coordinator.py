@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.registrations import NO_LEADER
+from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -45,6 +46,7 @@ HostT = TypeVar("HostT", bound="ShardHost[Any]")
 ShardT = TypeVar("ShardT")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Coordinator(ABC, Generic[HostT, ShardT]):
     """The shards of one kind of coordinator on this node."""
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
+from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.primitives import EncodeError
@@ -108,7 +109,7 @@ class Decision(Protocol):
 class Shard(Protocol):
     """The state machine of one partition, as the host uses it."""
 
-    def replay(self, record: Any, record_offset: int, producer_id: int = ..., /) -> None: ...
+    def replay(self, record: Any, record_offset: int, producer_id: int = -1, /) -> None: ...
 
 
 ShardT = TypeVar("ShardT", bound=Shard)
@@ -123,6 +124,7 @@ class TransactionalWrite:
     verification: "VerificationGuard | None" = None
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ShardHost(TimerEntry, Generic[ShardT]):
     """Runs a shard on its partition. Created when this node becomes leader; `activate` it after the log is replayed."""
 

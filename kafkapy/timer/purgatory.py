@@ -9,9 +9,11 @@ A key is any hashable object; partition objects are compared by identity.
 
 from collections.abc import Hashable, Sequence
 
+from kafkapy.native import mypyc_attr
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(TimerEntry):
     """An operation that may have to wait. Subclasses define when it can complete and what happens then."""
 

@@ -14,10 +14,13 @@ late.
 
 from collections.abc import Callable
 
+from kafkapy.native import mypyc_attr
+
 FAR_FUTURE_MS = 1 << 62
 """Later than every deadline."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TimerEntry:
     """Base class of objects with a deadline; the object is its own handle. In at most one wheel at a time."""
 

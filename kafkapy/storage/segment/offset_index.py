@@ -74,20 +74,24 @@ class OffsetIndex(SparseIndex):
 
         Raises NeedsWarming if it would block, unless `wait`.
         """
-        slot = self.floor_slot(offset - self.base_offset, _relative_offset_at, wait=wait)
-        return self._entry_at(slot, wait=wait) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        slot, entry = self.floor_entry(offset - self.base_offset, _relative_offset_at, wait=wait)
+        return self._decode(entry) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
     def lookup_position(self, position: int, *, wait: bool = False) -> int:
         """Return the position of the last entry at or before `position`, or 0."""
-        slot = self.floor_slot(position, _position_at, wait=wait)
-        return self._entry_at(slot, wait=wait).position if slot >= 0 else 0
+        slot, entry = self.floor_entry(position, _position_at, wait=wait)
+        return _position_at(entry, 0) if slot >= 0 else 0
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries at and above `offset`."""
-        self.truncate_to_entries(self.floor_slot(offset - 1 - self.base_offset, _relative_offset_at, wait=True) + 1)
+        slot, _ = self.floor_entry(offset - 1 - self.base_offset, _relative_offset_at, wait=True)
+        self.truncate_to_entries(slot + 1)
 
-    def _entry_at(self, slot: int, *, wait: bool = True) -> OffsetPosition:
-        relative_offset, position = ENTRY.unpack(self.read_entry(slot, wait=wait))
+    def _entry_at(self, slot: int) -> OffsetPosition:
+        return self._decode(self.read_entry(slot, wait=True))
+
+    def _decode(self, entry: bytes) -> OffsetPosition:
+        relative_offset, position = ENTRY.unpack(entry)
         return OffsetPosition(self.base_offset + relative_offset, position)
 
 

@@ -180,15 +180,17 @@ class SparseIndex:
             raise CorruptIndexError(f"{self.handle.path}: shorter than its {self.entry_count} entries")
         return data
 
-    def floor_slot(self, target: int, key_at: Callable[[bytes, int], Any], *, wait: bool) -> int:
-        """Return the last slot whose key is at most `target`, or -1; `key_at(entries, position)` decodes a key.
+    def floor_entry(self, target: int, key_at: Callable[[bytes, int], Any], *, wait: bool) -> tuple[int, bytes]:
+        """Return the last slot whose key is at most `target`, and its entry; (-1, b"") if there is none.
+
+        `key_at(entries, position)` decodes a key.
 
         A binary search over pages, then within a page. It begins at the page found by the previous search (the last
         page at first), because logs are mostly read sequentially or at their end.
         """
         count = self.entry_count
         if count == 0:
-            return -1
+            return -1, b""
         width = self.ENTRY_BYTES
         per_page = PAGE_BYTES // width
         low, high = 0, (count - 1) // per_page
@@ -199,7 +201,7 @@ class SparseIndex:
             data = self._read(first, in_page, wait=wait)
             if key_at(data, 0) > target:
                 if page == low:
-                    return -1
+                    return -1, b""
                 high = page - 1
             elif page == high or key_at(data, (in_page - 1) * width) > target:
                 break
@@ -208,4 +210,5 @@ class SparseIndex:
             page = high if high == low else (low + high + 1) // 2
         self._page = page
         slots = range(0, in_page * width, width)
-        return first + bisect_right(slots, target, key=partial(key_at, data)) - 1
+        slot = bisect_right(slots, target, key=partial(key_at, data)) - 1
+        return first + slot, data[slot * width : (slot + 1) * width]

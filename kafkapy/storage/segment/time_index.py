@@ -84,15 +84,19 @@ class TimeIndex(SparseIndex):
 
         Raises NeedsWarming if it would block, unless `wait`.
         """
-        slot = self.floor_slot(timestamp_ms, _timestamp_at, wait=wait)
-        return self._entry_at(slot, wait=wait) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        slot, entry = self.floor_entry(timestamp_ms, _timestamp_at, wait=wait)
+        return self._decode(entry) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries at and above `offset`."""
-        self.truncate_to_entries(self.floor_slot(offset - 1 - self.base_offset, _relative_offset_at, wait=True) + 1)
+        slot, _ = self.floor_entry(offset - 1 - self.base_offset, _relative_offset_at, wait=True)
+        self.truncate_to_entries(slot + 1)
 
-    def _entry_at(self, slot: int, *, wait: bool = True) -> TimestampOffset:
-        timestamp_ms, relative_offset = ENTRY.unpack(self.read_entry(slot, wait=wait))
+    def _entry_at(self, slot: int) -> TimestampOffset:
+        return self._decode(self.read_entry(slot, wait=True))
+
+    def _decode(self, entry: bytes) -> TimestampOffset:
+        timestamp_ms, relative_offset = ENTRY.unpack(entry)
         return TimestampOffset(timestamp_ms, self.base_offset + relative_offset)
 
 
