@@ -1,4 +1,4 @@
-"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and of old clients from Maven Central, kcat from Debian.
+"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and old clients (Maven Central), kcat, Chromium (Debian).
 
 `python -m tools.kafka` fills .tools/ (once; what is complete is left alone), and builds franz-go's copier where Go is.
 """
@@ -92,6 +92,28 @@ def kcat() -> str | None:
     return shutil.which("kcat") or shutil.which("kafkacat")
 
 
+CHROMIUM_MISSING = "Chromium is missing and cannot be installed from here: install it (Debian: chromium)"
+
+
+def fetch_chromium() -> None:
+    """Install Chromium where we may (root on Debian); elsewhere say so, and the console's tests skip themselves."""
+    if chromium():
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        print(f"{CHROMIUM_MISSING}: the console's tests in it will be skipped", flush=True)
+        return
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium"]):
+        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
+            print("Chromium could not be installed: the console's tests in it will be skipped", flush=True)
+            return
+
+
+def chromium() -> str | None:
+    """Return the path of Chromium or Chrome, None where there is neither."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for path in map(shutil.which, names) if path is not None), None)
+
+
 def main() -> int:
     try:
         fetch_kafka()
@@ -99,6 +121,7 @@ def main() -> int:
         fetch_old_clients()
         fetch_jmx_exporter()
         fetch_kcat()
+        fetch_chromium()
         why_not = build_copier()
         if why_not:
             print(f"{why_not}: its tests will be skipped", flush=True)

@@ -19,12 +19,14 @@ from kafkapy.config.properties import parse_properties
 from kafkapy.errors import ConfigError, KafkapyError
 
 if TYPE_CHECKING:
+    from kafkapy.cli.console_child import ConsoleChild
     from kafkapy.server.logs import LogSettings
     from kafkapy.server.run import NodeServer
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA_DIR: Final = "kafkapy-data"
 DEFAULT_STOP_TIMEOUT_S: Final = 300
+DEFAULT_CONSOLE_PORT: Final = 8080
 MAX_STOP_TIMEOUT_S: Final = 86_400
 
 
@@ -37,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
             config, warnings = _embedded(given.data_dir or DEFAULT_DATA_DIR, given.port, overrides)
         else:
             config, warnings = load(properties_of_file(given.file, given.port, given.data_dir, overrides))
-        return _run(config, warnings, log_settings(given), given.stop_timeout)
+        console = _console(given, config) if given.console else None
+        return _run(config, warnings, log_settings(given), given.stop_timeout, console)
     except (KafkapyError, OSError) as error:
         return fail(reason_of(error))
 
@@ -109,7 +112,19 @@ def _embedded(data_dir: str, port: int | None, overrides: Mapping[str, str]) -> 
     return config, warnings
 
 
-def _run(config: BrokerConfig, warnings: Sequence[str], log: "LogSettings", stop_timeout_s: float) -> int:
+def _console(given: argparse.Namespace, config: BrokerConfig) -> "ConsoleChild":
+    from kafkapy.cli.console_child import ConsoleChild
+
+    return ConsoleChild(config, given.console_port, given.console_config)
+
+
+def _run(
+    config: BrokerConfig,
+    warnings: Sequence[str],
+    log: "LogSettings",
+    stop_timeout_s: float,
+    console: "ConsoleChild | None",
+) -> int:
     import logging
 
     import uvloop
@@ -121,7 +136,15 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log: "LogSettings", stop
     writer = logs.start(log)
     for warning in warnings:
         logging.getLogger("kafkapy.config").warning("%s", warning)
-    status = run_node(config, on_ready=_say_ready, stop_timeout_s=stop_timeout_s, new_loop=uvloop.new_event_loop)
+
+    def on_ready(server: "NodeServer") -> None:
+        _say_ready(server)
+        if console is not None:
+            console.start(connectable(server.bootstrap_servers))
+
+    status = run_node(config, on_ready=on_ready, stop_timeout_s=stop_timeout_s, new_loop=uvloop.new_event_loop)
+    if console is not None:
+        console.stop()
     writer.close()
     for stream in (sys.stdout, sys.stderr):
         _forget_unwritten(stream)
@@ -189,6 +212,17 @@ def new_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data-dir", metavar="DIR", help=f"the log directory (without a file: ./{DEFAULT_DATA_DIR})")
     add_log_options(parser)
+    parser.add_argument("--console", action="store_true", help="run `kafkapy console` beside it; it ends with the node")
+    parser.add_argument(
+        "--console-port",
+        type=_port,
+        default=DEFAULT_CONSOLE_PORT,
+        metavar="PORT",
+        help=f"where the console serves, on 127.0.0.1 (default {DEFAULT_CONSOLE_PORT})",
+    )
+    parser.add_argument(
+        "--console-config", metavar="FILE", help="a client.properties for the console, where clients log in or use TLS"
+    )
     parser.add_argument(
         "--stop-timeout",
         type=_seconds,

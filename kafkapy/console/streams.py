@@ -81,21 +81,26 @@ class Streams:
         if skipped and search.query.is_live:
             events.append(_event("skipped", str(skipped)))
         if shown:
-            events.append(_event("rows", self._renderer.part("rows.html", rows=shown)))
+            rows = self._renderer.part("rows.html", rows=shown)
+            events.append(_event("rows", rows, event_id=_positions(search)))
         if step.problem is not None:
             events.append(_event("problem", step.problem))
         return events
 
 
 def _progress(search: Search) -> dict[str, Any]:
-    at = ",".join(f"{partition}:{offset}" for partition, offset in sorted(search.positions.items()))
     return {
         "scanned": search.scanned,
         "matched": search.matched,
         "total": search.total,
         "live": search.query.is_live,
-        "at": at,
+        "at": _positions(search),
     }
+
+
+def _positions(search: Search) -> str:
+    """Return where a tail goes on after what it has told."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(search.positions.items()))
 
 
 def _summary(search: Search) -> str:
@@ -107,9 +112,10 @@ def _summary(search: Search) -> str:
     return f"{search.matched:,} found, {looked}."
 
 
-def _event(name: str, data: str) -> str:
+def _event(name: str, data: str, *, event_id: str = "") -> str:
     lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return f"event: {name}\n" + "".join(f"data: {line}\n" for line in lines) + "\n"
+    head = f"id: {event_id}\n" if event_id else ""
+    return f"event: {name}\n{head}" + "".join(f"data: {line}\n" for line in lines) + "\n"
 
 
 async def _one(name: str, data: str) -> AsyncIterator[str]:

@@ -39,7 +39,10 @@ class Stream {
       if (this.at) url.searchParams.set("at", this.at);
     }
     const events = this.events = new EventSource(url);
-    events.addEventListener("rows", event => this.add(event.data));
+    events.addEventListener("rows", event => {
+      this.add(event.data);
+      this.at = event.lastEventId;
+    });
     events.addEventListener("skipped", event => { this.skipped += Number(event.data); });
     events.addEventListener("progress", event => this.tell(JSON.parse(event.data)));
     events.addEventListener("problem", event => problem(event.data));

@@ -58,7 +58,8 @@ def events(answer) -> list[tuple[str, str]]:
     for block in answer.text.split("\n\n"):
         lines = block.split("\n")
         if lines[0].startswith("event: "):
-            found.append((lines[0][7:], "\n".join(line[6:] for line in lines[1:])))
+            data = [line[6:] for line in lines if line.startswith("data: ")]
+            found.append((lines[0][7:], "\n".join(data)))
     return found
 
 
