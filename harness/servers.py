@@ -133,8 +133,9 @@ class Server:
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Return once a request is answered: a port may be bound before anybody serves it."""
+        deadline = time.monotonic() + timeout_s
         while not self._answers(timeout_s):
-            self._check_alive(timeout_s)
+            self._check_alive(deadline)
             time.sleep(0.005)
 
     def _answers(self, timeout_s: float) -> bool:
@@ -146,9 +147,9 @@ class Server:
         except OSError:
             return False
 
-    def _check_alive(self, timeout_s: float) -> None:
+    def _check_alive(self, deadline: float) -> None:
         assert self.process is not None
-        if self.process.poll() is not None or time.monotonic() - self.launched_at > timeout_s:
+        if self.process.poll() is not None or time.monotonic() > deadline:
             log = Path(f"{self.directory}.log").read_text(errors="replace")[-2000:]
             self.stop()
             raise RuntimeError(f"{self.name} did not start:\n{log}")

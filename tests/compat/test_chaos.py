@@ -49,7 +49,7 @@ pytestmark = pytest.mark.ours
 
 SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("KAFKAPY_CHAOS_SEED", "1"))
-PROGRESS_S = 120
+PROGRESS_S = 300
 SHORT: Sequence[Fault] = (
     chaos.kill_one,
     chaos.lose_what_one_sends,
@@ -230,7 +230,7 @@ def offsets_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def ask() -> dict[tuple[str, int], int]:
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
         return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
 
     return dict(eventually(ask))

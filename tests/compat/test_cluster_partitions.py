@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from kafkapy import Cluster
 from kafkapy.server.cluster.asking import partitions
 from kafkapy.server.cluster.plan import ClusterError
 from tests.support.eventually import eventually
+from tests.support.quorum_tool import is_created
 
 pytestmark = pytest.mark.ours
 PROPERTIES = {
@@ -33,7 +34,7 @@ def cluster() -> Iterator[Cluster]:
 
 def create(cluster: Cluster, topic: str, replicas: int = 3) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result(TIMEOUT_S)
+    eventually(lambda: is_created(admin, topic, 1, replicas))  # a broker may be fenced on a busy machine
 
 
 def produce(bootstrap: str, topic: str) -> Any:

@@ -101,7 +101,7 @@ def test_clients_of_another_id_are_not_throttled(connect: Connect, limited: str)
 
 def test_connections_of_a_client_id_share_its_quota(connect: Connect, limited: str) -> None:
     assert throttle_of_produce(connect(), limited, b"x" * 95_000, client_id=limited) == 0
-    assert throttle_of_produce(connect(), limited, b"x" * 10_000, client_id=limited) > 0
+    assert throttle_of_produce(connect(), limited, b"x" * 90_000, client_id=limited) > 0
 
 
 def test_a_producer_without_answers_is_muted(connect: Connect, limited: str) -> None:
@@ -133,7 +133,8 @@ def test_a_consumer_beyond_its_quota_gets_nothing_and_is_muted(connect: Connect,
         (15 * batch_bytes / window_s - RATE) / RATE * window_s * 1000
         for window_s in (10, 10 + time.monotonic() - began_s)
     )
-    assert lowest_ms - 2 <= throttled.throttle_time_ms <= highest_ms + 2
+    headers_ms = 20  # what is not records counts, too: 200 bytes at most
+    assert lowest_ms - 2 <= throttled.throttle_time_ms <= highest_ms + headers_ms
     assert_muted(client, throttled.throttle_time_ms, sent_s)
     again = next(filter(lambda response: response.responses, refetches(client, limited, opened.session_id)))
     assert len(values_in(again.responses[0].partitions[0])) == 1, "the session is as it was"

@@ -13,7 +13,7 @@ from kafkapy.server.cluster import asking
 from kafkapy.server.cluster.proxies import Proxies
 
 NODE_IDS = (1, 2, 3)
-START_S = 120
+START_S = 180
 
 
 class ProxiedNode(Kafkapy):
