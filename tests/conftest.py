@@ -1,6 +1,13 @@
-"""For all tests: no property is judged by the clock, which on a shared machine says nothing."""
+"""For all tests: no property is judged by the clock, and each run tries the same examples, `make soak` others."""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("kafkapy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "kafkapy",
+    deadline=None,
+    derandomize="KAFKAPY_SOAK_SEEDS" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("kafkapy")

@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +77,12 @@ def _of_the_system() -> tuple[int, set[str]]:
 
 
 def test_no_socket_thread_or_file_of_the_system_is_used() -> None:
+    """In a process of its own: in this one brokers and clients of other tests may run, or end just then."""
+    program = "from tests.sim.test_broker_requests import check_nothing_of_the_system_is_used as check; check()"
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=True)
+
+
+def check_nothing_of_the_system_is_used() -> None:
     before = _of_the_system()
 
     async def main(loop: SimLoop) -> None:
