@@ -36,4 +36,12 @@ class Distribution(NamedTuple):
     unit: float = 1.0
 
 
-Measured = Gauge | Distribution
+class Row(NamedTuple):
+    """Several gauges with the same tags, at a fifth of their cost; `columns`: group and name of each."""
+
+    columns: tuple[tuple[str, str], ...]
+    values: tuple[float, ...]
+    tags: tuple[tuple[str, str], ...]
+
+
+Measured = Gauge | Distribution | Row

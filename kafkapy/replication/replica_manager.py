@@ -309,13 +309,18 @@ class ReplicaManager:
         log = partition.log
         if partition.role is not Role.LEADER or log is None or partition.is_under_min_isr:
             return False
-        base_offset = log.log_end_offset
+        base_offset, traffic = log.log_end_offset, partition.traffic
+        start_bytes = 0 if traffic is None else log.segments.active.size
         try:
             if not write(log, partition.leader_epoch):
                 return False
         except (ApiError, StorageError, AssertionError) as error:
             self.refuse_append(append, error)
+            self.count_refusal(append)
             return True
+        if traffic is not None:
+            written_bytes = log.segments.active.size - start_bytes  # own appends do not roll
+            traffic.note_appends(produces=1, size_bytes=written_bytes, messages=log.log_end_offset - base_offset)
         append.response.base_offset = base_offset
         append.response.log_start_offset = log.log_start_offset
         append.required_offset = end_offset = log.log_end_offset

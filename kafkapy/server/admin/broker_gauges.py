@@ -7,14 +7,13 @@ yield to other tasks in between.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.gauge import Gauge
+from kafkapy.gauge import Gauge, Row
 from kafkapy.replication.partition import Role
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchSessionCache
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
-    from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
 
 PARTITION: Final = "kafka.cluster:type=Partition"
@@ -25,11 +24,11 @@ PURGATORY: Final = "kafka.server:type=DelayedOperationPurgatory"
 SESSIONS: Final = "kafka.server:type=FetchSessionCache"
 
 
-def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge]:
+def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge | Row]:
     """Yield the gauges of each hosted partition, then their sums."""
     sums = _Sums()
     for partition in list(replica_manager.partitions):
-        yield from _of_partition(partition, sums)
+        yield _of_partition(partition, sums)
     yield from sums.gauges()
     for operation, count in replica_manager.waiting_counts.items():
         tags = (("delayedOperation", operation),)
@@ -58,35 +57,45 @@ class _Sums:
             yield Gauge(REPLICA_MANAGER, name, value)
 
 
-def _of_partition(partition: "HostedPartition", sums: _Sums) -> Iterator[Gauge]:
-    """Yield a partition's gauges. Only a leader knows the state of the replicas: a follower reports 0, as in Kafka."""
+COLUMNS: Final = (
+    (PARTITION, "UnderReplicated"),
+    (PARTITION, "InSyncReplicasCount"),
+    (PARTITION, "UnderMinIsr"),
+    (PARTITION, "AtMinIsr"),
+    (PARTITION, "ReplicasCount"),
+)
+LOG_COLUMNS: Final = (
+    (PARTITION, "LastStableOffsetLag"),
+    (LOG, "Size"),
+    (LOG, "LogStartOffset"),
+    (LOG, "LogEndOffset"),
+    (LOG, "NumLogSegments"),
+)
+ALL_COLUMNS: Final = COLUMNS + LOG_COLUMNS
+
+
+def _of_partition(partition: "HostedPartition", sums: _Sums) -> Row:
+    """Return a partition's gauges. Only a leader knows the state of the replicas: a follower reports 0, as in Kafka."""
     sums.partitions += 1
     sums.offline += partition.role is Role.OFFLINE
-    tags = _tags(*partition.topic_partition)
     is_leader, log = partition.is_leader, partition.log
     in_sync = len(partition.isr) if is_leader else 0
     min_isr = partition.effective_min_isr if is_leader else 0
     is_under_replicated = is_leader and in_sync < len(partition.replicas)
+    is_under_min, is_at_min = is_leader and in_sync < min_isr, is_leader and in_sync == min_isr
     sums.leaders += is_leader
     sums.under_replicated += is_under_replicated
-    sums.under_min_isr += is_leader and in_sync < min_isr
-    sums.at_min_isr += is_leader and in_sync == min_isr
-    yield Gauge(PARTITION, "UnderReplicated", int(is_under_replicated), tags)
-    yield Gauge(PARTITION, "InSyncReplicasCount", in_sync, tags)
-    yield Gauge(PARTITION, "UnderMinIsr", int(is_leader and in_sync < min_isr), tags)
-    yield Gauge(PARTITION, "AtMinIsr", int(is_leader and in_sync == min_isr), tags)
-    yield Gauge(PARTITION, "ReplicasCount", len(partition.replicas) if is_leader else 0, tags)
-    if log is not None:
-        sums.producer_ids += len(log.producer_state.producers)
-        yield Gauge(PARTITION, "LastStableOffsetLag", log.high_watermark - log.last_stable_offset, tags)
-        yield from _of_log(log, tags)
-
-
-def _of_log(log: "Log", tags: tuple[tuple[str, str], ...]) -> Iterator[Gauge]:
-    yield Gauge(LOG, "Size", log.size_bytes, tags)
-    yield Gauge(LOG, "LogStartOffset", log.log_start_offset, tags)
-    yield Gauge(LOG, "LogEndOffset", log.log_end_offset, tags)
-    yield Gauge(LOG, "NumLogSegments", len(log.segments), tags)
+    sums.under_min_isr += is_under_min
+    sums.at_min_isr += is_at_min
+    replica_count = len(partition.replicas) if is_leader else 0
+    values = (int(is_under_replicated), in_sync, int(is_under_min), int(is_at_min), replica_count)
+    tags = _tags(*partition.topic_partition)
+    if log is None:
+        return Row(COLUMNS, values, tags)
+    sums.producer_ids += len(log.producer_state.producers)
+    lag = log.high_watermark - log.last_stable_offset
+    of_log = (lag, log.size_bytes, log.log_start_offset, log.log_end_offset, len(log.segments))
+    return Row(ALL_COLUMNS, values + of_log, tags)
 
 
 def _tags(topic: str, partition: int) -> tuple[tuple[str, str], ...]:

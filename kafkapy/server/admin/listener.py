@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 LOOP_TIMEOUT_S: Final = 3.0
 """How long the event loop may take to answer."""
-STEPS_AT_ONCE: Final = 1_000
-"""Gauges that are read before the node's event loop runs other tasks: under a millisecond."""
+STEPS_AT_ONCE: Final = 150
+"""Gauges or rows of them that are read before the event loop runs other tasks: at most a millisecond."""
 PAUSE_S: Final = 0.0002
 """A pause after each step of rendering. Only then can the event loop's thread have the interpreter lock at once; it
 would else wait for the switch interval, 5 ms."""

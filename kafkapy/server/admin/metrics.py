@@ -6,9 +6,9 @@ kafkapy.metrics.names chooses the names (names.py). Rendering runs on the admin 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kafkapy.gauge import Distribution, Gauge, Measured
+from kafkapy.gauge import Distribution, Gauge, Measured, Row
 from kafkapy.server.admin.filters import SeriesFilter
-from kafkapy.server.admin.names import COUNTER, DIALECTS, GAUGE, UNTYPED, Named, Tags, strimzi_name
+from kafkapy.server.admin.names import COUNTER, DIALECTS, GAUGE, SUMMARY, UNTYPED, Named, Tags, strimzi_name
 from kafkapy.server.admin.windows import QUANTILES, Windows
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +43,7 @@ class Exposition:
         """What was rendered last."""
         self._families: dict[str, _Family] = {}
         self._of: dict[tuple[str, str, bool], Sequence[_Family]] = {}
+        self._of_row: dict[tuple[tuple[str, str], ...], list[tuple[_Family, ...]]] = {}
         self._labels: dict[tuple[Tags, bool], str | None] = {}
 
     def render(self, measured: Iterable[Measured], accept: str, now_s: float) -> Iterator[None]:
@@ -50,13 +51,20 @@ class Exposition:
 
         accept: the Accept header. now_s: of a monotonic clock.
         """
-        self._families, self._of, self._labels = {}, {}, {}
-        for number, each in enumerate(measured, 1):
-            if isinstance(each, Gauge):
+        self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}
+        samples = 0
+        for each in measured:
+            if isinstance(each, Row):
+                self._add_row(each)
+                samples += len(each.columns)
+            elif isinstance(each, Gauge):
                 self._add(each.group, each.name, each.value, each.tags, is_counter=each.is_counter)
+                samples += 1
             else:
                 self._add_distribution(each, now_s)
-            if number % SAMPLES_PER_STEP == 0:
+                samples += len(QUANTILES)
+            if samples >= SAMPLES_PER_STEP:
+                samples = 0
                 yield
         is_open = "application/openmetrics-text" in accept
         parts = []
@@ -65,16 +73,39 @@ class Exposition:
             yield
         if is_open:
             parts.append("# EOF\n")
-        self._families, self._of, self._labels = {}, {}, {}
+        self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}
         self.content_type = OPEN_METRICS if is_open else TEXT
         self.body = "".join(parts).encode()
+
+    def _add_row(self, row: Row) -> None:
+        columns = self._of_row.get(row.columns)
+        if columns is None:
+            columns = self._of_row[row.columns] = list(
+                zip(*(self._find(group, name, is_counter=False) for group, name in row.columns), strict=True)
+            )
+        for families in columns:  # of one dialect each
+            labels = self._label_text(row.tags, families[-1])
+            if labels is None:
+                return
+            for family, value in zip(families, row.values, strict=True):
+                family.lines.append(f"{family.name}{labels} {value}\n")
 
     def _add_distribution(self, distribution: Distribution, now_s: float) -> None:
         group, name, tags = distribution[:3]
         count, values = self._windows.read(distribution, now_s)
+        if not group:
+            self._add_summary(name, count, values)
+            return
         self._add(group, name, count, tags, is_counter=True)
         for label, value in zip(QUANTILE_LABELS, values, strict=True):
             self._add(group, name, value, tags + label, is_counter=False)
+
+    def _add_summary(self, name: str, count: int, values: list[float]) -> None:
+        """Add a distribution of our own, as a summary of Prometheus without labels."""
+        family = self._family(Named(name, SUMMARY), EXTERNAL)
+        for label, value in zip(QUANTILE_LABELS, values, strict=True):
+            family.lines.append(f"{name}{self._label_text(label, family)} {value!r}\n")
+        family.lines.append(f"{name}_count {count}\n")
 
     def _add(self, group: str, name: str, value: float, tags: Tags, *, is_counter: bool) -> None:
         families = self._of.get((group, name, is_counter))

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 UNTYPED: Final = "untyped"
+SUMMARY: Final = "summary"
 
 Tags = tuple[tuple[str, str], ...]
 

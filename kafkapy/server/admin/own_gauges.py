@@ -48,7 +48,7 @@ def space_gauges(log_manager: "LogManager") -> Iterator[Gauge]:
             free_bytes = log_manager.disk.free_bytes(directory.path)
         except OSError:
             continue
-        yield Gauge(OWN, "kafkapy_log_directory_usable_bytes", free_bytes, (("logDirectory", directory.path),))
+        yield Gauge(OWN, "kafkapy_log_directory_usable_bytes", free_bytes, (("path", directory.path),))
 
 
 def loop_gauges(counts: "NodeCounts", io_pool: "IoPool") -> Iterator[Measured]:

@@ -3,17 +3,28 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.gauge import Gauge
+from kafkapy.gauge import Gauge, Row
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.replica_manager import ReplicaManager
 
 EXPORTER: Final = ""
-PREFIX: Final = "kafka_topic_partition_"
+COLUMNS: Final = tuple(
+    (EXPORTER, f"kafka_topic_partition_{name}")
+    for name in (
+        "current_offset",
+        "oldest_offset",
+        "leader",
+        "replicas",
+        "in_sync_replica",
+        "leader_is_preferred",
+        "under_replicated_partition",
+    )
+)
 
 
-def exporter_gauges(manager: "ReplicaManager", image: "MetadataImage") -> Iterator[Gauge | None]:
+def exporter_gauges(manager: "ReplicaManager", image: "MetadataImage") -> Iterator[Gauge | Row]:
     yield Gauge(EXPORTER, "kafka_brokers", sum(not broker.fenced for broker in image.cluster.brokers.values()))
     counted: set[str] = set()
     for partition in list(manager.partitions):
@@ -28,10 +39,13 @@ def exporter_gauges(manager: "ReplicaManager", image: "MetadataImage") -> Iterat
                 yield Gauge(EXPORTER, "kafka_topic_partitions", len(found.partitions), (("topic", topic),))
         tags = (("partition", str(number)), ("topic", topic))
         replicas, in_sync = partition.replicas, len(partition.isr)
-        yield Gauge(EXPORTER, f"{PREFIX}current_offset", log.high_watermark, tags)
-        yield Gauge(EXPORTER, f"{PREFIX}oldest_offset", log.log_start_offset, tags)
-        yield Gauge(EXPORTER, f"{PREFIX}leader", partition.leader_id, tags)
-        yield Gauge(EXPORTER, f"{PREFIX}replicas", len(replicas), tags)
-        yield Gauge(EXPORTER, f"{PREFIX}in_sync_replica", in_sync, tags)
-        yield Gauge(EXPORTER, f"{PREFIX}leader_is_preferred", int(replicas[:1] == (partition.leader_id,)), tags)
-        yield Gauge(EXPORTER, f"{PREFIX}under_replicated_partition", int(in_sync < len(replicas)), tags)
+        values = (
+            log.high_watermark,
+            log.log_start_offset,
+            partition.leader_id,
+            len(replicas),
+            in_sync,
+            int(replicas[:1] == (partition.leader_id,)),
+            int(in_sync < len(replicas)),
+        )
+        yield Row(COLUMNS, values, tags)
