@@ -12,7 +12,8 @@ C code costs what it costs: an instruction that sorts a million values counts as
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
@@ -45,8 +46,8 @@ COUNTS = Path(__file__).with_name("hot_path_counts.json")
 REPEATS = 8
 """Requests counted, after as many that warm up; the count of one is their mean, as not every append writes an index."""
 PARTITIONS = 3
-SMALL, LARGE = 1, 580
-"""Records of 100 bytes in a batch: one, and what makes 64 KiB."""
+SMALL, MEDIUM, LARGE = 1, 150, 580
+"""Records of 100 bytes in a batch: one, too many for the small ones' way (as full ones of Java's), and 64 KiB."""
 METADATA_VERSION, OFFSET_COMMIT_VERSION = 13, 9
 
 Frames = Callable[[], bytes | list[bytes]]
@@ -116,10 +117,16 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         fields = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": next(sequence)}
         return _produce(topic, client.batch(_values(SMALL), **fields), partition=2)
 
+    beside = await client.init_producer_id()
+    of_java = new_batches(client, *beside)
+    opened = await new_transactions(client, topic, "open")
+
     paths: dict[str, Frames] = {
         "produce of one record": lambda: _produce(topic, client.batch(_values(SMALL))),
         "produce of one record, idempotent": idempotent,
         "five produces of one record together": lambda: [_produce(topic, client.batch(_values(SMALL)))] * 5,
+        "produce of 17 KiB, idempotent": lambda: _produce(topic, next(of_java), partition=2),
+        "produce of 17 KiB in an open transaction": opened.next_of_open_one,
         "produce of 64 KiB": lambda: _produce(topic, client.batch(_values(LARGE))),
         "fetch of 64 KiB": lambda: _fetch(topic, FetchPartition(1, fetch_offset=0, partition_max_bytes=1 << 20)),
         "fetch of nothing": lambda: _fetch(topic, FetchPartition(1, fetch_offset=LARGE, partition_max_bytes=1 << 20)),
@@ -161,9 +168,14 @@ class Transactions:
         )
         return [request_frame(adding, 0), self._produce(10, epoch=0, sequence=sequence), self._end(1, epoch=0)]
 
-    def _produce(self, version: int, *, epoch: int, sequence: int) -> bytes:
+    def next_of_open_one(self) -> bytes:
+        """A further batch of one transaction; the first one adds the partition."""
+        sequence, self._count = self._count, self._count + MEDIUM
+        return self._produce(PRODUCE_VERSION, epoch=0, sequence=sequence, record_count=MEDIUM)
+
+    def _produce(self, version: int, *, epoch: int, sequence: int, record_count: int = SMALL) -> bytes:
         fields = {"producer_id": self._producer_id, "producer_epoch": epoch, "base_sequence": sequence}
-        batch = self._client.batch(_values(SMALL), is_transactional=True, **fields)
+        batch = self._client.batch(_values(record_count), is_transactional=True, **fields)
         data = TopicProduceData(self._topic.name, self._topic.topic_id, [PartitionProduceData(0, batch)])
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=[data])
         return request_frame(request, version)
@@ -178,6 +190,14 @@ async def new_transactions(client: KafkaClient, topic: Topic, transactional_id: 
     answer = await client.call(request, INIT_PRODUCER_ID_VERSION)
     assert (answer.error_code, answer.producer_epoch) == (0, 0), answer
     return Transactions(client, topic, transactional_id, answer.producer_id)
+
+
+def new_batches(client: KafkaClient, producer_id: int, producer_epoch: int) -> Iterator[bytes]:
+    """Yield an idempotent producer's batches of MEDIUM records."""
+    for sequence in count(step=MEDIUM):
+        yield client.batch(
+            _values(MEDIUM), producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence
+        )
 
 
 async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:

@@ -12,6 +12,7 @@ requests time out, or breaks connections at once. What is on its way when its se
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.config.load import load
@@ -418,6 +419,7 @@ class RequestStub:
 
     def __init__(self, version: int) -> None:
         self.api_version = version
+        self.connection = SimpleNamespace(is_replica=False)
 
 
 def _read_regions(response: FetchResponse) -> None:
