@@ -6,6 +6,7 @@ KAFKAPY_OPT_LEVEL is the C compiler's: 0 to 3.
 """
 
 import os
+import sys
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -64,4 +65,9 @@ def compiling() -> dict[str, Any]:
     return {"ext_modules": modules, "cmdclass": {"build_ext": BuildCompiled}}
 
 
-setup(**(compiling() if os.environ.get("KAFKAPY_COMPILE") == "1" else {}))
+def is_compiling() -> bool:
+    """Whether modules are to be compiled: not in the runs of pip that only ask for the metadata."""
+    return os.environ.get("KAFKAPY_COMPILE") == "1" and not {"egg_info", "dist_info"} & set(sys.argv)
+
+
+setup(**(compiling() if is_compiling() else {}))

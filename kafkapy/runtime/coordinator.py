@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.registrations import NO_LEADER
@@ -50,9 +50,9 @@ ShardT = TypeVar("ShardT")
 class Coordinator(ABC, Generic[HostT, ShardT]):
     """The shards of one kind of coordinator on this node."""
 
-    topic: str
+    topic: ClassVar[str]
     """The topic that holds the records of this kind."""
-    logger: logging.Logger
+    logger: ClassVar[logging.Logger]
 
     def __init__(self, *, replica_manager: ReplicaManager, clock: Clock, wheel: TimingWheel, io_pool: IoPool) -> None:
         self._replica_manager = replica_manager
