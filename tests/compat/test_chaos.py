@@ -21,7 +21,7 @@ from subprocess import CalledProcessError
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkapy.server.cluster import asking
@@ -50,10 +50,11 @@ pytestmark = pytest.mark.ours
 SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("KAFKAPY_CHAOS_SEED", "1"))
 PROGRESS_S = 300
+LATER = 1_000_000_000
+"""The numbers from here on are not the writers'."""
 SHORT: Sequence[Fault] = (
     chaos.kill_one,
     chaos.lose_what_one_sends,
-    chaos.pause_one,
     chaos.kill_all,
     chaos.cut_one_off,
 )
@@ -195,18 +196,37 @@ def check_records(cluster: ProxiedNodes, writers: Sequence[Writer]) -> dict[tupl
 
 
 def check_groups(cluster: ProxiedNodes, groups: Sequence[Group], ends: dict[tuple[str, int], int]) -> None:
-    """Check that each group sees every record, and that no answered commit is lost."""
+    """Check that each group sees every record, that no answered commit is lost, and that one member goes on alone."""
     for group in groups:
         eventually(
             lambda group=group: all(group.seen(*key) == set(range(end)) for key, end in ends.items()),  # type: ignore[misc]
             PROGRESS_S,
             what=f"that {group.name} sees all of {ends}",
         )
+        last = group.leave_one()
+        answered = group.committed()
+        add_a_record(cluster, ends)
+        eventually(
+            lambda last=last: all(end - 1 in last.seen.get(key, ()) for key, end in ends.items()),  # type: ignore[misc]
+            PROGRESS_S,
+            what=f"that the last member of {group.name} goes on",
+        )
+        again = {key: (min(seen), answered[key]) for key, seen in last.seen.items() if min(seen) < answered.get(key, 0)}
+        assert not again, f"{group.name} has read from, instead of from: {again}"
         group.stop()
         answered = group.committed()
         kept = offsets_of(cluster.bootstrap, group.name)
         lost = {key: (offset, kept.get(key)) for key, offset in answered.items() if kept.get(key, -1) < offset}
         assert not lost, f"{group.name}: committed, kept: {lost}"
+
+
+def add_a_record(cluster: ProxiedNodes, ends: dict[tuple[str, int], int]) -> None:
+    """Produce a further record to each partition; count it in `ends`."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for (topic, partition), end in ends.items():
+        producer.produce(topic, b"%d" % (LATER + end), partition=partition)
+        ends[topic, partition] = end + 1
+    assert producer.flush(PROGRESS_S) == 0
 
 
 def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
@@ -245,6 +265,8 @@ def run(
     disks: Mapping[int, MountedDisk] | None = None,
 ) -> None:
     trouble = Chaos(cluster, TOPICS, SEED, disks)
+    if not seconds:
+        trouble.longest_wait_s = 4
     clients = Clients(cluster, tmp_path)
     try:
         with stopping(clients.all()):

@@ -186,9 +186,11 @@ class Member:
         self._thread.start()
 
     def stop(self) -> None:
-        self._is_stopping.set()
-        self._thread.join()
-        self._consumer.close()
+        """Leave the group; a second call does nothing."""
+        if not self._is_stopping.is_set():
+            self._is_stopping.set()
+            self._thread.join()
+            self._consumer.close()
 
     def _run(self) -> None:
         while not self._is_stopping.is_set():
@@ -221,6 +223,14 @@ class Group:
     def stop(self) -> None:
         for member in self.members:
             member.stop()
+
+    def leave_one(self) -> Member:
+        """Stop all members but one; return that one, with nothing seen since then."""
+        last = self.members[-1]
+        for member in self.members[:-1]:
+            member.stop()
+        last.seen = {}
+        return last
 
     def seen(self, topic: str, partition: int) -> set[int]:
         return set().union(*(set(member.seen.get((topic, partition), ())) for member in self.members))
