@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.replication.follower_log import FollowerLogs
 from kafkapy.replication.partition import FollowerState, Partition
+from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry
 from tests.simulator.cluster_lives import live
@@ -49,6 +52,22 @@ def read_what_nobody_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
+def judge_by_old_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take logs for strays by the metadata that a start finds, not by that of the registration."""
+    register, registration_of = BrokerServer._register, BrokerServer._registration_of
+    found: dict[BrokerServer, MetadataImage] = {}
+
+    async def remember_and_register(self: BrokerServer) -> None:
+        found[self] = self._controller.image
+        await register(self)
+
+    def old_registration_of(self: BrokerServer, log: Log) -> PartitionRegistration | None:
+        return registration_of(self, log) if log.topic_partition.topic in found[self].topics.by_name else None
+
+    monkeypatch.setattr(BrokerServer, "_register", remember_and_register)
+    monkeypatch.setattr(BrokerServer, "_registration_of", old_registration_of)
+
+
 @needs_interpreter("faults are planted by replacing methods")
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
@@ -60,6 +79,7 @@ def read_what_nobody_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
         (write_every_copy_of_a_batch, 0),
         (never_truncate, 0),
         (read_what_nobody_has_decided, 4),
+        (judge_by_old_metadata, 0),
     ],
 )
 def test_a_planted_fault_is_found(

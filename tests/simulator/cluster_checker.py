@@ -12,13 +12,15 @@ Names of the invariants: reliability, 1.4.
     I10  images of the same offset are equal, and equal to the replay of the metadata log
     I11  what was refused for certain never appears
          the controller's ISR is within the leader's maximal ISR; who is in it has all that is committed
+         no broker takes the log of a replica that it has for a stray one
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.storage.file_names import STRAY_DIRECTORY_SUFFIX, parse_partition_directory
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.simulator.cluster_world import LOG_DIR, ClusterWorld, Computer
@@ -33,8 +35,10 @@ class ViolationError(AssertionError):
 
 
 class ClusterChecker:
-    def __init__(self, world: ClusterWorld) -> None:
+    def __init__(self, world: ClusterWorld, moved_topics: Collection[str] = ()) -> None:
+        """moved_topics: their replicas move while brokers are down, who then find logs that are no longer theirs."""
         self._world = world
+        self._moved_topics = moved_topics
         self.acknowledged: dict[TopicPartition, dict[int, bytes]] = {}
         self._seen: dict[TopicPartition, dict[int, bytes]] = {}
         self._refused: dict[TopicPartition, set[bytes]] = {}
@@ -167,12 +171,24 @@ class ClusterChecker:
         """Check the end, when all is healed and settled and nobody writes any more."""
         self.look()
         self._check_images()
+        self._check_strays()
         for partition, registration in self._world.registrations().items():
             logs = [self._world.computers[node_id].partition(partition).log for node_id in registration.replicas]  # type: ignore[union-attr]
             if len({tail(log) for log in logs}) != 1:
                 raise ViolationError(f"I8: the replicas of {partition} differ")
             if not partition.topic.startswith("__"):
                 self._check_records(partition, {offset: value for offset, _, value in stored(logs[0])})
+
+    def _check_strays(self) -> None:
+        for computer in self._world.brokers:
+            for name in computer.disk.list_directory(LOG_DIR):
+                found = parse_partition_directory(name)
+                if (
+                    found is not None
+                    and found[1] == STRAY_DIRECTORY_SUFFIX
+                    and found[0].topic not in self._moved_topics
+                ):
+                    raise ViolationError(f"node {computer.node_id} took {name} for a stray log")
 
     def _check_records(self, partition: TopicPartition, final: dict[int, bytes]) -> None:
         for name, expected in (("acknowledged", self.acknowledged), ("read", self._seen)):

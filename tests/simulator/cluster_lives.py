@@ -61,7 +61,7 @@ class ClusterLives:
         self._has_transactions = has_transactions(seed)
         properties = cluster_transactions.PROPERTIES if self._has_transactions else {}
         self.world = ClusterWorld(loop, seed, ROLES[seed % len(ROLES)], **properties)
-        self.checker = ClusterChecker(self.world)
+        self.checker = ClusterChecker(self.world, {MOVED})
         self._transactions = TransactionClients(self.world, self.checker) if self._has_transactions else None
         self.clients: list[Client] = []
         self._brokers = [computer.node_id for computer in self.world.brokers]

@@ -6,7 +6,7 @@ leader or coordinator it is for. What they did and saw is judged by tests/suppor
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
@@ -27,12 +27,13 @@ from tests.simulator.transaction_clients import (
     TIMEOUT_MS,
     TOPICS,
     Lost,
+    Membership,
     Stage,
     TransactionClient,
     TransactionReader,
 )
 from tests.simulator.transaction_crashes import look_at_all
-from tests.simulator.transaction_members import ClassicMember, Member, ModernMember
+from tests.simulator.transaction_members import ClassicMember, ModernMember, SwitchingMember
 from tests.support.asking import READ_COMMITTED
 from tests.support.history import Limit, Observe
 from tests.support.history_checker import find_anomalies
@@ -169,14 +170,23 @@ class ClusterClassicMember(ClassicMember):
         return False
 
 
-MEMBERS: Final[Sequence[type[Member]]] = (ClusterClassicMember, ModernMember)
+MEMBERS: Final[Sequence[tuple[Callable[..., Membership], ...]]] = (
+    (ClusterClassicMember, ModernMember),
+    (SwitchingMember, ModernMember),
+)
+"""What the clients' members are: those of even seeds, and of odd ones."""
 
 
 class Transactor(Client):
     """A transactional producer of KIP-890, and the member of a group for which it commits offsets."""
 
     def __init__(
-        self, world: ClusterWorld, checker: ClusterChecker, stage: ClusterStage, name: str, member: type[Member]
+        self,
+        world: ClusterWorld,
+        checker: ClusterChecker,
+        stage: ClusterStage,
+        name: str,
+        member: Callable[..., Membership],
     ) -> None:
         super().__init__(world, checker, name, 0)
         chance = random.Random(f"{world.seed} {name}")
@@ -222,10 +232,11 @@ class TransactionClients:
     def __init__(self, world: ClusterWorld, checker: ClusterChecker) -> None:
         self._stage = ClusterStage(world)
         self._chance = random.Random(world.seed)
-        self._names = [f"t-{number}" for number in range(len(MEMBERS))]
+        members = MEMBERS[world.seed % len(MEMBERS)]
+        self._names = [f"t-{number}" for number in range(len(members))]
         self.transactors = [
             Transactor(world, checker, self._stage, name, member)
-            for name, member in zip(self._names, MEMBERS, strict=True)
+            for name, member in zip(self._names, members, strict=True)
         ]
         self.reader = CommittedReader(world, checker, self._stage, self._names)
 

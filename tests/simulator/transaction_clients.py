@@ -148,8 +148,11 @@ class Transaction:
 class Membership(Protocol):
     """For whom offsets are committed; members are in transaction_members.py."""
 
-    member_id: str
-    epoch: int
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
 
     async def is_in(self) -> bool: ...
 

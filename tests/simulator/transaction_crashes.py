@@ -42,13 +42,13 @@ from tests.simulator.transaction_clients import (
     PARTITIONS,
     TIMEOUT_MS,
     TOPICS,
+    Membership,
     Stage,
     TransactionClient,
     TransactionReader,
     group_of,
     values_of,
 )
-from tests.simulator.transaction_members import Member
 from tests.support.asking import READ_COMMITTED, batches_in, fetch_request
 from tests.support.history import Event, Finish, Limit, Observe
 
@@ -157,7 +157,7 @@ class TransactionComputer:
             clients[0].on_new_producer = self._raise_epoch
         return clients
 
-    def _membership_of(self, transactional_id: str, instance: int) -> Member | None:
+    def _membership_of(self, transactional_id: str, instance: int) -> Membership | None:
         """Return a member of the id's group, which is of another kind for each seed and each id."""
         kind = transaction_members.KINDS[
             (self.seed + TRANSACTIONAL_IDS.index(transactional_id)) % len(transaction_members.KINDS)

@@ -14,7 +14,8 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerG
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.simulator.transaction_clients import NOT_YET, TOPICS, Lost, Stage
+from tests.simulator.transaction_clients import NOT_YET, TOPICS, Lost, Membership, Stage
+from tests.support.membership import assignment, subscription
 
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 600, 300, 100
 PROPERTIES = {
@@ -78,10 +79,18 @@ class Member:
 class ClassicMember(Member):
     """JoinGroup, SyncGroup, Heartbeat."""
 
+    protocol_type = "copier"
+    metadata = b""
+    share = b"its share"
+
     async def _join(self) -> None:
-        protocols = [JoinGroupRequestProtocol("any", b"")]
         request = JoinGroupRequest(
-            self._group_id, SESSION_MS, REBALANCE_MS, self.member_id, protocol_type="copier", protocols=protocols
+            self._group_id,
+            SESSION_MS,
+            REBALANCE_MS,
+            self.member_id,
+            protocol_type=self.protocol_type,
+            protocols=[JoinGroupRequestProtocol("any", self.metadata)],
         )
         joined = await self._connection.ask(request, 9)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -103,12 +112,12 @@ class ClassicMember(Member):
 
     async def _sync(self, joined: Any) -> None:
         members = joined.members if joined.leader == self.member_id else ()
-        assignments = [SyncGroupRequestAssignment(each.member_id, b"its share") for each in members]
+        assignments = [SyncGroupRequestAssignment(each.member_id, self.share) for each in members]
         request = SyncGroupRequest(
             self._group_id,
             joined.generation_id,
             self.member_id,
-            protocol_type="copier",
+            protocol_type=self.protocol_type,
             protocol_name="any",
             assignments=assignments,
         )
@@ -166,5 +175,54 @@ class ModernMember(Member):
                 self._leave_behind(answer.error_code)
 
 
-KINDS: "tuple[Callable[..., Member] | None, ...]" = (ClassicMember, ModernMember, None)
+class ConsumerMember(ClassicMember):
+    """A classic member that consumers of KIP-848 may share a group with."""
+
+    protocol_type = "consumer"
+    metadata = subscription(*TOPICS)
+    share = assignment(TOPICS[0], 0, 1)
+
+    def is_behind(self, epoch: int) -> bool:
+        return False  # in a group of KIP-848 each member has an epoch of its own
+
+    def _note_generation(self, generation_id: int) -> None:
+        return
+
+
+class SwitchingMember:
+    """Joins as a consumer of the one kind or of the other, so that its group is converted again and again.
+
+    What it was before may still be in the group, until its session has expired.
+    """
+
+    def __init__(self, stage: Stage, group_id: str, name: str, chance: random.Random) -> None:
+        self._members = (
+            ConsumerMember(stage, group_id, name, chance),
+            ModernMember(stage, group_id, name, chance),
+        )
+        self._chance = chance
+        self._current: Member = chance.choice(self._members)
+
+    @property
+    def member_id(self) -> str:
+        return self._current.member_id
+
+    @property
+    def epoch(self) -> int:
+        return self._current.epoch
+
+    async def is_in(self) -> bool:
+        if self.epoch == NOT_IN_GROUP and self._chance.random() < 0.3:
+            self._current.refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            self._current = self._chance.choice(self._members)
+        return await self._current.is_in()
+
+    def is_behind(self, epoch: int) -> bool:
+        return False
+
+    def refused(self, code: int) -> None:
+        self._current.refused(code)
+
+
+KINDS: "tuple[Callable[..., Membership] | None, ...]" = (ClassicMember, ModernMember, None, SwitchingMember)
 """None: offsets are committed for a group without members."""
