@@ -4,6 +4,7 @@
 the listeners; `validate` checks a change before it is written. Source: KIP-226.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
@@ -53,6 +54,12 @@ LOCAL_RETENTION_KEYS: Final = (
     ("log.retention.ms", "log.local.retention.ms"),
     ("log.retention.bytes", "log.local.retention.bytes"),
 )
+
+FIXED_OF_LISTENERS: Final = re.compile(r"(?:^|\.)(?:sasl\.oauthbearer|sasl\.login|kafkapy)\.")
+"""Keys that cannot change dynamically with a listener's prefix, either: they name URLs, or what is allowed.
+
+Deviation: Apache Kafka stores any key with a listener's prefix, and does not use these.
+"""
 
 KNOWN_CLASSES: Final = frozenset(
     {
@@ -212,6 +219,9 @@ def _refuse(configs: Mapping[str, str], is_wrong: Callable[[str], bool], message
 
 
 def _is_fixed(key: str) -> bool:
+    matched = LISTENER_KEY.fullmatch(key)
+    if matched is not None:
+        return FIXED_OF_LISTENERS.search(matched[1]) is not None
     return key in broker_definitions() and not is_dynamic(key) and not broker_definitions()[key].is_extra
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 KEYS: Final = (
     URL_KEY,
-    ALLOWED_KEY,
     ENCODE_KEY,
     "sasl.oauthbearer.client.credentials.client.id",
     "sasl.oauthbearer.client.credentials.client.secret",
@@ -144,16 +143,16 @@ def _is_unsigned(config: BrokerConfig, listener: str) -> bool:
 
 
 def _properties(config: BrokerConfig, listener: str) -> dict[str, str]:
-    """Return the keys of the token endpoint as text."""
-    found = {}
+    """Return the keys of the token endpoint as text. The list of allowed URLs is the node's, never a listener's own."""
+    allowed = config.value(ALLOWED_KEY)
+    assert isinstance(allowed, tuple)
+    found = {ALLOWED_KEY: ",".join(map(str, allowed))}
     for key in KEYS:
         if key not in broker_definitions():
             continue  # of clients only
         value = config.listener_value(listener, key, mechanism=OAUTHBEARER)
         if isinstance(value, Password):
             found[key] = value.value
-        elif isinstance(value, tuple):
-            found[key] = ",".join(map(str, value))
         elif value is not None:
             found[key] = str(value)
     return found

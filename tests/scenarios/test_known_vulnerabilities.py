@@ -254,12 +254,27 @@ def test_cve_2023_25194_2025_27818_2025_27819_a_login_module_is_a_name_in_a_tabl
         "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class",
         "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.oauthbearer.token.endpoint.url",
+        pytest.param("listener.name.sasl_plaintext.sasl.oauthbearer.jwks.endpoint.url", marks=pytest.mark.ours),
+        pytest.param(
+            "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.jwks.endpoint.url", marks=pytest.mark.ours
+        ),
+        pytest.param("listener.name.sasl_plaintext.sasl.oauthbearer.token.endpoint.url", marks=pytest.mark.ours),
+        pytest.param("listener.name.sasl_plaintext.kafkapy.sasl.oauthbearer.allowed.urls", marks=pytest.mark.ours),
         pytest.param("kafkapy.sasl.oauthbearer.allowed.urls", marks=pytest.mark.ours),
+        pytest.param("kafkapy.sasl.allowed.login.modules", marks=pytest.mark.ours),
     ],
 )
 def test_cve_2025_27817_a_client_sets_no_class_and_no_url(admin: WireClient, key: str) -> None:
     value = "http://127.0.0.1:1/latest/meta-data"
     assert alter(admin, AlterConfigsResource(BROKER, "1", [AlterableConfig(key, SET, value)])) == INVALID_REQUEST
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("prefix", ["", "listener.name.sasl_plaintext.", "listener.name.sasl_plaintext.oauthbearer."])
+def test_cve_2026_33557_a_client_cannot_allow_unsigned_tokens(admin: WireClient, prefix: str) -> None:
+    key = f"{prefix}kafkapy.sasl.oauthbearer.unsecured.enable"
+    assert alter(admin, AlterConfigsResource(BROKER, "1", [AlterableConfig(key, SET, "true")])) == INVALID_REQUEST
+    assert alter(admin, AlterConfigsResource(BROKER, "", [AlterableConfig(key, SET, "true")])) == INVALID_REQUEST
 
 
 @pytest.mark.ours

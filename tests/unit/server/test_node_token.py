@@ -143,6 +143,13 @@ def test_unsigned_tokens_need_a_key_that_says_so(caplog: pytest.LogCaptureFixtur
     [
         ({URL_KEY: "https://localhost/tokens"}, "is not allowed"),
         ({URL_KEY: "http://localhost/tokens"}, "must be an https or a file URL"),
+        (
+            {
+                URL_KEY: "https://localhost/tokens",
+                f"listener.name.sasl_plaintext.{ALLOWED_KEY}": "https://localhost/tokens",
+            },
+            "is not allowed",
+        ),
         ({"sasl.oauthbearer.assertion.file": "/etc/key"}, "assertions are not built"),
         ({"listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.assertion.claim.iss": "a"}, "assertions are not"),
         ({"sasl.oauthbearer.jwt.retriever.class": "a.B"}, "only these are built"),
