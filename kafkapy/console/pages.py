@@ -13,7 +13,7 @@ from kafkapy.console.brokers import Brokers, ClusterError, NotFound
 from kafkapy.console.groups import Group
 from kafkapy.console.queries import number, query_of, topic_name
 from kafkapy.console.render import Renderer
-from kafkapy.console.search import Query, Search
+from kafkapy.console.search import MAX_RECORD_CHARACTERS, Query, Search
 from kafkapy.console.state import Console
 from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 
@@ -152,7 +152,7 @@ class Pages:
         )
 
     def record(self, request: Request) -> Response:
-        """One record, whole."""
+        """One record, with far more of it than lists show."""
         asked = request.query_params
         topic = self._topic(request)
         query = Query(
@@ -164,6 +164,7 @@ class Pages:
             key_format=asked.get("key_format") or "auto",
             value_format=asked.get("value_format") or "auto",
             isolation="read_uncommitted",
+            most_characters=MAX_RECORD_CHARACTERS,
         )
         search = Search(query, self._console.clients, self._console.brokers, self._console.settings.registry)
         try:

@@ -112,8 +112,12 @@ def rate(points: Points) -> Points:
 
 
 def sums_of(text: str) -> Mapping[str, float]:
-    """Return the sum of each metric's samples; without quantiles, buckets and what is no finite number."""
+    """Return the sum of each metric's samples; without quantiles, buckets and what is no finite number.
+
+    A sample without labels beside others is their total already: that of the broker beside those of its topics.
+    """
     sums: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for line in text.splitlines():
         if line.startswith("#"):
             continue
@@ -126,7 +130,9 @@ def sums_of(text: str) -> Mapping[str, float]:
             continue
         if value - value == 0:  # neither infinite nor NaN
             sums[found[1]] = sums.get(found[1], 0.0) + value
-    return sums
+            if not found[2]:
+                totals[found[1]] = value
+    return sums | totals
 
 
 def _get(url: str) -> str:

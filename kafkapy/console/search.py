@@ -23,6 +23,9 @@ MAX_LAST: Final = 100_000
 MAX_TEXT: Final = 256
 MAX_DECODED_BYTES: Final = 1 << 20
 MAX_SHOWN_CHARACTERS: Final = 8192
+"""Of a key, value or header in a list."""
+MAX_RECORD_CHARACTERS: Final = 1 << 18
+"""Where one record is shown alone."""
 MAX_HEADERS: Final = 50
 STEP_BYTES: Final = 4 << 20
 STEP_MESSAGES: Final = 1000
@@ -51,6 +54,7 @@ class Query:
     value_format: str = "auto"
     isolation: str = "read_committed"
     is_live: bool = False
+    most_characters: int = MAX_SHOWN_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,7 @@ class Search:
         shown = found[-room:] if self.query.is_live else found[:room]
         self._shown += len(shown)
         is_full = not self.query.is_live and self._shown >= self.query.limit
-        rows = [row_of(each, self._decoders) for each in shown]
+        rows = [row_of(each, self._decoders, self.query.most_characters) for each in shown]
         return Step(rows, len(found) - len(rows), is_full or not self._open, problem)
 
     def close(self) -> None:
@@ -202,9 +206,9 @@ class Search:
         for message in messages:
             place = message.timestamp()[1], message.partition(), message.offset()
             if len(self._last) < self.query.limit:
-                heapq.heappush(self._last, (*place, row_of(message, self._decoders)))
+                heapq.heappush(self._last, (*place, row_of(message, self._decoders, self.query.most_characters)))
             elif place > self._last[0][:3]:
-                heapq.heapreplace(self._last, (*place, row_of(message, self._decoders)))
+                heapq.heapreplace(self._last, (*place, row_of(message, self._decoders, self.query.most_characters)))
 
     def _finish(self) -> Step:
         rows = [entry[-1] for entry in sorted(self._last, key=lambda entry: entry[:3], reverse=True)]
@@ -212,17 +216,17 @@ class Search:
         return Step(rows, 0, True)
 
 
-def row_of(message: Any, decoders: Decoders) -> Row:
+def row_of(message: Any, decoders: Decoders, most: int) -> Row:
     topic, key, value = message.topic(), message.key(), message.value()
     kind, timestamp_ms = message.timestamp()
-    headers = [(name, None if each is None else _cut(_text(each))) for name, each in _headers(message)]
+    headers = [(name, None if each is None else _cut(_text(each), most)) for name, each in _headers(message)]
     return Row(
         topic=topic,
         partition=message.partition(),
         offset=message.offset(),
         timestamp_ms=timestamp_ms if kind else None,
-        key=_shown(key, lambda: decoders.key(topic, key)),
-        value=_shown(value, lambda: decoders.value(topic, key, value)),
+        key=_shown(key, lambda: decoders.key(topic, key), most),
+        value=_shown(value, lambda: decoders.value(topic, key, value), most),
         headers=tuple(headers[:MAX_HEADERS]),
     )
 
@@ -293,20 +297,20 @@ def _pattern(text: str) -> Any:
         raise ClusterError(f"The regular expression is broken: {told}") from error
 
 
-def _shown(data: bytes | None, decode: Callable[[], Decoded]) -> Shown:
+def _shown(data: bytes | None, decode: Callable[[], Decoded], most: int) -> Shown:
     if data is None:
         return Shown(None, "null", None, False, 0)
     if len(data) > MAX_DECODED_BYTES:
-        return Shown(_text(data[:MAX_SHOWN_CHARACTERS]), "text", None, True, len(data))
+        return Shown(_text(data[:most]), "text", None, True, len(data))
     value, used, error = decode()
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return Shown(_cut(text), used, error, len(text) > MAX_SHOWN_CHARACTERS, len(data))
+    return Shown(_cut(text, most), used, error, len(text) > most, len(data))
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, most: int) -> str:
     """Return what is shown of a text; half of a surrogate pair, as JSON may hold, cannot be sent."""
-    return text[:MAX_SHOWN_CHARACTERS].encode("utf-8", "backslashreplace").decode()
+    return text[:most].encode("utf-8", "backslashreplace").decode()

@@ -112,6 +112,8 @@ function reversed(html) {
 
 function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
+function clock(seconds) { return new Date(seconds * 1000).toISOString().slice(11, 19); }
+
 function compact(value) { return Intl.NumberFormat("en", {notation: "compact", maximumFractionDigits: 1}).format(value); }
 
 async function draw(place) {
@@ -122,9 +124,9 @@ async function draw(place) {
   if (place.plot) { place.plot.setData(data); return; }
   const axis = {stroke: colour("--dim"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line")}};
   place.plot = new uPlot({
-    width: place.clientWidth - 10, height: 180, tzDate: seconds => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    width: place.clientWidth - 10, height: 180, legend: {show: false}, tzDate: seconds => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: {y: {range: (plot, low, high) => [Math.min(0, low || 0), high > 0 ? high * 1.1 : 1]}},
-    axes: [axis, {...axis, size: 60, values: (plot, values) => values.map(compact)}],
+    axes: [{...axis, values: (plot, values) => values.map(clock)}, {...axis, size: 60, values: (plot, values) => values.map(compact)}],
     series: [{}, {label: place.dataset.label, stroke: colour("--accent"), width: 2, points: {show: points.length < 3}}],
   }, data, place);
 }
@@ -176,7 +178,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-shows]").forEach(showsFields);
   document.querySelectorAll("[data-stream]").forEach(place => new Stream(place));
   const done = new URLSearchParams(location.search).get("done");
-  if (done) {
+  if (done && document.referrer.startsWith(location.origin + "/")) {  // not what a link from elsewhere says
     problem(done);
     document.getElementById("problem").className = "done";
   }

@@ -169,6 +169,19 @@ def test_a_search_that_cannot_be_says_why(page, fields) -> None:
     assert event[1]
 
 
+def test_long_values_are_cut_in_lists_and_shown_alone(page, server) -> None:
+    admin = AdminClient({"bootstrap.servers": server})
+    admin.create_topics([NewTopic("long", 1, 1)])["long"].result(30)
+    producer = kafka.Producer({"bootstrap.servers": server})
+    producer.produce("long", "x" * 9000 + "end", partition=0)
+    assert producer.flush(30) == 0
+    listed = page.get("/stream", params={"name": "long"}).text
+    assert "only the beginning is shown" in listed
+    assert "xend" not in listed
+    assert "xend" in page.get("/topic/record?name=long&partition=0&offset=0").text
+    admin.delete_topics(["long"])["long"].result(30)
+
+
 def test_the_console_has_no_group_of_its_own(page, server) -> None:
     offsets_found(page, count=2)
     admin = AdminClient({"bootstrap.servers": server})

@@ -21,6 +21,10 @@ def test_metrics_are_summed_over_labels() -> None:
     assert sums_of(TEXT) == {"a_total": 3.5, "gauge": 7.0, "stamped": 4.0}
 
 
+def test_a_total_beside_its_parts_is_not_added_to_them() -> None:
+    assert sums_of('x{topic="a"} 1\nx 3\nx{topic="b"} 2\n') == {"x": 3.0}
+
+
 def test_a_counter_is_shown_as_a_rate_which_is_never_negative() -> None:
     assert rate([(0, 10), (5, 20), (10, 0), (10, 3), (15, 8)]) == [(5, 2.0), (10, 0.0), (15, 1.0)]
 
