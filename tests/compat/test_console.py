@@ -24,7 +24,7 @@ from tests.support.eventually import eventually
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&</script>"
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 60_000
 END_TIMEOUT_S = 60
 expect.set_options(timeout=TIMEOUT_MS)
 SOAK_S = 60
@@ -37,7 +37,9 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip(CHROMIUM_MISSING)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        running = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=2 * TIMEOUT_MS
+        )
         yield running
         running.close()
 
@@ -54,7 +56,7 @@ def console_of(bootstrap: str, *options: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            assert process.wait(30) in (0, -15)
+            assert process.wait(60) in (0, -15)
 
 
 @pytest.fixture(scope="module")
@@ -62,17 +64,17 @@ def filled(server: Server) -> str:
     """A topic, a group and a transactional id with names and contents that a page must not take for its own."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     for future in admin.create_topics([NewTopic("console-records", 2, 1)]).values():
-        future.result(30)
+        future.result(60)
     producer = kafka.Producer(
         {"bootstrap.servers": server.bootstrap, "transactional.id": HOSTILE, "client.id": HOSTILE, "linger.ms": 20}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     for number in range(40):
         headers = [(HOSTILE, HOSTILE.encode()), ("n", None)]
         producer.produce("console-records", f"{HOSTILE} {number}", HOSTILE, number % 2, headers=headers)
     producer.produce("console-records", b"\x00\xff", None, 0)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
     consumer = kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": HOSTILE, "client.id": HOSTILE})
     committed = kafka.TopicPartition("console-records", 0, 5)
     eventually(lambda: consumer.commit(offsets=[committed], asynchronous=False), what="the commit")
@@ -168,7 +170,7 @@ def test_records_are_searched_and_opened(page: Page) -> None:
 
 def test_a_tail_is_paused_and_goes_on(page: Page, filled: str) -> None:
     admin = AdminClient({"bootstrap.servers": filled})
-    admin.create_topics([NewTopic("console-tail", 1, 1)])["console-tail"].result(30)
+    admin.create_topics([NewTopic("console-tail", 1, 1)])["console-tail"].result(60)
     producer = kafka.Producer({"bootstrap.servers": filled})
     page.goto("/topic/tail?name=console-tail")
     rows, state = page.locator(".records tbody tr"), page.locator(".state")
@@ -186,7 +188,7 @@ def test_a_tail_is_paused_and_goes_on(page: Page, filled: str) -> None:
 def produce(producer: kafka.Producer, topic: str, prefix: str, count: int) -> None:
     for number in range(count):
         producer.produce(topic, f"{prefix}{number}", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_topic_is_made_filled_altered_and_deleted(page: Page) -> None:
@@ -236,7 +238,7 @@ def test_a_reset_is_shown_before_it_is_done(page: Page) -> None:
 def test_a_broker_is_stopped_and_started_beneath(browser: Browser, tmp_path: Path) -> None:
     with new_server(tmp_path / "data") as server:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(30)
+        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(60)
         with console_of(server.bootstrap) as address, watched(browser, address) as page:
             page.goto("/topic/tail?name=kept")
             expect(page.locator(".state")).to_contain_text("Following")
@@ -271,7 +273,7 @@ def test_a_tail_of_a_thousand_records_a_second_keeps_its_memory(browser: Browser
 
 def answers(address: str) -> bool:
     try:
-        with urllib.request.urlopen(address, timeout=5):
+        with urllib.request.urlopen(address, timeout=60):
             return True
     except urllib.error.HTTPError:
         return True

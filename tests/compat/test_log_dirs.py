@@ -1,5 +1,6 @@
 """Several log directories behind one broker process: where replicas are placed, and how they move while in use."""
 
+import base64
 import json
 import os
 import signal
@@ -239,11 +240,12 @@ def test_the_directories_are_apache_kafkas(several: Server, paths: list[Path], t
 def test_a_directory_that_cannot_be_read_is_told_and_the_others_serve(
     several: Server, admin: AdminClient, paths: list[Path], topic: str, java_tool: Callable[..., str]
 ) -> None:
+    before = len(metadata_log(paths[0]))
     create(admin, topic, 3)
     wait_for(lambda: sum((path / f"{topic}-{n}").is_dir() for path in paths for n in range(3)) == 3)
+    wait_for(lambda: all(directory_id(path) in metadata_log(paths[0])[before:] for path in paths))
     places = {partition: place_of(paths, topic, partition) for partition in range(3)}
     failing = next(path for path in places.values() if path != paths[0])
-    time.sleep(1)  # until the controller knows where they lie
     several.stop()
     identity = (failing / "meta.properties").read_bytes()
     (failing / "meta.properties").write_bytes(b"version=nonsense")
@@ -258,6 +260,19 @@ def test_a_directory_that_cannot_be_read_is_told_and_the_others_serve(
     (failing / "meta.properties").write_bytes(identity)
     several.start()
     wait_for(lambda: set(leaders(several, topic).values()) == {1})
+
+
+def metadata_log(metadata_directory: Path) -> bytes:
+    """Return the metadata log, in which the controller notes the directory of each replica once it is told."""
+    logs = sorted((metadata_directory / "__cluster_metadata-0").glob("*.log"))
+    return b"".join(path.read_bytes() for path in logs)
+
+
+def directory_id(directory: Path) -> bytes:
+    (line,) = [
+        line for line in (directory / "meta.properties").read_text().splitlines() if line.startswith("directory.id=")
+    ]
+    return base64.urlsafe_b64decode(line.partition("=")[2] + "==")
 
 
 def leaders(server: Server, topic: str) -> dict[int, int]:

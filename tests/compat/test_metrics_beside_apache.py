@@ -14,6 +14,7 @@ from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from tests.support.asking import batch_of, create_topic, delete_topic, fetch, produce
+from tests.support.eventually import eventually
 from tests.support.scraped import Labels, Samples, samples_of, text_of, types_of
 from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS, JMX_EXPORTER_LIBS
@@ -76,9 +77,15 @@ def play(bootstrap: str) -> None:
         delete_topic(client, "gone")
 
 
+def text_without_the_deleted_topic(port: int) -> str:
+    """Return what is told once the deleted topic's series are gone: that may be after the answer to the deletion."""
+    text = text_of(port)
+    return "" if 'topic="gone"' in text else text
+
+
 def scraped(bootstrap: str, port: int) -> Scraped:
     play(bootstrap)
-    text = text_of(port)
+    text = eventually(lambda: text_without_the_deleted_topic(port))
     return Scraped(types_of(text), samples_of(text))
 
 

@@ -76,7 +76,7 @@ def test_stream_to_the_kafka_sink_resumes_at_its_checkpoint(spark, bootstrap, to
         sink = frame.select("key", "value").writeStream.format("kafka").option("topic", target)
         sink = sink.option("kafka.bootstrap.servers", bootstrap).option("checkpointLocation", str(tmp_path))
         query = sink.trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         assert query.exception() is None
 
     for first in (0, 50):

@@ -27,7 +27,7 @@ MARKET = Market(events=1_200, late=0.02, duplicates=0.02, malformed=0.01, seed=1
 
 
 def wait_for(happened: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
-    end_s = time.monotonic() + 120
+    end_s = time.monotonic() + 300
     while not happened():
         assert time.monotonic() < end_s, "it did not happen"
         assert process is None or process.poll() is None, "the job ended by itself"

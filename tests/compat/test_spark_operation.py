@@ -182,7 +182,7 @@ def test_a_stop_waits_for_the_batch_and_metrics_tell_of_it(spark, bootstrap, top
     told: list[str] = []
 
     def stop_when_all_is_read() -> None:
-        deadline_s = time.monotonic() + 120
+        deadline_s = time.monotonic() + 300
         while time.monotonic() < deadline_s and not told:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:

@@ -102,7 +102,7 @@ def test_topic_deleted_and_made_anew_is_an_error_that_says_so(spark, config, boo
 
 def create_anew(bootstrap: str, topic: str) -> None:
     """Create a topic that was just deleted: the deletion may still be under way."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while True:
         try:
             create_topic(bootstrap, topic, 1, retention_ms="-1")
@@ -123,7 +123,7 @@ def test_partitions_added_under_a_stream_are_read_from_their_beginning(spark, co
         admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
         for partition in range(3):
             produce(bootstrap, topic, range(1000 * partition, 1000 * partition + 20), partition)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while len(archived(spark, config)) < 110:
             assert time.monotonic() < until
             query.processAllAvailable()

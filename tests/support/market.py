@@ -43,7 +43,7 @@ def consume(bootstrap: str, *topics: str) -> list[Record]:
     left = set(begins)
     records = []
     while left:
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None, f"nothing arrives from {sorted(left)}"
         if message.error() is not None:
             left.discard((message.topic(), message.partition()))
