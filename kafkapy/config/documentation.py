@@ -92,6 +92,7 @@ kafkapy.authentication.timeout.ms: How long a TLS handshake, and after it a logi
 kafkapy.legacy.clients.enable: Serves the versions of APIs that Apache Kafka 4 removed (KIP-896), for clients from 0.9 on.
 kafkapy.metrics.groups: A pattern (RE2) of the groups whose members, offsets and lag are in /metrics.
 kafkapy.metrics.names: What the names in /metrics look like: as the rules for the JMX exporter that Strimzi ships make them, as Confluent's do, or both.
+kafkapy.metrics.rules: A file of rules of Prometheus' JMX exporter (YAML) that names Kafka's metrics in /metrics instead of kafkapy.metrics.names.
 kafkapy.metrics.topics: A pattern (RE2) of the topics that have series of their own in /metrics; sums are over all topics in any case.
 kafkapy.sasl.allowed.login.modules: The login modules that sasl.jaas.config may name; empty: all that are built. The system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.urls: The URLs that bearer tokens and their keys may be read from; the system property of Apache Kafka works, too.

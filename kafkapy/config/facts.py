@@ -479,6 +479,7 @@ kafkapy.authentication.timeout.ms | INT | 10000 | [1,...] | MEDIUM | false
 kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false
 kafkapy.metrics.groups | STRING | .* |  | LOW | false
 kafkapy.metrics.names | STRING | strimzi | [strimzi, confluent, both] | LOW | false
+kafkapy.metrics.rules | STRING | null |  | LOW | false
 kafkapy.metrics.topics | STRING | .* |  | LOW | false
 kafkapy.sasl.allowed.login.modules | LIST | [] |  | LOW | false
 kafkapy.sasl.oauthbearer.allowed.urls | LIST | [] |  | LOW | false

@@ -28,6 +28,7 @@ class NodeConfig(Section):
     kafkapy_legacy_clients_enable: bool = False
     kafkapy_metrics_groups: str = ".*"
     kafkapy_metrics_names: str = "strimzi"
+    kafkapy_metrics_rules: str | None = None
     kafkapy_metrics_topics: str = ".*"
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000

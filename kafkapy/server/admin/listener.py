@@ -33,6 +33,7 @@ from kafkapy.server.admin.readiness import missing_of
 
 if TYPE_CHECKING:
     from kafkapy.metrics.registry import NodeCounts
+    from kafkapy.server.admin.rules import Rules
     from kafkapy.server.node import Node
 
 LOOP_TIMEOUT_S: Final = 3.0
@@ -58,7 +59,7 @@ class AdminListener:
         self._loop = asyncio.get_running_loop()
         config = node.config.node
         shown = SeriesFilter(config.kafkapy_metrics_topics, config.kafkapy_metrics_groups)
-        self._exposition = Exposition(config.kafkapy_metrics_names, shown)
+        self._exposition = Exposition(config.kafkapy_metrics_names, shown, _rules_of(config.kafkapy_metrics_rules))
         self._scrape = asyncio.Lock()
         """Held by one scrape at a time: they share the exposition."""
         listening = _bound(config.kafkapy_admin_listener or "")
@@ -152,6 +153,14 @@ class AdminListener:
         self._loop.call_soon_threadsafe(answer)
         async with asyncio.timeout(LOOP_TIMEOUT_S):
             return await asyncio.wrap_future(asked)
+
+
+def _rules_of(path: str | None) -> "Rules | None":
+    if path is None:
+        return None
+    from kafkapy.server.admin.rules import Rules  # not needed by most nodes
+
+    return Rules(path)
 
 
 def _bound(text: str) -> socket.socket:

@@ -4,12 +4,15 @@ kafkapy.metrics.names chooses the names (names.py). Rendering runs on the admin 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.gauge import Distribution, Gauge, Measured, Row
 from kafkapy.server.admin.filters import SeriesFilter
 from kafkapy.server.admin.names import COUNTER, DIALECTS, GAUGE, SUMMARY, UNTYPED, Named, Tags, strimzi_name
 from kafkapy.server.admin.windows import QUANTILES, Windows
+
+if TYPE_CHECKING:
+    from kafkapy.server.admin.rules import Rules
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -33,8 +36,12 @@ class _Family:
 class Exposition:
     """Renders the metrics of a node, scrape by scrape. Used by one thread at a time."""
 
-    def __init__(self, names: str = "strimzi", shown: SeriesFilter | None = None) -> None:
-        """`names`: kafkapy.metrics.names. `shown`: which series are shown, all if None."""
+    def __init__(self, names: str = "strimzi", shown: SeriesFilter | None = None, rules: "Rules | None" = None) -> None:
+        """`names`: kafkapy.metrics.names. `shown`: which series are shown, all if None.
+
+        `rules`: what names Kafka's metrics instead.
+        """
+        self._rules = rules
         self._shown = shown if shown is not None else SeriesFilter()
         self._dialects = DIALECTS[names]
         self._windows = Windows()
@@ -54,7 +61,9 @@ class Exposition:
         self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}
         samples = 0
         for each in measured:
-            if isinstance(each, Row):
+            if self._rules is not None and not _is_external(each):
+                samples += self._add_by_rules(self._rules, each, now_s)
+            elif isinstance(each, Row):
                 self._add_row(each)
                 samples += len(each.columns)
             elif isinstance(each, Gauge):
@@ -76,6 +85,15 @@ class Exposition:
         self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}
         self.content_type = OPEN_METRICS if is_open else TEXT
         self.body = "".join(parts).encode()
+
+    def _add_by_rules(self, rules: "Rules", measured: Measured, now_s: float) -> int:
+        """Add what the rules make of something measured; return how much work that was, in samples."""
+        for sample in rules.apply(measured, self._windows, now_s):
+            family = self._family(Named(sample.name, sample.kind), sample.help or "by kafkapy.metrics.rules")
+            labels = self._label_text(sample.tags, family) if sample.tags else ""
+            if labels is not None:
+                family.lines.append(f"{sample.name}{labels} {sample.value!r}\n")
+        return len(measured.columns) if isinstance(measured, Row) else len(QUANTILES)
 
     def _add_row(self, row: Row) -> None:
         columns = self._of_row.get(row.columns)
@@ -152,6 +170,11 @@ def exposition(measured: Iterable[Measured], accept: str) -> tuple[str, bytes]:
 def prometheus_name(gauge: Gauge) -> str:
     """Return a gauge's name by Strimzi's rules."""
     return strimzi_name(gauge.group, gauge.name, is_counter=gauge.is_counter).name if gauge.group else gauge.name
+
+
+def _is_external(measured: Measured) -> bool:
+    """Whether these are no metrics of Apache Kafka."""
+    return not (measured.columns[0][0] if isinstance(measured, Row) else measured.group)
 
 
 def _text(family: _Family, *, is_open: bool) -> str:

@@ -154,6 +154,17 @@ def test_the_series_of_a_topic_go_with_it() -> None:
         assert value(found, "kafka_server_brokertopicmetrics_messagesin_total") == 2
 
 
+def test_a_file_of_rules_names_a_brokers_metrics() -> None:
+    pytest.importorskip("re2")
+    pytest.importorskip("yaml")
+    port = free_port()
+    rules = str(Path("tests/compat/jmx_rules.yaml").absolute())
+    with Broker(properties={"kafkapy.admin.listener": f":{port}", "kafkapy.metrics.rules": rules}):
+        found = {name for name, _ in samples(port)}
+    assert {name for name in found - LABELS.keys() - OWN if not name.startswith(("kafkapy_", "process_"))} == set()
+    assert len(found & LABELS.keys()) > 100
+
+
 def test_a_counter_is_a_total_and_labels_are_escaped() -> None:
     counter = Gauge("kafka.server:type=FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec", 3, is_counter=True)
     hostile = Gauge("kafka.log:type=Log", "Size", 1, (("topic", 'a"b\n\\' + "x" * 65_536), ("partition", "0")))
