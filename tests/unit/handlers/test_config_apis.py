@@ -15,6 +15,7 @@ from typing import Any
 import cryptography.hazmat.primitives.serialization.pkcs12  # noqa: F401 - so that no handler waits for it
 import pytest
 
+from kafkapy.config import facts
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.load import load
 from kafkapy.config.rules import DynamicConfigRules
@@ -213,9 +214,7 @@ def create(node: OneNode, name: str, configs: dict[str, str]) -> list[Any]:
     return node.create_topic(name, configs)
 
 
-OWN_KEYS = {"kafkapy.authentication.timeout.ms", "kafkapy.legacy.clients.enable", "kafkapy.admin.listener"}
-OWN_KEYS |= {"kafkapy.sasl.oauthbearer.allowed.urls", "kafkapy.sasl.oauthbearer.unsecured.enable"}
-OWN_KEYS |= {"kafkapy.sasl.allowed.login.modules"}
+OWN_KEYS = {line.split(" | ")[0] for line in facts.OWN.strip().splitlines()}
 STEPS: dict[str, Callable[..., Any]] = {
     "create": create,
     "incremental": incremental,
