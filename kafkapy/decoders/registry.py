@@ -88,28 +88,30 @@ class SchemaRegistry:
     def _of_registry(self, schema_id: int) -> Schema:
         described = self._get(f"/schemas/ids/{schema_id}")
         kind = described.get("schemaType", "AVRO")
-        references: dict[tuple[str, int], dict[str, Any]] = {}
-        self._follow(described, references, "")
         if kind != "PROTOBUF":
-            return Schema(kind, described["schema"], tuple(each["schema"] for each in references.values()))
-        references.clear()
+            references = self._referred_by(described, "", set())
+            return Schema(kind, described["schema"], tuple(each["schema"] for each in references))
         described = self._get(f"/schemas/ids/{schema_id}?format=serialized")
-        self._follow(described, references, "?format=serialized")
-        files = [*references.values(), described]
+        files = [*self._referred_by(described, "?format=serialized", set()), described]
         return Schema(kind, "", descriptors=tuple(_descriptor(each) for each in files))
 
-    def _follow(self, described: dict[str, Any], found: dict[tuple[str, int], dict[str, Any]], query: str) -> None:
-        """Add what a schema refers to, each after what it refers to itself."""
+    def _referred_by(self, described: dict[str, Any], query: str, seen: set[tuple[str, int]]) -> list[dict[str, Any]]:
+        """Return what a schema refers to, each after what it refers to itself, once (`seen`)."""
+        found = []
         for reference in described.get("references") or ():
-            subject, version = str(reference["subject"]), int(reference["version"])
-            if (subject, version) in found:
+            try:
+                subject, version = str(reference["subject"]), int(reference["version"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise DecodeError("the schema registry names a reference without subject and version") from error
+            if (subject, version) in seen:
                 continue
-            if len(found) >= MAX_REFERENCES:
+            if len(seen) >= MAX_REFERENCES:
                 raise DecodeError(f"a schema with more than {MAX_REFERENCES} references")
+            seen.add((subject, version))
             quoted = urllib.parse.quote(subject, safe="")
             referred = {**self._get(f"/subjects/{quoted}/versions/{version}{query}"), "name": reference.get("name")}
-            self._follow(referred, found, query)
-            found[subject, version] = referred
+            found += [*self._referred_by(referred, query, seen), referred]
+        return found
 
     def _get(self, path: str) -> dict[str, Any]:
         request = urllib.request.Request(

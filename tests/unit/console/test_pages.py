@@ -182,6 +182,12 @@ def test_long_values_are_cut_in_lists_and_shown_alone(page, server) -> None:
     admin.delete_topics(["long"])["long"].result(30)
 
 
+def test_internal_topics_are_decoded(page) -> None:
+    listed = page.get("/stream", params={"name": "__consumer_offsets", "from": "beginning"}).text
+    assert "&#34;group&#34;: &#34;&lt;script&gt;alert(1)" in listed
+    assert "<script>alert" not in listed
+
+
 def test_the_console_has_no_group_of_its_own(page, server) -> None:
     offsets_found(page, count=2)
     admin = AdminClient({"bootstrap.servers": server})
