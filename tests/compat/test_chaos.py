@@ -203,8 +203,7 @@ def check_groups(cluster: ProxiedNodes, groups: Sequence[Group], ends: dict[tupl
             PROGRESS_S,
             what=f"that {group.name} sees all of {ends}",
         )
-        last = group.leave_one()
-        answered = group.committed()
+        last, answered = group.leave_one()
         add_a_record(cluster, ends)
         eventually(
             lambda last=last: all(end - 1 in last.seen.get(key, ()) for key, end in ends.items()),  # type: ignore[misc]

@@ -224,13 +224,14 @@ class Group:
         for member in self.members:
             member.stop()
 
-    def leave_one(self) -> Member:
-        """Stop all members but one; return that one, with nothing seen since then."""
+    def leave_one(self) -> tuple[Member, dict[tuple[str, int], int]]:
+        """Stop all members but one; return that one, with nothing seen since then, and what was committed before."""
         last = self.members[-1]
         for member in self.members[:-1]:
             member.stop()
+        answered = self.committed()  # in this order: what it sees from now on it may commit from now on
         last.seen = {}
-        return last
+        return last, answered
 
     def seen(self, topic: str, partition: int) -> set[int]:
         return set().union(*(set(member.seen.get((topic, partition), ())) for member in self.members))
