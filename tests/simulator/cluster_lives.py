@@ -50,6 +50,8 @@ ROLES: Final[Sequence[dict[int, str]]] = (
 )
 TOPIC: Final = "orders"
 MOVED: Final = "moved"
+MOVED_WITH_TRANSACTIONS: Final = ("right", "__transaction_state", "__consumer_offsets")
+"""What moves where clients are transactional: coordinators and a partition of theirs."""
 
 
 class ClusterLives:
@@ -61,7 +63,8 @@ class ClusterLives:
         self._has_transactions = has_transactions(seed)
         properties = cluster_transactions.PROPERTIES if self._has_transactions else {}
         self.world = ClusterWorld(loop, seed, ROLES[seed % len(ROLES)], **properties)
-        self.checker = ClusterChecker(self.world, {MOVED})
+        self._moved = MOVED_WITH_TRANSACTIONS if self._has_transactions else (MOVED,)
+        self.checker = ClusterChecker(self.world, self._moved)
         self._transactions = TransactionClients(self.world, self.checker) if self._has_transactions else None
         self.clients: list[Client] = []
         self._brokers = [computer.node_id for computer in self.world.brokers]
@@ -319,9 +322,10 @@ class ClusterLives:
             self._ending_count -= 1
 
     async def _reassign(self) -> None:
-        """Move the partition of a topic to other brokers."""
+        """Move a partition to other brokers."""
         replicas = self._chance.sample(self._brokers, 2)
-        topic = ReassignableTopic(MOVED, [ReassignablePartition(0, replicas)])
+        name = self._chance.choice(self._moved) if self._has_transactions else MOVED
+        topic = ReassignableTopic(name, [ReassignablePartition(0, replicas)])
         try:
             await self._admin.ask_any(AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic]))
         except LostError:
