@@ -8,7 +8,7 @@ Labels = frozenset[tuple[str, str]]
 Samples = dict[tuple[str, Labels], float]
 
 
-def text_of(port: int, timeout_s: float = 60) -> str:
+def text_of(port: int, timeout_s: float = 180) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=timeout_s) as response:
         body: bytes = response.read()
     return body.decode()
