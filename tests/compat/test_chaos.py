@@ -230,6 +230,8 @@ def add_a_record(cluster: ProxiedNodes, ends: dict[tuple[str, int], int]) -> Non
 
 def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
     """Check that each record is committed to its copy, once and in order."""
+    if copies is not None:
+        copies.restart()
     for topic in COPIED if copies is not None else ():
         source = records_of(cluster.bootstrap, topic)
 

@@ -262,8 +262,14 @@ class Copies:
         self._thread.join()
         self._copiers.close()
 
-    def said(self) -> str:
-        return self._copiers.said()
+    def restart(self) -> None:
+        """Kill all; they are started again.
+
+        librdkafka 2.x may hang in send_offsets_to_transaction when the group's coordinator has moved: it has its answer
+        to AddOffsetsToTxn and sends neither FindCoordinator nor TxnOffsetCommit (seen with debug=eos,protocol).
+        """
+        for index in range(len(self._copiers)):
+            self._copiers.kill_one(index)
 
     def _tend(self) -> None:
         while not self._is_stopping.wait(0.5):
