@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from kafkapy import Cluster
 from kafkapy.server.cluster.asking import partitions
 from kafkapy.server.cluster.plan import ClusterError
 from tests.support.eventually import eventually
-from tests.support.quorum_tool import is_created
+from tests.support.replicated_topics import TIMEOUT_S, create, produce
 
 pytestmark = pytest.mark.ours
 PROPERTIES = {
@@ -23,27 +21,12 @@ PROPERTIES = {
     "controller.quorum.request.timeout.ms": 1000,
     "min.insync.replicas": 2,
 }
-TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(3, properties=PROPERTIES) as running:
         yield running
-
-
-def create(cluster: Cluster, topic: str, replicas: int = 3) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    eventually(lambda: is_created(admin, topic, 1, replicas))  # a broker may be fenced on a busy machine
-
-
-def produce(bootstrap: str, topic: str) -> Any:
-    """Produce a record with acks=all; return its error."""
-    results: list[Any] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: results.append(error))
-    assert producer.flush(3 * TIMEOUT_S) == 0
-    return results[0]
 
 
 def told_by(cluster: Cluster, node_ids: list[int], topic: str) -> tuple[int, set[int]]:

@@ -1,19 +1,15 @@
 """A broker process whose disk really fails: the kernel says EIO where it cannot write, and where it cannot read.
 
-The disk is a loop device over memory: sealed, that takes no more writes; cut short, it lacks what was there. What an
-fsync could not write is gone from the page cache's books, and the next one may well succeed: a directory that failed
-once is offline until the next start.
+What an fsync could not write is gone from the page cache's books, and the next one may well succeed: a directory that
+failed once is offline until the next start.
 """
 
-import contextlib
 import errno
-import fcntl
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -21,80 +17,25 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import Kafkapy
 from tests.support.eventually import eventually
+from tests.support.mounted_disks import MountedDisk
 
 pytestmark = pytest.mark.ours  # Apache Kafka's answers while a directory fails come at other moments
 
-DISK_BYTES: Final = 32 << 20
-LOOP_SET_FD, LOOP_CTL_GET_FREE = 0x4C00, 0x4C82  # linux/loop.h
-LOOP_SET_STATUS64, LO_FLAGS_AUTOCLEAR = 0x4C04, 4
-LOOP_INFO64_BYTES, FLAGS_POSITION = 232, 52
-F_ADD_SEALS, F_SEAL_WRITE = 1033, 8  # linux/fcntl.h
-
-
-class FailingDisk:
-    """A file system that is mounted at `path` until the end of the test."""
-
-    def __init__(self, path: Path, memory: int) -> None:
-        self.path = path
-        self._memory = memory
-
-    def fail_writes(self) -> None:
-        fcntl.fcntl(self._memory, F_ADD_SEALS, F_SEAL_WRITE)
-
-    def fail_reads(self) -> None:
-        """All but what the page cache has; file systems keep what they need to find files at the front."""
-        os.truncate(self._memory, DISK_BYTES // 8)
-
-    def forget(self, file: Path) -> None:
-        """Drop a file's pages, which must be on the disk by now."""
-        with file.open("rb") as opened:
-            os.fsync(opened.fileno())
-            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[FailingDisk]:
-    point = tmp_path / "disk"
-    point.mkdir()
-    with contextlib.ExitStack() as undo:
-        memory = os.memfd_create("disk", os.MFD_ALLOW_SEALING)
-        undo.callback(os.close, memory)
-        os.truncate(memory, DISK_BYTES)
-        try:
-            device = _loop_device(undo, memory)
-        except OSError as error:
-            pytest.skip(f"there is no loop device to be had here: {error}")
-        _run_or_skip("mkfs.ext4", "-q", "-O", "^has_journal", device)
-        _run_or_skip("mount", device, str(point))
-        undo.callback(subprocess.run, ["umount", "--lazy", str(point)], check=True)
-        yield FailingDisk(point, memory)
-
-
-def _loop_device(undo: contextlib.ExitStack, memory: int) -> str:
-    """Return a device over a file, which is gone when nothing has it open any more."""
-    control = os.open("/dev/loop-control", os.O_RDWR)
-    undo.callback(os.close, control)
-    device = f"/dev/loop{fcntl.ioctl(control, LOOP_CTL_GET_FREE)}"
-    opened = os.open(device, os.O_RDWR)
-    undo.callback(os.close, opened)
-    fcntl.ioctl(opened, LOOP_SET_FD, memory)
-    info = bytearray(LOOP_INFO64_BYTES)
-    info[FLAGS_POSITION] = LO_FLAGS_AUTOCLEAR
-    fcntl.ioctl(opened, LOOP_SET_STATUS64, info)
-    return device
-
-
-def _run_or_skip(*command: str) -> None:
+def disk(tmp_path: Path) -> Iterator[MountedDisk]:
     try:
-        subprocess.run(command, check=True, capture_output=True)
+        disk = MountedDisk(tmp_path / "disk", 32 << 20)
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"not possible here: {error}")
+        pytest.skip(f"no file system of the test's own is to be had here: {error}")
+    yield disk
+    disk.close()
 
 
 class World:
     """A broker over a disk that will fail and one that will not; `bad` and `good` are its partitions on them."""
 
-    def __init__(self, disk: FailingDisk, tmp_path: Path) -> None:
+    def __init__(self, disk: MountedDisk, tmp_path: Path) -> None:
         self.failing, self.sound, self._log = disk.path / "logs", tmp_path / "sound", tmp_path / "broker.log"
         directories = {"log.dirs": f"{self.failing},{self.sound}", "metadata.log.dir": str(tmp_path / "metadata")}
         self.server = Kafkapy(tmp_path / "broker", {**directories, "log.flush.interval.messages": "1"})
@@ -152,7 +93,7 @@ class World:
         assert [(each / ".kafka_cleanshutdown").exists() for each in (self.failing, self.sound)] == [False, True]
 
 
-def test_a_disk_that_takes_no_write_is_offline_from_the_first_fsync_on(disk: FailingDisk, tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_write_is_offline_from_the_first_fsync_on(disk: MountedDisk, tmp_path: Path) -> None:
     world = World(disk, tmp_path)
     with world.server:
         world.create_topic()
@@ -168,7 +109,7 @@ def test_a_disk_that_takes_no_write_is_offline_from_the_first_fsync_on(disk: Fai
         assert world.first_value(world.good) == b"durable"
 
 
-def test_a_disk_that_cannot_be_read_is_offline_from_the_first_fetch_on(disk: FailingDisk, tmp_path: Path) -> None:
+def test_a_disk_that_cannot_be_read_is_offline_from_the_first_fetch_on(disk: MountedDisk, tmp_path: Path) -> None:
     world = World(disk, tmp_path)
     with world.server:
         world.create_topic()

@@ -2,25 +2,23 @@
 
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkapy import Cluster
 from kafkapy.__main__ import main
 from kafkapy.errors import ConfigError
 from kafkapy.server.cluster.plan import ClusterError
-from tests.support.eventually import eventually
-from tests.support.quorum_tool import is_created
+from tests.support.replicated_topics import TIMEOUT_S, create, produce
 
 PROPERTIES = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
 SETTINGS = [part for key, value in PROPERTIES.items() for part in ("--set", f"{key}={value}")]
 BAD = {"num.io.threads": 0}
-TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -29,29 +27,15 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def create(cluster: Cluster, topic: str, replicas: int = 3) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    eventually(lambda: is_created(admin, topic, 1, replicas))  # a broker may be fenced on a busy machine
-
-
-def produce(cluster: Cluster, topic: str) -> Any:
-    """Produce a record with acks=all; return its error."""
-    results: list[Any] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: results.append(error))
-    assert producer.flush(TIMEOUT_S) == 0
-    return results[0]
-
-
 def test_another_broker_leads_when_the_leader_is_killed(cluster: Cluster) -> None:
     create(cluster, "killed")
-    assert produce(cluster, "killed") is None
+    assert produce(cluster.bootstrap_servers, "killed") is None
     leader = cluster.leader_of("killed")
     cluster.kill(leader)
     assert cluster.leader_of("killed") != leader
-    assert produce(cluster, "killed") is None
+    assert produce(cluster.bootstrap_servers, "killed") is None
     cluster.start(leader)
-    eventually(lambda: not cluster.partitions().offline)
+    assert not cluster.partitions().offline
 
 
 def test_another_controller_is_active_while_one_is_paused(cluster: Cluster) -> None:
@@ -65,8 +49,8 @@ def test_another_controller_is_active_while_one_is_paused(cluster: Cluster) -> N
 def test_a_broker_that_is_added_takes_replicas(cluster: Cluster) -> None:
     added = cluster.add()
     create(cluster, "on-four", replicas=4)
-    assert produce(cluster, "on-four") is None
-    eventually(lambda: cluster.partitions().replica_counts.get(added) == 1)
+    assert produce(cluster.bootstrap_servers, "on-four") is None
+    assert cluster.partitions().replica_counts[added] == 1
 
 
 def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -89,12 +73,9 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
         assert bootstrap.startswith("127.0.0.1:")
         assert run("add")[0] == 0
         assert run("kill", "1")[0] == 0
-
-        def states() -> dict[int, str]:
-            shown = json.loads(run("status", "--json")[1])
-            return {node["node_id"]: node["state"] for node in shown["nodes"]}
-
-        eventually(lambda: states() == {1: "stopped", 2: "running", 101: "running, active controller"})
+        shown = json.loads(run("status", "--json")[1])
+        states = {node["node_id"]: node["state"] for node in shown["nodes"]}
+        assert states == {1: "stopped", 2: "running", 101: "running, active controller"}
         host, port = bootstrap.split(":")
         with socket.create_server((host, int(port))):
             assert "kafkapy: node 1 has ended: cannot listen on" in run("start", "1")[2]
@@ -113,7 +94,7 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
 def test_nodes_of_one_process_are_cut_off_and_come_back(tmp_path: Path) -> None:
     with Cluster(3, in_process=True, properties=PROPERTIES, data_dir=tmp_path) as cluster:
         create(cluster, "cut")
-        assert produce(cluster, "cut") is None
+        assert produce(cluster.bootstrap_servers, "cut") is None
         alone = cluster.controller
         others = [node_id for node_id in cluster.broker_ids if node_id != alone]
         cluster.partition({alone}, others)
@@ -122,7 +103,7 @@ def test_nodes_of_one_process_are_cut_off_and_come_back(tmp_path: Path) -> None:
         eventually(lambda: leader_told_by(reachable, "cut") in others)
         cluster.heal()
         eventually(lambda: not cluster.partitions().under_replicated)
-        assert produce(cluster, "cut") is None
+        assert produce(cluster.bootstrap_servers, "cut") is None
         with pytest.raises(ClusterError, match="cannot be killed"):
             cluster.kill(alone)
         cluster.stop(alone)
@@ -130,6 +111,15 @@ def test_nodes_of_one_process_are_cut_off_and_come_back(tmp_path: Path) -> None:
         cluster.start(alone)
     with Cluster(3, in_process=True, properties=PROPERTIES, data_dir=tmp_path) as cluster:
         assert cluster.leader_of("cut") in cluster.broker_ids
+
+
+def eventually(check: Callable[[], Any]) -> Any:
+    """Return what `check` returns once that is true."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.1)
+    return found
 
 
 def leader_told_by(bootstrap: str, topic: str) -> int:
@@ -153,11 +143,7 @@ def test_a_topic_moves_to_other_brokers(tmp_path: Path, capsys: pytest.CaptureFi
         assert lines[-1] == "4 of 4 partitions are there"
         assert refused == 1
         assert "name as many brokers at least" in capsys.readouterr().err
-
-        def replicas() -> list[list[int]]:
-            partitions = admin.list_topics("moved", timeout=TIMEOUT_S).topics["moved"].partitions
-            return [partitions[number].replicas for number in range(4)]
-
-        eventually(lambda: replicas() == [[2, 3], [3, 2], [2, 3], [3, 2]])
+        partitions = admin.list_topics("moved", timeout=TIMEOUT_S).topics["moved"].partitions
+        assert [partitions[number].replicas for number in range(4)] == [[2, 3], [3, 2], [2, 3], [3, 2]]
     finally:
         main(["cluster", "down", *where])

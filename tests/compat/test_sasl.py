@@ -13,12 +13,13 @@ import kafka
 import kafka.errors
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import AdminClient
 
 from harness.certificates import make_certificate
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.support.logins import MECHANISMS_ENABLED, PLAIN_MODULE, SCRAM_MODULE, jaas_keys
+from tests.support.scram_users import add_user
 
 PASSWORD = "s3cret=, ;"
 USER = "alice"
@@ -86,10 +87,7 @@ def secured(tmp_path_factory, java_tool) -> Iterator[Secured]:
         told = java_tool(CONFIGS, *plain, "--alter", *users, "--add-config", credential)
         assert f"Completed updating config for user {USER}." in told
         admin = AdminClient({"bootstrap.servers": found.bootstrap("PLAINTEXT")})
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            info = ScramCredentialInfo(mechanism, 4096)
-            made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, info, PASSWORD.encode())])
-            made[USER].result(60)
+        add_user(found.bootstrap("PLAINTEXT"), USER, PASSWORD)
         described = admin.describe_user_scram_credentials([USER])[USER].result(60)
         assert [info.iterations for info in described.scram_credential_infos] == [4096, 4096]
         yield found

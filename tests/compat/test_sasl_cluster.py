@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import AdminClient, ScramMechanism
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan, ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
@@ -17,6 +17,7 @@ from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
 from tests.compat.test_tls_cluster import check_java_in_place, create, in_sync, produce
 from tests.support.eventually import eventually
 from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE
+from tests.support.scram_users import add_user
 from tools.kafka import JAVA_LIBS
 
 LOGIN = 'username="node" password="node-secret"'
@@ -44,10 +45,7 @@ def properties() -> dict[str, str]:
 
 
 def add_node_user(cluster: ThreeNodes) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-    upsertion = UserScramCredentialUpsertion("node", info, b"node-secret")
-    admin.alter_user_scram_credentials([upsertion])["node"].result(TIMEOUT_S)
+    add_user(cluster.bootstrap, "node", "node-secret", (ScramMechanism.SCRAM_SHA_512,))
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,12 @@ import kafka
 import kafka.errors
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.logins import SCRAM_MODULE, jaas_keys
+from tests.support.scram_users import add_user
 from tools.kafka import kcat
 
 LISTENER = "SASL_PLAINTEXT"
@@ -49,11 +49,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         **jaas_keys(LISTENER, mechanisms=MECHANISMS, users={USER: PASSWORD}),
     }
     with server:
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            info = ScramCredentialInfo(mechanism, 4096)
-            made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, info, PASSWORD.encode())])
-            made[USER].result(60)
+        add_user(server.bootstrap, USER, PASSWORD)
         server.port = ports[LISTENER]
         yield server
 

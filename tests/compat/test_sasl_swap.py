@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import ScramMechanism
 
 from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy, free_port
 from kafkapy.metadata.scram_types import MECHANISMS
@@ -15,6 +15,7 @@ from kafkapy.security.scram import ScramClient
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.eventually import eventually
 from tests.support.logins import jaas_keys, log_in, sasl_client
+from tests.support.scram_users import add_user
 from tests.support.wire import WireClient
 
 MECHANISM = "SCRAM-SHA-512"
@@ -46,11 +47,8 @@ def may_log_in(settings: dict[str, str], user: str) -> bool:
         return log_in(client, sasl_client(MECHANISM, user, f"{user}-secret")).error_code == 0
 
 
-def add_user(bootstrap: str, user: str) -> None:
-    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-    upsertion = UserScramCredentialUpsertion(user, info, f"{user}-secret".encode())
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.alter_user_scram_credentials([upsertion])[user].result(60)
+def add_named(bootstrap: str, user: str) -> None:
+    add_user(bootstrap, user, f"{user}-secret", (ScramMechanism.SCRAM_SHA_512,))
 
 
 def new_token(settings: dict[str, str]) -> Any:
@@ -90,5 +88,5 @@ def test_users_log_in_to_whoever_has_the_directory(tmp_path: Path) -> None:
             tokens.append(new_token(settings))
             eventually(lambda: logs_in(settings, tokens[-1]))
             users.append(f"user-{len(users)}")
-            add_user(server.bootstrap, users[-1])
+            add_named(server.bootstrap, users[-1])
             eventually(lambda: may_log_in(settings, users[-1]))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from harness.certificates import make_certificate
 from harness.servers import Server, free_port
@@ -16,6 +15,7 @@ from spark_jobs import audit, bronze, feed, replay, silver
 from spark_jobs.errors import JobError
 from spark_jobs.generator import Market
 from tests.compat.conftest import new_server
+from tests.support.scram_users import add_user
 
 pytestmark = [
     pytest.mark.spark,
@@ -58,19 +58,8 @@ def secured(tmp_path_factory):
     server.port = port
     server.speaks_tls = True
     with server:
-        create_scram_user(server, certificate)
+        add_user(server.bootstrap, "spark", PASSWORD, settings=librdkafka_options(certificate))
         yield server, certificate
-
-
-def create_scram_user(server: Server, certificate: Path) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, **librdkafka_options(certificate)})
-    mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-    credentials = [
-        UserScramCredentialUpsertion("spark", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-        for mechanism in mechanisms
-    ]
-    for credential in credentials:
-        admin.alter_user_scram_credentials([credential])["spark"].result(60)
 
 
 def java_options(certificate: Path, mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, str]:

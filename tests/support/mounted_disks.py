@@ -1,6 +1,7 @@
 """A file system of a node's own, on a loop device over memory, that can be full, fail for real, and be repaired.
 
 Sealed memory takes no more writes: the kernel says EIO. What an fsync did not write before is lost, as in a power cut.
+Memory that was cut short lacks what was there.
 Needs root and loop devices; `MountedDisk` raises OSError or CalledProcessError without them.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 DISK_BYTES: Final = 256 << 20
+"""Unless a size is given."""
 LOOP_SET_FD, LOOP_CTL_GET_FREE = 0x4C00, 0x4C82  # linux/loop.h
 LOOP_SET_STATUS64, LO_FLAGS_AUTOCLEAR = 0x4C04, 4
 LOOP_INFO64_BYTES, FLAGS_POSITION = 232, 52
@@ -21,13 +23,18 @@ F_ADD_SEALS, F_SEAL_WRITE = 1033, 8  # linux/fcntl.h
 class MountedDisk:
     """Mounted at `path` until `close`."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, size_bytes: int = DISK_BYTES) -> None:
+        self.path = path
+        self._size_bytes = size_bytes
         self._ballast = path / "ballast"
         path.mkdir(exist_ok=True)
-        self._memory = _new_memory()
+        self._memory = _new_memory(size_bytes)
         self.has_failed = False
-        self._mount("mkfs.ext4", "-q", "-O", "^has_journal")
+        try:
+            self._mount("mkfs.ext4", "-q", "-O", "^has_journal")
+        except BaseException:
+            os.close(self._memory)
+            raise
 
     def fill(self) -> None:
         """Leave no byte free."""
@@ -39,6 +46,16 @@ class MountedDisk:
         fcntl.fcntl(self._memory, F_ADD_SEALS, F_SEAL_WRITE)
         self.has_failed = True
 
+    def fail_reads(self) -> None:
+        """All but what the page cache has; file systems keep what they need to find files at the front."""
+        os.truncate(self._memory, self._size_bytes // 8)
+
+    def forget(self, file: Path) -> None:
+        """Drop a file's pages, which must be on the disk by now."""
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
     def repair(self) -> None:
         """Free what `fill` took; replace a disk that fails by one with its contents. Nobody may use that meanwhile."""
         if self.has_failed:
@@ -46,17 +63,17 @@ class MountedDisk:
         self._ballast.unlink(missing_ok=True)
 
     def close(self) -> None:
-        subprocess.run(["umount", "--lazy", str(self._path)], check=True)
+        subprocess.run(["umount", "--lazy", str(self.path)], check=True)
         os.close(self._memory)
 
     def _replace(self) -> None:
         failed = self._memory
-        subprocess.run(["umount", "--lazy", str(self._path)], check=True)
-        self._memory = _new_memory()
+        subprocess.run(["umount", "--lazy", str(self.path)], check=True)
+        self._memory = _new_memory(self._size_bytes)
         self.has_failed = False
         position = 0
-        while position < DISK_BYTES:
-            position += os.copy_file_range(failed, self._memory, DISK_BYTES - position, position, position)
+        while position < self._size_bytes:
+            position += os.copy_file_range(failed, self._memory, self._size_bytes - position, position, position)
         os.close(failed)
         self._mount("e2fsck", "-fy", may_correct=True)
 
@@ -67,12 +84,12 @@ class MountedDisk:
             prepared = subprocess.run([*prepare, device], capture_output=True)
             if prepared.returncode and not (may_correct and prepared.returncode == 1):
                 prepared.check_returncode()
-            subprocess.run(["mount", device, str(self._path)], check=True, capture_output=True)
+            subprocess.run(["mount", device, str(self.path)], check=True, capture_output=True)
 
 
-def _new_memory() -> int:
+def _new_memory(size_bytes: int) -> int:
     memory = os.memfd_create("disk", os.MFD_ALLOW_SEALING)
-    os.truncate(memory, DISK_BYTES)
+    os.truncate(memory, size_bytes)
     return memory
 
 
