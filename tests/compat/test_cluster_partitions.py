@@ -33,8 +33,8 @@ def told_by(cluster: Cluster, node_ids: list[int], topic: str) -> tuple[int, set
     """Return the leader of partition 0 and its ISR, as these nodes tell."""
     bootstrap = ",".join(cluster.address_of(node_id) for node_id in node_ids)
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
-    partition = found.topics[topic].partitions[0]
-    return partition.leader, set(partition.isrs)
+    partition = found.topics[topic].partitions.get(0)  # None: it has not heard of the topic yet
+    return (-1, set()) if partition is None else (partition.leader, set(partition.isrs))
 
 
 def others_than(cluster: Cluster, alone: int) -> list[int]:

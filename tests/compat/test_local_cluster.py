@@ -124,8 +124,8 @@ def eventually(check: Callable[[], Any]) -> Any:
 
 def leader_told_by(bootstrap: str, topic: str) -> int:
     metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
-    leader: int = metadata.topics[topic].partitions[0].leader
-    return leader
+    partition = metadata.topics[topic].partitions.get(0)  # None: it has not heard of the topic yet
+    return -1 if partition is None else int(partition.leader)
 
 
 def test_a_topic_moves_to_other_brokers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

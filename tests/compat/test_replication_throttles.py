@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, PartitionMetadata
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
@@ -47,6 +47,11 @@ def set_configs(client: AdminClient, kind: ConfigResource.Type, name: str, keys:
     return {key: found[key].value for key in keys if key in found and not found[key].is_default}
 
 
+def partition_of(client: AdminClient) -> PartitionMetadata:
+    """Return what a broker tells of the partition; nothing if it has not heard of the topic yet."""
+    return client.list_topics("moving").topics["moving"].partitions.get(0, PartitionMetadata())
+
+
 def fill(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 20_000, "linger.ms": 5})
     for _ in range(SIZE_BYTES // 10_000):
@@ -57,7 +62,7 @@ def fill(bootstrap: str, topic: str) -> None:
 def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: ThreeNodes, tmp_path: Path) -> None:
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
     client.create_topics([NewTopic("moving", 1, replica_assignment=[[1]])])["moving"].result(TIMEOUT_S)
-    eventually(lambda: client.list_topics("moving").topics["moving"].partitions[0].leader == 1)
+    eventually(lambda: partition_of(client).leader == 1)
     fill(cluster.bootstrap, "moving")
     path = tmp_path / "moves.json"
     moves = [{"topic": "moving", "partition": 0, "replicas": [2, 3]}]
@@ -84,4 +89,4 @@ def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: Thre
     wait_for_configs(client, ConfigResource.Type.TOPIC, "moving", {})
     for broker in ("1", "2", "3"):
         wait_for_configs(client, ConfigResource.Type.BROKER, broker, {})
-    eventually(lambda: client.list_topics("moving").topics["moving"].partitions[0].replicas == [2, 3])
+    eventually(lambda: partition_of(client).replicas == [2, 3])
