@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.compat.test_groups_consumer import GROUP_PROPERTIES, create, produce
+from tests.support.group_starts import commit_starts
 
 TOPIC, GROUP, PARTITIONS, RECORDS = "orders", "g", 4, 120
 TIMEOUT_S = 90
@@ -100,6 +101,7 @@ class Readers:
 def test_nothing_is_lost_when_the_broker_is_killed_amid_rebalances(broker: Server, protocol: str) -> None:
     create(broker.bootstrap, TOPIC, PARTITIONS)
     produce(broker.bootstrap, TOPIC, RECORDS, PARTITIONS)
+    commit_starts(broker.bootstrap, GROUP, [TOPIC], PARTITIONS)
     with closing(Readers(broker, PROTOCOLS[protocol])) as readers:
         readers.add()
         readers.add()

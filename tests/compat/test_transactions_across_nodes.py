@@ -21,6 +21,7 @@ from harness.servers import ApacheKafka, Kafkapy, Server, java
 from tests.compat.conftest import QUICK_JVM
 from tests.support.copying import PARTITIONS, SOURCES, Copiers, ReaderAlong, fill_sources
 from tests.support.eventually import eventually
+from tests.support.group_starts import commit_starts
 from tests.support.migrating import SERVED_BY_BOTH
 from tools.kafka import JAVA_LIBS
 
@@ -175,6 +176,7 @@ def test_copies_are_exact_whichever_node_is_killed(cluster: ThreeNodes, tmp_path
     if not JAVA_LIBS.is_dir():
         pytest.skip("Apache Kafka's jars are missing: run `make tools`")
     fill_sources(cluster.bootstrap, RECORDS, replication_factor=3)
+    commit_starts(cluster.bootstrap, "copiers", SOURCES[:1], PARTITIONS)
     with (
         closing(Copiers(copier_commands(cluster), tmp_path)) as copiers,
         closing(ReaderAlong(cluster.bootstrap)) as reader,

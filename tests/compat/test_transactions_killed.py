@@ -23,6 +23,7 @@ from tests.support.copying import (
     fill_sources,
     only_soaked,
 )
+from tests.support.group_starts import commit_starts
 from tools.kafka import JAVA_LIBS
 
 
@@ -35,6 +36,7 @@ def broker(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_librdkafkas_copies_are_exact(broker: Server, protocol: str) -> None:
+    commit_starts(broker.bootstrap, "copiers", SOURCES, PARTITIONS)
     command = [sys.executable, "-m", "tests.support.copier", broker.bootstrap, "copiers", protocol]
     of_load = [str(LOAD.transaction_records), *SOURCES]
     check_copies_through_kills(broker, [[*command, f"copier-{slot}", *of_load] for slot in range(2)])

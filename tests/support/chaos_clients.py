@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.support.copying import Copiers
+from tests.support.group_starts import commit_starts
 from tests.support.migrating import JavaProducer
 
 PARTITIONS = 2
@@ -218,6 +219,7 @@ class Group:
 
     def __init__(self, bootstrap: str, topics: Sequence[str], name: str, settings: dict[str, object]) -> None:
         self.name = name
+        commit_starts(bootstrap, name, topics, PARTITIONS)
         self.members = [Member(bootstrap, topics, name, settings) for _ in range(2)]
 
     def stop(self) -> None:
@@ -277,7 +279,9 @@ class Copies:
 
 
 def copier_commands(bootstrap: str, classic: str, consumer: str) -> list[list[str]]:
-    """Return the commands of two copiers for each of the two topics, in a group of each protocol."""
+    """Return the commands of two copiers for each of the two topics, in a group of each protocol that begins at 0."""
+    for topic in (classic, consumer):
+        commit_starts(bootstrap, f"copies-{topic}", [topic], PARTITIONS)
     return [
         [
             sys.executable,
