@@ -13,13 +13,11 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from kafkapy.decoders.bounds import MAX_DEPTH, check_messagepack
 from kafkapy.decoders.errors import DecodeError
 
 Decode: TypeAlias = Callable[[bytes], Any]
 """Returns what json.dumps takes. Raises DecodeError."""
-
-MAX_DEPTH: Final = 64
-"""How deep decoded values may be nested: json.dumps and templates walk them by recursion."""
 
 
 def decode_text(data: bytes) -> str:
@@ -53,9 +51,10 @@ def decode_messagepack(data: bytes) -> Any:
         import msgpack
     except ImportError as error:
         raise DecodeError("messagepack needs a library: pip install msgpack") from error
+    check_messagepack(data)
     try:
         return jsonable(msgpack.unpackb(data, strict_map_key=False, timestamp=0))
-    except (ValueError, RecursionError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:  # of lists as keys
         raise DecodeError(f"not MessagePack: {error}") from error
 
 

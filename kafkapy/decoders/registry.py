@@ -4,16 +4,21 @@ A serializer of such a registry writes five bytes before its data: a zero, and t
 A directory has the files NUMBER.avsc (Avro), NUMBER.json (JSON Schema) and NUMBER.desc (Protobuf: the FileDescriptorSet
 that `protoc --include_imports --descriptor_set_out` writes). Over HTTP, Protobuf needs a registry that serves
 ?format=serialized, as Confluent's: the text of a .proto file is not parsed here.
+
+Numbers come from records, and schemas from whoever may register one: requests, bytes and time are bounded, and a
+redirect is an error, as the registry is whom the command line names.
 """
 
 import base64
 import binascii
+import http.client
 import json
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,9 +28,16 @@ from kafkapy.decoders.errors import DecodeError
 MAGIC_AND_ID_BYTES: Final = 5
 TIMEOUT_S: Final = 5.0
 MAX_SCHEMA_BYTES: Final = 4 << 20
+"""Of what is read for a schema, with those that it refers to."""
+MAX_CACHED_BYTES: Final = 64 << 20
+READ_BYTES: Final = 1 << 16
 MAX_SCHEMAS: Final = 1000
 """The cache is cleared when full: the numbers come from records, which anybody may have written."""
 RETRY_S: Final = 30.0
+SILENCE_S: Final = 5.0
+"""How long no schema is asked for after a registry did not answer: each of a thousand records may name another."""
+MAX_TOTAL_S: Final = 20.0
+"""For a schema, with those that it refers to."""
 MAX_REFERENCES: Final = 100
 
 
@@ -39,12 +51,39 @@ class Schema:
     """The schemas that this one refers to, each after those that it refers to itself."""
     descriptors: tuple[bytes, ...] = ()
 
+    @property
+    def size(self) -> int:
+        return len(self.text) + sum(map(len, (*self.references, *self.descriptors)))
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What a schema may still cost: `end_s` of the registry's clock; `seen`: the references that were asked for."""
+
+    end_s: float
+    bytes_left: int = MAX_SCHEMA_BYTES
+    seen: set[tuple[str, int]] = field(default_factory=set)
+
+
+class _Unreachable(DecodeError):
+    """The registry did not answer: no reason to believe that it does for another schema."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_arguments: Any) -> None:
+        """Leave a redirect to be an HTTPError."""
+
 
 class SchemaRegistry:
     """`location`: an http:// or https:// URL, or a directory. Raises DecodeError for anything else."""
 
     def __init__(self, location: str, clock_s: Callable[[], float] = time.monotonic) -> None:
-        scheme = urllib.parse.urlsplit(location).scheme
+        try:
+            scheme, netloc, *_ = urllib.parse.urlsplit(location)
+        except ValueError as error:
+            raise DecodeError(f"the schema registry's URL: {error}") from error
+        if scheme in ("http", "https") and "@" in netloc:
+            raise DecodeError("the schema registry's URL has a user and password, which are not sent")
         if scheme not in ("http", "https") and not Path(location).is_dir():
             raise DecodeError(f"{location}: neither an http URL nor a directory")
         self._url = location.rstrip("/") if scheme in ("http", "https") else None
@@ -52,6 +91,9 @@ class SchemaRegistry:
         self._clock_s = clock_s
         self._schemas: dict[int, Schema] = {}
         self._failures: dict[int, tuple[float, str]] = {}
+        self._cached_bytes = 0
+        self._silence: tuple[float, str] = (-SILENCE_S, "")
+        self._open = urllib.request.build_opener(_NoRedirects).open
 
     def schema(self, schema_id: int) -> Schema:
         """Return a schema, and remember it. A failure is remembered for RETRY_S. Raises DecodeError."""
@@ -61,15 +103,23 @@ class SchemaRegistry:
         failed_s, reason = self._failures.get(schema_id, (-RETRY_S, ""))
         if reason and self._clock_s() - failed_s < RETRY_S:
             raise DecodeError(reason)
-        if len(self._schemas) + len(self._failures) >= MAX_SCHEMAS:
+        silent_s, reason = self._silence
+        if reason and self._clock_s() - silent_s < SILENCE_S:
+            raise DecodeError(reason)
+        if len(self._schemas) + len(self._failures) >= MAX_SCHEMAS or self._cached_bytes >= MAX_CACHED_BYTES:
             self._schemas.clear()
             self._failures.clear()
+            self._cached_bytes = 0
         try:
             found = self._of_file(schema_id) if self._url is None else self._of_registry(schema_id)
+        except _Unreachable as error:
+            self._silence = (self._clock_s(), str(error))
+            raise
         except DecodeError as error:
             self._failures[schema_id] = (self._clock_s(), str(error))
             raise
         self._schemas[schema_id] = found
+        self._cached_bytes += found.size
         return found
 
     def _of_file(self, schema_id: int) -> Schema:
@@ -86,48 +136,66 @@ class SchemaRegistry:
         raise DecodeError(f"schema {schema_id} has no file in {self._directory}")
 
     def _of_registry(self, schema_id: int) -> Schema:
-        described = self._get(f"/schemas/ids/{schema_id}")
-        kind = described.get("schemaType", "AVRO")
+        budget = _Budget(self._clock_s() + MAX_TOTAL_S)
+        described = self._get(f"/schemas/ids/{schema_id}", budget)
+        kind = str(described.get("schemaType", "AVRO"))
         if kind != "PROTOBUF":
-            references = self._referred_by(described, "", set())
+            references = self._referred_by(described, "", budget)
             return Schema(kind, described["schema"], tuple(each["schema"] for each in references))
-        described = self._get(f"/schemas/ids/{schema_id}?format=serialized")
-        files = [*self._referred_by(described, "?format=serialized", set()), described]
+        described = self._get(f"/schemas/ids/{schema_id}?format=serialized", budget)
+        files = [*self._referred_by(described, "?format=serialized", budget), described]
         return Schema(kind, "", descriptors=tuple(_descriptor(each) for each in files))
 
-    def _referred_by(self, described: dict[str, Any], query: str, seen: set[tuple[str, int]]) -> list[dict[str, Any]]:
-        """Return what a schema refers to, each after what it refers to itself, once (`seen`)."""
+    def _referred_by(self, described: dict[str, Any], query: str, budget: _Budget) -> list[dict[str, Any]]:
+        """Return what a schema refers to, each after what it refers to itself, once."""
         found = []
-        for reference in described.get("references") or ():
-            try:
-                subject, version = str(reference["subject"]), int(reference["version"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise DecodeError("the schema registry names a reference without subject and version") from error
-            if (subject, version) in seen:
+        for subject, version, name in _references(described):
+            if (subject, version) in budget.seen:
                 continue
-            if len(seen) >= MAX_REFERENCES:
+            if len(budget.seen) >= MAX_REFERENCES:
                 raise DecodeError(f"a schema with more than {MAX_REFERENCES} references")
-            seen.add((subject, version))
+            budget.seen.add((subject, version))
             quoted = urllib.parse.quote(subject, safe="")
-            referred = {**self._get(f"/subjects/{quoted}/versions/{version}{query}"), "name": reference.get("name")}
-            found += [*self._referred_by(referred, query, seen), referred]
+            path = f"/subjects/{quoted}/versions/{version}{query}"
+            referred = {**self._get(path, budget), "name": name}
+            found += [*self._referred_by(referred, query, budget), referred]
         return found
 
-    def _get(self, path: str) -> dict[str, Any]:
+    def _get(self, path: str, budget: _Budget) -> dict[str, Any]:
+        self._check_time(budget)
+        shown = path[:200]
         request = urllib.request.Request(
             f"{self._url}{path}", headers={"Accept": "application/vnd.schemaregistry.v1+json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-                answer = json.loads(response.read(MAX_SCHEMA_BYTES))
+            with self._open(request, timeout=TIMEOUT_S) as response:
+                body = self._read(response, budget)
         except urllib.error.HTTPError as error:
             with error:
-                raise DecodeError(f"the schema registry answers {error.code} to {path}") from error
-        except (OSError, ValueError) as error:
-            raise DecodeError(f"the schema registry does not answer: {error}") from error
+                raise DecodeError(f"the schema registry answers {error.code} to {shown}") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise _Unreachable(f"the schema registry does not answer: {_told(error)}") from error
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            answer = None
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise DecodeError(f"the schema registry's answer to {path} has no schema")
+            raise DecodeError(f"the schema registry's answer to {shown} has no schema")
         return answer
+
+    def _read(self, response: Any, budget: _Budget) -> bytes:
+        body = bytearray()
+        while part := response.read1(READ_BYTES):
+            body += part
+            budget.bytes_left -= len(part)
+            if budget.bytes_left < 0:
+                raise DecodeError(f"a schema of more than {MAX_SCHEMA_BYTES} bytes")
+            self._check_time(budget)
+        return bytes(body)
+
+    def _check_time(self, budget: _Budget) -> None:
+        if self._clock_s() > budget.end_s:
+            raise _Unreachable(f"the schema registry takes more than {MAX_TOTAL_S:g} s for a schema")
 
 
 def split(data: bytes) -> tuple[int, bytes]:
@@ -135,6 +203,19 @@ def split(data: bytes) -> tuple[int, bytes]:
     if len(data) < MAGIC_AND_ID_BYTES or data[0] != 0:
         raise DecodeError("it does not begin with a schema registry's five bytes")
     return int.from_bytes(data[1:MAGIC_AND_ID_BYTES], "big"), data[MAGIC_AND_ID_BYTES:]
+
+
+def _references(described: dict[str, Any]) -> list[tuple[str, int, str]]:
+    """Return subject, version and name of each schema that one refers to."""
+    listed = described.get("references") or []
+    try:
+        return [(str(each["subject"]), int(each["version"]), str(each.get("name") or "")) for each in listed]
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise DecodeError("the schema registry names a reference without subject and version") from error
+
+
+def _told(error: Exception) -> str:
+    return str(error)[:200] if isinstance(error, OSError) else f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def _descriptor(described: dict[str, Any]) -> bytes:
@@ -150,7 +231,7 @@ def _descriptor(described: dict[str, Any]) -> bytes:
     except Exception as error:  # protobuf's DecodeError, whose module differs by implementation
         raise DecodeError(f"not a serialized Protobuf schema: {error}") from error
     if described.get("name"):
-        file.name = described["name"]
+        file.name = str(described["name"])
     return bytes(file.SerializeToString())
 
 

@@ -4,6 +4,7 @@ import io
 import json
 from typing import Any, Final
 
+from kafkapy.decoders.bounds import AvroBounds, check_schema_depth
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.plain import decode_json, jsonable
 from kafkapy.decoders.registry import Schema, SchemaRegistry, split
@@ -44,12 +45,16 @@ class SchemaDecoder:
         try:
             if schema_id not in self._parsed:
                 named: dict[str, Any] = {}
-                for reference in schema.references:
-                    fastavro.parse_schema(json.loads(reference), named_schemas=named)
-                self._parsed[schema_id] = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
-            return jsonable(fastavro.schemaless_reader(io.BytesIO(data), self._parsed[schema_id], None))
-        except DecodeError:
-            raise
+                for text in (*schema.references, schema.text):
+                    loaded = json.loads(text)
+                    check_schema_depth(loaded)
+                    parsed = fastavro.parse_schema(loaded, named_schemas=named)
+                self._parsed[schema_id] = parsed, named
+            parsed, named = self._parsed[schema_id]
+            AvroBounds(named, data).check(parsed)
+            return jsonable(fastavro.schemaless_reader(io.BytesIO(data), parsed, None))
+        except DecodeError as error:
+            raise DecodeError(f"not of schema {schema_id}: {error}") from error
         except Exception as error:  # fastavro raises whatever its parts do: EOFError, KeyError, TypeError, ...
             raise DecodeError(f"not of schema {schema_id}: {_reason(error)}") from error
 
