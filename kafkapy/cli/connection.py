@@ -5,7 +5,7 @@ TLS and login settings come from --command-config.
 
 import socket
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kafkapy.cli import command_config
 from kafkapy.cli.client import TIMEOUT_S
@@ -16,6 +16,9 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.security.sasl import SaslClient
 
 CLIENT_ID = "kafkapy-cli"
+MAX_RESPONSE_BYTES: Final = 100_000_000
+"""As librdkafka's receive.message.max.bytes: what is no broker may claim 4 GiB."""
+RECEIVE_BYTES: Final = 1 << 20
 
 
 class Connection:
@@ -64,7 +67,10 @@ class Connection:
         )
         request.write(out, version)
         self._socket.sendall(len(out).to_bytes(4, "big") + out)
-        frame = self._take(int.from_bytes(self._take(4), "big"))
+        size = int.from_bytes(self._take(4), "big")
+        if size > MAX_RESPONSE_BYTES:
+            raise ProtocolError(f"an answer of {size} bytes")
+        frame = self._take(size)
         answered, position = read_response_header(frame, request.API_KEY, version)
         if answered != self._correlation_id:
             raise ProtocolError(f"an answer to request {answered}, not {self._correlation_id}")
@@ -96,7 +102,7 @@ class Connection:
     def _take(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            received = self._socket.recv(size - len(data))
+            received = self._socket.recv(min(size - len(data), RECEIVE_BYTES))
             if not received:
                 raise ConnectionError("the broker closed the connection")
             data += received

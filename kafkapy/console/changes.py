@@ -95,7 +95,7 @@ class Changes:
         try:
             change.run()
         except ClusterError as error:
-            logger.warning("Refused, asked by %s: %r: %s", who, told, error)
+            logger.warning("Refused, asked by %s: %r: %r", who, told, str(error))
             raise
         logger.info("Changed by %s: %r", who, told)
         path, _, query = change.back.partition("?")

@@ -11,6 +11,8 @@ from starlette.responses import HTMLResponse
 
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 UNKNOWN: Final = "–"
+MAX_INDENTED: Final = 4
+"""How many times longer indented JSON may be: lists within lists would fill a page with spaces."""
 
 
 def new_environment() -> Environment:
@@ -91,10 +93,16 @@ def duration(milliseconds: int) -> str:
 
 
 def pretty(text: str) -> str:
-    """Indent JSON; anything else, and what is cut, stays as it is."""
+    """Indent JSON; anything else, what is cut, and what would be far longer, stays as it is."""
     if text[:1] not in ("{", "["):
         return text
+    parts, left = [], MAX_INDENTED * len(text) + 1000
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                return text
     except (ValueError, RecursionError):
         return text
+    return "".join(parts)

@@ -3,6 +3,7 @@
 Series are summed over their labels: one per metric name. Counters are kept as they are; a chart shows their rate.
 """
 
+import http.client
 import itertools
 import re
 import threading
@@ -89,16 +90,20 @@ class MetricSamples:
                 if name in self._points or len(self._points) < MAX_NAMES:
                     self._points.setdefault(name, deque(maxlen=MAX_POINTS)).append((now_s, value))
 
+    def scrape(self) -> None:
+        """Ask all brokers once; `problems` are those that did not answer."""
+        texts, problems = [], []
+        for url in self.urls:
+            try:
+                texts.append(_get(url))
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                problems.append(f"{url}: {str(error)[:200] or type(error).__name__}")
+        self.problems = tuple(problems)
+        self.take(texts, time.time())
+
     def _run(self) -> None:
         while not self._stop.is_set():
-            texts, problems = [], []
-            for url in self.urls:
-                try:
-                    texts.append(_get(url))
-                except (OSError, ValueError) as error:
-                    problems.append(f"{url}: {error}")
-            self.problems = tuple(problems)
-            self.take(texts, time.time())
+            self.scrape()
             self._stop.wait(INTERVAL_S)
 
 

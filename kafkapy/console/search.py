@@ -6,7 +6,7 @@ partition's end when it began. What is kept is bounded: rows, bytes of a row, an
 
 import heapq
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kafkapy.cli.client import confluent
@@ -27,6 +27,8 @@ MAX_SHOWN_CHARACTERS: Final = 8192
 MAX_RECORD_CHARACTERS: Final = 1 << 18
 """Where one record is shown alone."""
 MAX_HEADERS: Final = 50
+MAX_NAME_CHARACTERS: Final = 256
+"""Of a header's name."""
 STEP_BYTES: Final = 4 << 20
 STEP_MESSAGES: Final = 1000
 STEP_S: Final = 0.25
@@ -219,7 +221,6 @@ class Search:
 def row_of(message: Any, decoders: Decoders, most: int) -> Row:
     topic, key, value = message.topic(), message.key(), message.value()
     kind, timestamp_ms = message.timestamp()
-    headers = [(name, None if each is None else _cut(_text(each), most)) for name, each in _headers(message)]
     return Row(
         topic=topic,
         partition=message.partition(),
@@ -227,8 +228,16 @@ def row_of(message: Any, decoders: Decoders, most: int) -> Row:
         timestamp_ms=timestamp_ms if kind else None,
         key=_shown(key, lambda: decoders.key(topic, key), most),
         value=_shown(value, lambda: decoders.value(topic, key, value), most),
-        headers=tuple(headers[:MAX_HEADERS]),
+        headers=tuple(_shown_headers(_headers(message)[:MAX_HEADERS], most)),
     )
+
+
+def _shown_headers(headers: list[tuple[str, bytes | None]], most: int) -> Iterator[tuple[str, str | None]]:
+    """Yield the headers; their values have `most` characters in all."""
+    for name, value in headers:
+        shown = None if value is None else _cut(_text(value), most)
+        most -= len(shown or "")
+        yield name[:MAX_NAME_CHARACTERS], shown
 
 
 def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
@@ -257,14 +266,14 @@ def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
 
 def _looked_through(message: Any, is_plain: bool, decoders: Decoders) -> bytes:
     value = message.value() or b""
-    if is_plain or not value:
+    if is_plain or not value or len(value) > MAX_DECODED_BYTES:
         return bytes(value)
     decoded = decoders.value(message.topic(), message.key(), value).value
     return decoded.encode("utf-8", "replace") if isinstance(decoded, str) else json.dumps(decoded).encode()
 
 
 def _is_shown_as(decoders: Decoders, message: Any, text: str) -> bool:
-    if message.key() is None:
+    if message.key() is None or len(message.key()) > MAX_DECODED_BYTES:
         return False
     shown = decoders.key(message.topic(), message.key()).value
     return (shown if isinstance(shown, str) else json.dumps(shown)) == text

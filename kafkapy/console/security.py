@@ -125,10 +125,10 @@ class Guard:
             return "This Host is not the console's: name it with --allowed-host."
         site = headers.get("sec-fetch-site", "none")
         if scope["method"] in SAFE_METHODS:
-            is_navigation = headers.get("sec-fetch-mode", "navigate") == "navigate"
-            return None if site in ("none", "same-origin") or is_navigation else "A page of another origin asked."
+            is_own = site in ("none", "same-origin")
+            return None if is_own or _is_followed_link(scope, headers) else "A page of another origin asked."
         origin = headers.get("origin")
-        is_own = urlsplit(origin).netloc == host if origin is not None else site == "same-origin"
+        is_own = _netloc(origin) == host if origin is not None else site == "same-origin"
         return None if is_own and site in ("none", "same-origin") else "The Origin is not the console's."
 
     def _is_own_name(self, host: str) -> bool:
@@ -148,6 +148,19 @@ class Guard:
                 return False
             given = fields.get(CSRF_FIELD, [""])[0]
         return given.isascii() and hmac.compare_digest(given, self._sessions.csrf_token(session))
+
+
+def _is_followed_link(scope: Scope, headers: Headers) -> bool:
+    """Whether a page is to be shown in a window, not in a frame; what streams or returns data is no page."""
+    is_window = headers.get("sec-fetch-dest", "document") == "document"
+    return is_window and headers.get("sec-fetch-mode", "navigate") == "navigate" and scope["path"] != "/stream"
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def is_token(settings: Settings, given: str) -> bool:

@@ -33,8 +33,6 @@ class Streams:
 
     async def endpoint(self, request: Request) -> Response:
         """GET with the fields of a search; live=1 follows the topic."""
-        if self._open >= MAX_STREAMS:
-            return _events(_one("ended", f"There are {MAX_STREAMS} searches and tails already: stop one of them."))
         try:
             query = query_of(request.query_params, is_live=request.query_params.get("live") == "1")
             console = self._console
@@ -44,6 +42,9 @@ class Streams:
         return _events(self._run(search))
 
     async def _run(self, search: Search) -> AsyncIterator[str]:
+        if self._open >= MAX_STREAMS:
+            yield _event("ended", f"There are {MAX_STREAMS} searches and tails already: stop one of them.")
+            return
         self._open += 1
         try:
             async for event in self._steps(search):
@@ -61,7 +62,7 @@ class Streams:
         told_s = 0.0
         while True:
             step = await to_thread.run_sync(search.step)
-            for event in self._told(search, step):
+            for event in await to_thread.run_sync(self._told, search, step):
                 yield event
             now_s = time.monotonic()
             if step.is_done or step.rows or now_s - told_s >= PROGRESS_S:
