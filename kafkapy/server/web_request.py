@@ -1,9 +1,10 @@
 """One https request with limits: no redirects, 1 MiB, 10 s from connecting to the last byte. For keys and tokens."""
 
+import socket
 import ssl
 import threading
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from typing import Final
 from urllib.parse import urlsplit
@@ -45,31 +46,47 @@ def ask(
     )
     try:
         connection.connect()
-        connection.sock.settimeout(timeout_s)
-        limit = threading.Timer(timeout_s, _cut, [connection])
-        limit.daemon = True
-        limit.start()
-        try:
+        connected = connection.sock  # HTTPSConnection forgets it where the answer ends with the connection
+        connected.settimeout(timeout_s)
+        with _limit(connected, timeout_s):
             path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
             connection.request("GET" if body is None else "POST", path, body=body, headers=dict(headers or {}))
             with closing(connection.getresponse()) as response:
                 return _body(response)
-        finally:
-            limit.cancel()
     except HTTPException as error:
         raise WebError(f"the answer cannot be read: {type(error).__name__}") from error
     finally:
         connection.close()
 
 
-def _cut(connection: HTTPSConnection) -> None:
-    """Shut a connection down under the thread that reads from it, so that a slow peer cannot block it forever."""
-    connected = connection.sock
-    if connected is not None:
+@contextmanager
+def _limit(connected: socket.socket, timeout_s: float) -> Iterator[None]:
+    """Shut a connection down under the thread that reads from it, so that a slow peer cannot block it forever.
+
+    Raises WebError then, whatever was read: what ends by a cut may look complete.
+    """
+    is_over = threading.Event()
+
+    def cut() -> None:
+        is_over.set()
         try:
-            connected.shutdown(2)
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)  # SSLSocket's own would go on reading without TLS
         except OSError:
             return  # it has ended by itself
+
+    timer = threading.Timer(timeout_s, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (OSError, HTTPException, WebError) as error:
+        if is_over.is_set():
+            raise WebError(f"no answer within {timeout_s:g} s") from error
+        raise
+    finally:
+        timer.cancel()
+    if is_over.is_set():
+        raise WebError(f"no answer within {timeout_s:g} s")
 
 
 def _body(response: HTTPResponse) -> bytes:
