@@ -182,7 +182,8 @@ def _text(family: _Family, *, is_open: bool) -> str:
     if is_open:
         name = name.removesuffix("_total") if kind == COUNTER else name
         kind = "unknown" if kind == UNTYPED else kind
-    return f"# HELP {name} {family.help}\n# TYPE {name} {kind}\n{''.join(family.lines)}"
+    described = family.help.replace("\\", "\\\\").replace("\n", "\\n")  # a rule may take a client id into it
+    return f"# HELP {name} {described}\n# TYPE {name} {kind}\n{''.join(family.lines)}"
 
 
 def _escaped(value: str) -> str:

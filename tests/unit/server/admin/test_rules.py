@@ -72,6 +72,24 @@ def test_the_first_rule_that_matches_counts(tmp_path: Path) -> None:
     }
 
 
+def test_a_client_id_in_a_help_text_adds_no_line(tmp_path: Path) -> None:
+    text = """
+        rules:
+        - pattern: (?s)kafka.server<type=Produce, user=, client_id=(.*)><>byte-rate
+          name: rates
+          help: of $1
+    """
+    tags = (("user", ""), ("client_id", 'x\nforged{a="b"} 1\n'))
+    exposition = Exposition(rules=rules_of(tmp_path, text))
+    for _ in exposition.render([Gauge("kafka.server:type=Produce", "byte-rate", 1, tags)], "", 0.0):
+        pass
+    assert exposition.body.decode().splitlines() == [
+        '# HELP rates of x\\nforged{a="b"} 1\\n',
+        "# TYPE rates untyped",
+        "rates 1",
+    ]
+
+
 def test_a_rule_may_take_the_value_into_a_label(tmp_path: Path) -> None:
     text = """
         rules:
