@@ -33,6 +33,8 @@ STEP_BYTES: Final = 4 << 20
 STEP_MESSAGES: Final = 1000
 STEP_S: Final = 0.25
 REGEX_MEMORY: Final = 8 << 20
+MAX_REGEX_INSTRUCTIONS: Final = 2000
+"""Where RE2's automaton does not fit its memory, the time for a byte rises with these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +301,14 @@ def _pattern(text: str) -> Any:
     options.max_mem = REGEX_MEMORY
     options.log_errors = False
     try:
-        return re2.compile(text.encode(), options)
+        pattern = re2.compile(text.encode(), options)
     except re2.error as error:
         reason = error.args[0]
         told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise ClusterError(f"The regular expression is broken: {told}") from error
+    if pattern.programsize > MAX_REGEX_INSTRUCTIONS:
+        raise ClusterError("The regular expression is too large: repeat less in it.")
+    return pattern
 
 
 def _shown(data: bytes | None, decode: Callable[[], Decoded], most: int) -> Shown:

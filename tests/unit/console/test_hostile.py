@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from kafkapy.cli.connection import Connection
 from kafkapy.console.app import new_app
+from kafkapy.console.brokers import ClusterError
 from kafkapy.console.render import MAX_INDENTED, pretty
 from kafkapy.console.samples import MetricSamples
 from kafkapy.console.search import MAX_DECODED_BYTES, MAX_SHOWN_CHARACTERS, Query, matcher, row_of
@@ -100,6 +101,16 @@ def test_huge_values_are_searched_and_not_decoded() -> None:
     matches = matcher(query, Decoders("messagepack", "messagepack"))
     assert matches(Message(huge, huge, []))
     assert not matcher(Query("t", key="x"), Decoders("messagepack", "messagepack"))(Message(huge, b"", []))
+
+
+def test_regular_expressions_are_bounded() -> None:
+    """A link may open a search by one that takes minutes for each megabyte."""
+    pytest.importorskip("re2")
+    decoders = Decoders("auto", "auto")
+    with pytest.raises(ClusterError, match="too large"):
+        matcher(Query("t", regex="(?i)(x|y)*" + ".{0,1000}" * 4 + "z$"), decoders)
+    matches = matcher(Query("t", regex=r'(?i)"status"\s*:\s*"(\w|-){1,64}"'), decoders)
+    assert matches(Message(b"", b'{"Status": "not-found"}', []))
 
 
 @pytest.mark.parametrize(
