@@ -140,6 +140,9 @@ class Segment:
         """Write batches at the end, and the index entries that are due. The last offsets must fit the indexes.
 
         Raises OSError; the segment is then unchanged.
+
+        Deviation: if the indexes become full amid the batches, the rest of them gets no entries, and the next append
+        rolls. Apache Kafka fails, and a follower that has fetched such batches stops following.
         """
         position = self.size
         index_entries = -1
@@ -147,7 +150,7 @@ class Segment:
             self.log.file.pwrite(buffers, position)
             for batch in batches:
                 self._note_timestamp(batch.max_timestamp, batch.last_offset)
-                if self.bytes_since_index_entry > self.index_interval_bytes:
+                if self.bytes_since_index_entry > self.index_interval_bytes and not self.is_index_full:
                     if index_entries < 0:
                         index_entries, time_entries = self.offset_index.entry_count, self.time_index.entry_count
                     self._append_index_entries(batch.last_offset, position)
