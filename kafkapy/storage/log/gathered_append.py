@@ -128,15 +128,11 @@ class GatheredAppend:
         Raises ApiError (no space), StorageError (the disk failed); the log is then unchanged.
         """
         log, end_offset = self._log, self.end_offset
-        segment = log.segments.active
-        if end_offset - log.recovery_point >= log.flush_messages or segment.should_roll(
-            log.config,
-            size_bytes=len(self._data),
-            max_timestamp=self._max_timestamp,
-            last_offset=end_offset - 1,
-            now_ms=self._now_ms,
-            roll_ms=log.roll_ms,
+        if end_offset - log.recovery_point >= log.flush_messages or log.must_roll(
+            len(self._data), self._max_timestamp, end_offset - 1, self._now_ms
         ):
             return False
-        log.commit_append(segment, [self._data], len(self._data), self._batches, self._now_ms, self._sequels)
+        log.commit_append(
+            log.segments.active, [self._data], len(self._data), self._batches, self._now_ms, self._sequels
+        )
         return True

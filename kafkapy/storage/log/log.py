@@ -273,14 +273,7 @@ class Log:
         if producer is not None:
             sequels = (Sequel(producer, span.last_sequence, last_offset, last_offset - first_offset, max_timestamp),)
         segment = self.segments.active
-        if segment.should_roll(
-            config,
-            size_bytes=size_bytes,
-            max_timestamp=max_timestamp,
-            last_offset=last_offset,
-            now_ms=now_ms,
-            roll_ms=self.roll_ms,
-        ):
+        if self.must_roll(size_bytes, max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, at_offset=first_offset)
         self.commit_append(segment, data, size_bytes, batches, now_ms, sequels, prepared)
         return AppendResult(first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes)
@@ -340,6 +333,20 @@ class Log:
             producers.complete(completed)
 
     # Rolling
+
+    def must_roll(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        """Return whether an append needs a new segment. Raises ApiError and StorageError as commit_append does."""
+        try:
+            return self.segments.active.should_roll(
+                self.config,
+                size_bytes=size_bytes,
+                max_timestamp=max_timestamp,
+                last_offset=last_offset,
+                now_ms=now_ms,
+                roll_ms=self.roll_ms,
+            )
+        except OSError as error:  # the first append to a loaded segment reads its first batch
+            raise self.log_dir.failure(error, f"reading {self.topic_partition}") from error
 
     def roll(self, now_ms: int, *, at_offset: int = 0) -> Segment:
         """Start a new segment at the log end offset (or at `at_offset`, if that is higher); return it.

@@ -81,6 +81,8 @@ def append_own_markers(
     appended: list[_Batch] = []
     of_producers: list[ProducerBatch] = []
     for offset, (producer_id, epoch, is_commit, coordinator_epoch) in enumerate(markers, log.log_end_offset):
+        if producer_id < 0:  # an administrator may send any: it has no place in the producers' state
+            return False
         batch = build_end_txn_marker(
             EndTxnMarker(is_commit, coordinator_epoch),
             producer_id=producer_id,
@@ -116,16 +118,7 @@ def _is_possible(log: Log) -> bool:
 def _write(
     log: Log, data: bytes, batches: Sequence[AppendedBatch], now_ms: int, prepared: PreparedAppend | None
 ) -> bool:
-    segment = log.segments.active
-    config = log.config
-    if len(data) > config.segment_bytes or segment.should_roll(
-        config,
-        size_bytes=len(data),
-        max_timestamp=now_ms,
-        last_offset=batches[-1].last_offset,
-        now_ms=now_ms,
-        roll_ms=log.roll_ms,
-    ):
+    if len(data) > log.config.segment_bytes or log.must_roll(len(data), now_ms, batches[-1].last_offset, now_ms):
         return False
-    log.commit_append(segment, [data], len(data), batches, now_ms, (), prepared)
+    log.commit_append(log.segments.active, [data], len(data), batches, now_ms, (), prepared)
     return True

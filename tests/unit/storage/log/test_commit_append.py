@@ -1,12 +1,14 @@
 """One way into the log: what every append entails happens for a leader, a follower, gathered batches and our own."""
 
 import ast
+import errno
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import pytest
 
 import kafkapy
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.log.gathered_append import GatheredAppend
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.own_append import append_own_records
@@ -68,6 +70,25 @@ def test_reaching_flush_messages_is_noted(append: Any) -> None:
     assert not log.is_committed(2)
     log.note_flushed(2, NOW_MS)
     assert log.is_committed(2)
+
+
+@pytest.mark.parametrize("append", WAYS)
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_a_loaded_segment_that_cannot_be_read_is_a_failure_of_the_disk(append: Any, code: int) -> None:
+    """The first append reads the timestamp of the segment's first batch. What failed before is possible afterwards."""
+    disk = SimDisk()
+    log = open_small_log(disk)
+    append_alone(log, 3)
+    log.close()
+    log = open_small_log(disk)
+    disk.fail("read", code, path=".log")
+    with pytest.raises(StorageError if code == errno.EIO else ApiError):
+        append(log, 3)
+    assert log.is_offline == (code == errno.EIO)
+    assert log.log_end_offset == 1
+    if not log.is_offline:
+        append(log, 3)
+        assert log.log_end_offset == 2
 
 
 @pytest.mark.parametrize("append", WAYS)

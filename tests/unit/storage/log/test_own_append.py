@@ -107,6 +107,15 @@ def test_one_refused_marker_leaves_the_log_as_it_was(refused: ProducerMarker, co
     assert state_of(log) == before
 
 
+def test_a_marker_of_no_producer_leaves_no_producer_behind() -> None:
+    """An administrator's WriteTxnMarkers may name any producer id; on followers a negative one leaves none either."""
+    log = open_small_log(SimDisk())
+    before = state_of(log)
+    markers = [ProducerMarker(1, 1, True, 7), ProducerMarker(-1, 0, True, 7)]
+    assert not append_own_markers(log, markers, leader_epoch=EPOCH, now_ms=NOW_MS, transaction_version=0)
+    assert state_of(log) == before
+
+
 @pytest.mark.parametrize("config", ELSEWHERE, ids=lambda config: next(iter(config)))
 def test_what_is_not_simple_is_left_to_the_check(config: dict[str, Any]) -> None:
     log = open_small_log(SimDisk(), **config)
