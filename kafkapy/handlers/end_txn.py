@@ -1,8 +1,11 @@
 """EndTxn 0-5: commit or abort a transaction.
 
 Answered once the decision is committed and writing the markers was tried: after the response to a commit its records
-are readable, except in a partition that cannot take its marker now. v2: PRODUCER_FENCED instead of
-INVALID_PRODUCER_EPOCH. v5: each end bumps the epoch, and the response has the next one (KIP-890).
+are readable where this broker leads without other replicas, except in a partition that cannot take its marker now. To
+other leaders the markers are only sent by then, and the record of the transaction's end may come later.
+
+v2: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. v5: each end bumps the epoch, and the response has the next one
+(KIP-890).
 """
 
 from kafkapy.errors import ApiError

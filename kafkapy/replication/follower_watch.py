@@ -29,9 +29,9 @@ class FollowerWatches:
 
     def __init__(self) -> None:
         self.throttle: ReplicationThrottle | None = None
+        """Throttles followers that are not in sync; None without leader.replication.throttled.rate."""
         self.expired_count = 0
         """How many waits of followers ended without enough news."""
-        """Throttles followers that are not in sync; None without leader.replication.throttled.rate."""
         self._by_partition: dict[HostedPartition, dict[FollowerWatch, FetchedPartition]] = {}
 
     def tell(self, partition: "HostedPartition") -> None:

@@ -34,7 +34,10 @@ NO_PARTITIONS: Final[Mapping[int, HostedPartition]] = {}
 
 
 class HostedPartitions:
-    """The table of hosted partitions. `image` is the metadata applied to it, `newest_image` what was announced last."""
+    """The table of hosted partitions. `image` is the metadata applied to it, or being applied while `is_behind`.
+
+    `newest_image` was announced last.
+    """
 
     def __init__(
         self,
