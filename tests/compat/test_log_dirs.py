@@ -243,16 +243,17 @@ def test_a_directory_that_cannot_be_read_is_told_and_the_others_serve(
     before = len(metadata_log(paths[0]))
     create(admin, topic, 3)
     wait_for(lambda: sum((path / f"{topic}-{n}").is_dir() for path in paths for n in range(3)) == 3)
-    wait_for(lambda: all(directory_id(path) in metadata_log(paths[0])[before:] for path in paths))
     places = {partition: place_of(paths, topic, partition) for partition in range(3)}
+    told = {directory_id(path): count for path, count in Counter(places.values()).items()}
+    wait_for(lambda: all(metadata_log(paths[0]).count(each, before) >= count for each, count in told.items()))
     failing = next(path for path in places.values() if path != paths[0])
     several.stop()
     identity = (failing / "meta.properties").read_bytes()
     (failing / "meta.properties").write_bytes(b"version=nonsense")
     several.start()
     output = java_tool("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", several.bootstrap, "--describe")
-    told = json.loads(output.splitlines()[-1])["brokers"][0]["logDirs"]
-    errors = {each["logDir"]: each["error"] for each in told}
+    described = json.loads(output.splitlines()[-1])["brokers"][0]["logDirs"]
+    errors = {each["logDir"]: each["error"] for each in described}
     assert errors.pop(str(failing)).endswith("KafkaStorageException")
     assert set(errors.values()) == {None}
     assert leaders(several, topic) == {number: -1 if path == failing else 1 for number, path in places.items()}

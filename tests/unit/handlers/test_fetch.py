@@ -25,7 +25,10 @@ MIB = 1 << 20
 
 
 def context(version: int = 18) -> Any:
-    return SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester", meter=None)
+    connection = SimpleNamespace(is_replica=False)
+    return SimpleNamespace(
+        api_version=version, listener_name="PLAINTEXT", client_id="tester", connection=connection, meter=None
+    )
 
 
 def request(version: int, *offsets: int, topic: str = "orders", generation: int = 1, **fields: Any) -> FetchRequest:
