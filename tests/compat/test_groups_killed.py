@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.compat.test_groups_consumer import GROUP_PROPERTIES, create, produce
+from tests.support.eventually import eventually
 from tests.support.group_starts import commit_starts
 
 TOPIC, GROUP, PARTITIONS, RECORDS = "orders", "g", 4, 120
@@ -82,8 +83,12 @@ class Readers:
     def committed(self) -> dict[int, int]:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
-        (future,) = admin.list_consumer_group_offsets([asked]).values()
-        return {each.partition: each.offset for each in future.result(60).topic_partitions if each.offset >= 0}
+
+        def ask() -> dict[int, int]:
+            (future,) = admin.list_consumer_group_offsets([asked]).values()
+            return {each.partition: each.offset for each in future.result(60).topic_partitions if each.offset >= 0}
+
+        return dict(eventually(ask))  # while the coordinator loads, librdkafka's admin client reports just that
 
     def kill_broker(self) -> None:
         """Nothing that was acknowledged is gone afterwards; a commit whose answer was lost may be there, too."""
