@@ -81,10 +81,10 @@ class Readers:
             self.poll()
 
     def committed(self) -> dict[int, int]:
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
 
         def ask() -> dict[int, int]:
+            admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})  # one that got an error may crash later
             (future,) = admin.list_consumer_group_offsets([asked]).values()
             return {each.partition: each.offset for each in future.result(60).topic_partitions if each.offset >= 0}
 
