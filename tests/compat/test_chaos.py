@@ -248,9 +248,8 @@ def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
 
 
 def offsets_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-
     def ask() -> dict[tuple[str, int], int]:
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # a new one: librdkafka's may crash after an error
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
         return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
 

@@ -12,7 +12,7 @@ import pytest
 from tests.simulator.cluster_lives import live
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 
-SEEDS = 20 if SOAK_FACTOR == 1 else 500 * SOAK_FACTOR
+SEEDS = 12 if SOAK_FACTOR == 1 else 500 * SOAK_FACTOR
 REPEATED_SEED = 5
 """A quick one with transactional clients."""
 

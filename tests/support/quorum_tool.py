@@ -59,7 +59,9 @@ def is_created(admin: AdminClient, topic: str, partition_count: int = 1, replica
     try:
         admin.create_topics([NewTopic(topic, partition_count, replica_count)])[topic].result(5)
     except TimeoutError:
+        print(f"{topic}: no answer")
         return False
     except KafkaException as error:
+        print(f"{topic}: {error}")
         return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
     return True
