@@ -74,17 +74,22 @@ def fetch_logging_libs() -> Path:
     return target
 
 
+def install(package: str, missing: str, failed: str) -> None:
+    """Install a Debian package where we may (as root); print `missing` where we may not, `failed` if it fails."""
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        print(missing, flush=True)
+        return
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
+        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
+            print(failed, flush=True)
+            return
+
+
 def fetch_kcat() -> None:
     """Install kcat where we may (root on Debian); elsewhere say so, and the tests that use it skip themselves."""
-    if kcat():
-        return
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        print(f"{KCAT_MISSING}: its tests will be skipped, and the benchmark needs it", flush=True)
-        return
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "kafkacat"]):
-        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
-            print("kcat could not be installed: its tests will be skipped", flush=True)
-            return
+    if not kcat():
+        missing = f"{KCAT_MISSING}: its tests will be skipped, and the benchmark needs it"
+        install("kafkacat", missing, "kcat could not be installed: its tests will be skipped")
 
 
 def kcat() -> str | None:
@@ -97,15 +102,9 @@ CHROMIUM_MISSING = "Chromium is missing and cannot be installed from here: insta
 
 def fetch_chromium() -> None:
     """Install Chromium where we may (root on Debian); elsewhere say so, and the console's tests skip themselves."""
-    if chromium():
-        return
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        print(f"{CHROMIUM_MISSING}: the console's tests in it will be skipped", flush=True)
-        return
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium"]):
-        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
-            print("Chromium could not be installed: the console's tests in it will be skipped", flush=True)
-            return
+    if not chromium():
+        missing = f"{CHROMIUM_MISSING}: the console's tests in it will be skipped"
+        install("chromium", missing, "Chromium could not be installed: the console's tests in it will be skipped")
 
 
 def chromium() -> str | None:

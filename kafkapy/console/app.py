@@ -75,7 +75,7 @@ class _Login:
         self._one_at_a_time = anyio.Lock()
 
     async def endpoint(self, request: Request) -> Response:
-        """Make a session of whoever knows the token. Wrong ones are answered late, one after another."""
+        """Start a session for a client that knows the token. Wrong tokens are answered after a delay, one at a time."""
         if self._settings.token is None:
             return RedirectResponse("/", 303)
         if request.method == "GET":

@@ -34,7 +34,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRow:
-    """None: nothing committed, or the partition is gone. `member`: the client id of who reads it, "" if nobody."""
+    """`committed` is None if nothing is committed, `end` if the partition is gone.
+
+    `member`: the client id of the member that reads it, "" if none does.
+    """
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""An hour of samples in memory: lag of the groups that somebody looks at, and what /metrics of the brokers tells.
+"""An hour of samples in memory: the lag of groups that are being looked at, and values from the brokers' /metrics.
 
 Series are summed over their labels: one per metric name. Counters are kept as they are; a chart shows their rate.
 """

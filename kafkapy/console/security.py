@@ -1,7 +1,7 @@
 """Who may ask the console: an ASGI middleware around all pages.
 
-- Host must be an address, localhost, or a name of --allowed-host: a name that somebody else's DNS lets resolve to this
-  machine (DNS rebinding) is refused.
+- Host must be an address, localhost, or a name of --allowed-host: other names are refused, because an attacker's DNS
+  server can make them resolve to this machine (DNS rebinding).
 - What a page of another origin asks for is refused (Sec-Fetch-Site), and so is each change whose Origin is not the
   console's own, or without the CSRF token of its session.
 - With a token, nothing but the login page and its style is served without a session, or `Authorization: Bearer`.

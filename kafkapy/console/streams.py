@@ -19,7 +19,7 @@ from kafkapy.console.state import Console
 MAX_STREAMS: Final = 8
 MAX_SEARCH_S: Final = 600
 ROWS_PER_EVENT: Final = 100
-"""Of what comes between two events, in a tail: a browser cannot show more, and nobody read it."""
+"""A tail's event has at most so many rows, the newest: a browser cannot show more, and nobody could read them."""
 PROGRESS_S: Final = 0.5
 
 

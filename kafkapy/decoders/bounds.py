@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkapy.decoders.errors import DecodeError
+from kafkapy.decoders.zigzag import read_zigzag
 
 MAX_DEPTH: Final = 64
 """How deep decoded values may be nested: json.dumps and templates walk them by recursion."""
@@ -17,6 +18,7 @@ VALUES_PER_BYTE: Final = 4
 """A value may have FREE_VALUES, and so many for each of its bytes."""
 MAX_DECIMAL_BYTES: Final = 1024
 """The time for a decimal number rises with the square of its length."""
+LONG_BITS: Final = 70
 FIXED_BYTES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 KINDS: Final = frozenset(
     (*FIXED_BYTES, "int", "long", "bytes", "string", "fixed", "enum", "record", "error", "array", "map")
@@ -105,17 +107,8 @@ class AvroBounds:
         return index
 
     def _long(self) -> int:
-        data, position, value = self._data, self._position, 0
-        for shift in range(0, 70, 7):
-            if position >= len(data):
-                break
-            byte = data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                self._position = position
-                return (value >> 1) ^ -(value & 1)
-        raise DecodeError("a number that does not end")
+        value, self._position = read_zigzag(self._data, self._position, LONG_BITS)
+        return value
 
     def _skip(self, size: int) -> None:
         if not 0 <= size <= len(self._data) - self._position:

@@ -25,7 +25,7 @@ class Decoded(NamedTuple):
 
 
 class Decoders:
-    """Decodes keys by one format and values by another. What does not fit its format is text, with the reason."""
+    """Decodes keys by one format and values by another. Data that does not fit is shown as text, with the reason."""
 
     def __init__(self, key_format: str, value_format: str, registry: SchemaRegistry | None = None) -> None:
         for name in (key_format, value_format):

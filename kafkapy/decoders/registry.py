@@ -5,8 +5,8 @@ A directory has the files NUMBER.avsc (Avro), NUMBER.json (JSON Schema) and NUMB
 that `protoc --include_imports --descriptor_set_out` writes). Over HTTP, Protobuf needs a registry that serves
 ?format=serialized, as Confluent's: the text of a .proto file is not parsed here.
 
-Numbers come from records, and schemas from whoever may register one: requests, bytes and time are bounded, and a
-redirect is an error, as the registry is whom the command line names.
+Neither the numbers, which come from records, nor the schemas can be trusted: requests, bytes and time are bounded. A
+redirect is an error, so that only the registry named on the command line is asked.
 """
 
 import base64

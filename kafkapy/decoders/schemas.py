@@ -8,8 +8,10 @@ from kafkapy.decoders.bounds import AvroBounds, check_schema_depth
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.plain import decode_json, jsonable
 from kafkapy.decoders.registry import Schema, SchemaRegistry, split
+from kafkapy.decoders.zigzag import read_zigzag
 
 MAX_PARSED: Final = 1000
+INT_BITS: Final = 35
 MAX_INDEXES: Final = 64
 """How deep a Protobuf message may lie within other messages of its file."""
 
@@ -88,29 +90,16 @@ def message_indexes(data: bytes) -> tuple[list[int], bytes]:
 
     A count of 0 stands for the first message of the file.
     """
-    count, position = _zigzag(data, 0)
+    count, position = read_zigzag(data, 0, INT_BITS)
     if not 0 <= count <= MAX_INDEXES:
         raise DecodeError(f"{count} message indexes")
     indexes = []
     for _ in range(count):
-        index, position = _zigzag(data, position)
+        index, position = read_zigzag(data, position, INT_BITS)
         if index < 0:
             raise DecodeError(f"message index {index}")
         indexes.append(index)
     return indexes or [0], data[position:]
-
-
-def _zigzag(data: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(data):
-            break
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-    raise DecodeError("a varint that does not end")
 
 
 def _well_known(schema: Schema) -> list[bytes]:

@@ -32,7 +32,7 @@ class MeasuredRouter:
         are_fetches_of_followers: bool = False,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """are_fetches_of_followers: of a controller's listener, where all are."""
+        """are_fetches_of_followers: whether all Fetch requests come from followers, as on a controller's listener."""
         self._route = route
         self._gather = gather
         self._counts = counts

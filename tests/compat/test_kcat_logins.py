@@ -13,7 +13,7 @@ from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.support import new_kcat as support
 from tests.support.bearer_tokens import SigningKey
-from tests.support.https_server import HttpsServer, give_keys, give_tokens, https_server
+from tests.support.https_server import HttpsServer, allow_urls, give_keys, give_tokens, https_server
 from tests.support.logins import MODULES, SCRAM_MODULE
 from tests.support.new_kcat import Kcat
 from tests.support.scram_users import add_user
@@ -41,9 +41,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpsServer]:
         key = SigningKey("one", "RS256")
         server.routes["/keys"] = give_keys(key)
         server.routes["/tokens"] = give_tokens(key, USER, PASSWORD, lifetime_s=TOKEN_S)
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url('/keys')}"
-        patch.setenv("KAFKA_OPTS", allowed)
-        patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 {allowed}")
+        allow_urls(patch, server.url("/keys"))
         yield server
 
 

@@ -21,7 +21,7 @@ from kafkapy.__main__ import main
 from tests.compat.conftest import new_server
 from tests.support.bearer_tokens import SigningKey
 from tests.support.eventually import eventually
-from tests.support.https_server import HttpsServer, give_keys, give_tokens, https_server
+from tests.support.https_server import HttpsServer, allow_urls, give_keys, give_tokens, https_server
 from tests.support.logins import MODULES
 
 LISTENER = "SASL_PLAINTEXT"
@@ -56,9 +56,7 @@ class Provider:
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
     with https_server(tmp_path_factory.mktemp("provider")) as server, pytest.MonkeyPatch.context() as patch:
         provider = Provider(server)
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(provider.urls)}"
-        patch.setenv("KAFKA_OPTS", allowed)
-        patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 {allowed}")
+        allow_urls(patch, *provider.urls)
         yield provider
 
 

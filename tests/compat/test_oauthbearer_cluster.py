@@ -17,7 +17,7 @@ from tests.compat.test_tls_cluster import check_java_in_place, create, in_sync, 
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.bearer_tokens import SigningKey
 from tests.support.eventually import eventually
-from tests.support.https_server import HttpsServer, give_keys, give_tokens, https_server
+from tests.support.https_server import HttpsServer, allow_urls, give_keys, give_tokens, https_server
 from tests.support.logins import MODULES
 from tools.kafka import JAVA_LIBS
 
@@ -32,10 +32,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpsServer]:
         key = SigningKey("one", "RS256")
         server.routes["/keys"] = give_keys(key)
         server.routes["/tokens"] = give_tokens(key, CLIENT, SECRET, lifetime_s=LIFETIME_S)
-        urls = ",".join(server.url(path) for path in ("/keys", "/tokens"))
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}"
-        patch.setenv("KAFKA_OPTS", allowed)
-        patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 {allowed}")
+        allow_urls(patch, server.url("/keys"), server.url("/tokens"))
         yield server
 
 

@@ -10,11 +10,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.bearer_tokens import SigningKey, jwks
 from tests.support.certificates import Authority, server_context
 
 Answer = tuple[int, Mapping[str, str], bytes]
 Route = Callable[["Asked"], Answer]
+
+
+def allow_urls(patch: pytest.MonkeyPatch, *urls: str) -> None:
+    """Let brokers that are started from now on, of both kinds, ask these addresses for keys and tokens."""
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(urls)}"
+    patch.setenv("KAFKA_OPTS", allowed)
+    patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 {allowed}")
 
 
 class Asked:

@@ -49,7 +49,7 @@ class AppendResult:
 
 
 class AppendedBatch(Protocol):
-    """The fields of a batch that writing it needs. Implemented by BatchSpan and the batches of a GatheredAppend."""
+    """The fields of a batch that writing it needs. Implemented by BatchSpan and PlacedBatch."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -61,6 +61,16 @@ class AppendedBatch(Protocol):
     def max_timestamp(self) -> int: ...
     @property
     def leader_epoch(self) -> int: ...
+
+
+class PlacedBatch(NamedTuple):
+    """An AppendedBatch of which nothing else is needed: its writer has placed it itself."""
+
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
 
 
 class Sequel(NamedTuple):

@@ -6,13 +6,13 @@ covers, from producers in sequence, without a roll or a flush. Other batches are
 caller appends them one by one.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.record.append_rules import MAX_INT64
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
 from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import check_plain, takes_plain
-from kafkapy.storage.log.append import Sequel
+from kafkapy.storage.log.append import PlacedBatch, Sequel
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry
 
@@ -20,16 +20,6 @@ MIN_FLUSH_MESSAGES: Final = 100
 """With a smaller flush.messages, flushes are so frequent that most batches would have to be appended one by one."""
 
 _pack_place = PLACE.pack_into
-
-
-class _Batch(NamedTuple):
-    """An AppendedBatch."""
-
-    size_bytes: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    leader_epoch: int
 
 
 class GatheredAppend:
@@ -61,7 +51,7 @@ class GatheredAppend:
         self._most_bytes = rules.max_message_bytes
         self._interval_bytes = log.segments.active.index_interval_bytes
         self._data = bytearray()
-        self._batches: list[_Batch] = []
+        self._batches: list[PlacedBatch] = []
         self._sequels: list[Sequel] = []
         self._max_timestamp = -1
         self.base_offsets: list[int] = []
@@ -106,7 +96,7 @@ class GatheredAppend:
             self._sequels.append(Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
         written += data[start:end]
         _pack_place(written, position, base_offset, end - start - LOG_OVERHEAD_BYTES, self._epoch)
-        self._batches.append(_Batch(end - start, base_offset, last_offset, max_timestamp, self._epoch))
+        self._batches.append(PlacedBatch(end - start, base_offset, last_offset, max_timestamp, self._epoch))
         self.base_offsets.append(base_offset)
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:

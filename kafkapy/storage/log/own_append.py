@@ -13,7 +13,7 @@ from kafkapy.record.append_rules import AppendOrigin
 from kafkapy.record.batch import CREATE_TIME, NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch, build_batch_of_one, encode_record
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
-from kafkapy.storage.log.append import AppendedBatch
+from kafkapy.storage.log.append import AppendedBatch, PlacedBatch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerBatch, TransactionMarker
 from kafkapy.storage.producers.state import PreparedAppend
@@ -26,16 +26,6 @@ class ProducerMarker(NamedTuple):
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
-
-
-class _Batch(NamedTuple):
-    """An AppendedBatch."""
-
-    size_bytes: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    leader_epoch: int
 
 
 def append_own_records(
@@ -62,7 +52,7 @@ def append_own_records(
     size_bytes = len(batch)
     if size_bytes > log.client_rules.max_message_bytes:
         return False
-    appended = _Batch(size_bytes, base_offset, base_offset + len(records) - 1, now_ms, leader_epoch)
+    appended = PlacedBatch(size_bytes, base_offset, base_offset + len(records) - 1, now_ms, leader_epoch)
     return _write(log, batch, [appended], now_ms, None)
 
 
@@ -78,7 +68,7 @@ def append_own_markers(
     if not _is_possible(log):
         return False
     data: list[bytes] = []
-    appended: list[_Batch] = []
+    appended: list[PlacedBatch] = []
     of_producers: list[ProducerBatch] = []
     for offset, (producer_id, epoch, is_commit, coordinator_epoch) in enumerate(markers, log.log_end_offset):
         if producer_id < 0:  # an administrator may send any: it has no place in the producers' state
@@ -92,7 +82,7 @@ def append_own_markers(
             leader_epoch=leader_epoch,
         )
         data.append(batch)
-        appended.append(_Batch(len(batch), offset, offset, now_ms, leader_epoch))
+        appended.append(PlacedBatch(len(batch), offset, offset, now_ms, leader_epoch))
         marker = TransactionMarker(not is_commit, coordinator_epoch, now_ms)
         of_producers.append(
             ProducerBatch(producer_id, epoch, NO_SEQUENCE, NO_SEQUENCE, offset, offset, now_ms, True, marker)
