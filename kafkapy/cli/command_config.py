@@ -5,7 +5,8 @@ librdkafka's names; those with a connection of our own get its TLS context and i
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.properties import parse_properties
@@ -179,20 +180,28 @@ NOTHING: Final = CommandConfig({})
 _current = [NOTHING]
 
 
-def use(config: CommandConfig) -> None:
-    """Set the configuration of this process's commands."""
-    _current[0] = config
-
-
 def current() -> CommandConfig:
+    """Return the configuration of the command that runs."""
     return _current[0]
 
 
-def take_option(arguments: Sequence[str]) -> list[str]:
-    """Use the file that --command-config names; return the arguments without the option.
+@contextmanager
+def option_taken(arguments: Sequence[str]) -> Iterator[list[str]]:
+    """Use the file that --command-config names until the block ends; yield the arguments without the option.
 
     It is removed here because it applies to all commands and their parsers do not know it. Raises CommandConfigError.
     """
+    left, path = _split(arguments)
+    before = current()
+    _current[0] = NOTHING if path is None else CommandConfig.of_file(path)
+    try:
+        yield left
+    finally:
+        _current[0] = before
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the arguments without the option, and the file that it names. Raises CommandConfigError."""
     left: list[str] = []
     path: str | None = None
     given = iter(arguments)
@@ -204,5 +213,4 @@ def take_option(arguments: Sequence[str]) -> list[str]:
         path = value if equals else next(given, None)
         if not path:
             raise CommandConfigError(f"{OPTION} needs a file")
-    use(NOTHING if path is None else CommandConfig.of_file(path))
-    return left
+    return left, path

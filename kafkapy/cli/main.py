@@ -11,7 +11,7 @@ import typer
 from kafkapy import __version__, compiled
 from kafkapy.cli import cluster, configs, consume, groups, produce, security, topics, transactions
 from kafkapy.cli.client import MissingClientError
-from kafkapy.cli.command_config import CommandConfigError, take_option
+from kafkapy.cli.command_config import CommandConfigError, option_taken
 from kafkapy.cli.failure import INTERRUPTED, fail
 
 OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -59,14 +59,22 @@ def _(
 def main(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status (2 for a usage error)."""
     try:
-        given = take_option(arguments) if arguments[:1] and arguments[0] in CONNECTING else list(arguments)
-        status = app(args=given, prog_name="kafkapy", standalone_mode=False)
+        if not arguments or arguments[0] not in CONNECTING:
+            status = _run(arguments)
+        else:
+            with option_taken(arguments) as given:
+                status = _run(given)
     except CLICK_ERROR as error:
         return _explain(error)
     except typer.Abort:  # click's exception for Ctrl-C
         return INTERRUPTED
     except (MissingClientError, CommandConfigError) as error:
         return fail(str(error))
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
+    status = app(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
     return status if isinstance(status, int) else 0
 
 

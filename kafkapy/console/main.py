@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kafkapy.cli.command_config import CommandConfigError, current, take_option
+from kafkapy.cli.command_config import CommandConfigError, current, option_taken
 from kafkapy.cli.console_options import TOKEN_VARIABLE, new_parser
 from kafkapy.cli.failure import fail
 from kafkapy.console.addresses import is_loopback
@@ -33,12 +33,12 @@ class OptionError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run with the arguments after `kafkapy console`; return the exit status."""
     try:
-        given = new_parser().parse_args(take_option(arguments))
-        settings = settings_of(given)
-        listener = _bound(settings)
+        with option_taken(arguments) as left:
+            given = new_parser().parse_args(left)
+            settings = settings_of(given)
+            return _serve(settings, _bound(settings), ends_with_stdin=given.end_with_stdin)
     except (OptionError, CommandConfigError, DecodeError) as error:
         return fail(str(error))
-    return _serve(settings, listener, ends_with_stdin=given.end_with_stdin)
 
 
 def settings_of(given: argparse.Namespace) -> Settings:

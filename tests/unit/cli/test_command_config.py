@@ -5,7 +5,7 @@ import pytest
 from harness.certificates import make_certificate
 from kafkapy import Broker
 from kafkapy.__main__ import main
-from kafkapy.cli.command_config import CommandConfig, CommandConfigError
+from kafkapy.cli.command_config import NOTHING, CommandConfig, CommandConfigError, current, option_taken
 from tests.support.logins import MECHANISMS_ENABLED, PLAIN_MODULE, SCRAM_MODULE, jaas_keys
 
 pytest.importorskip("confluent_kafka")
@@ -92,6 +92,22 @@ def test_a_file_that_is_missing_is_told(tmp_path, capsys) -> None:
     said = capsys.readouterr().err
     assert f"{tmp_path}/none cannot be read: No such file or directory" in said
     assert "--command-config needs a file" in said
+
+
+@pytest.mark.parametrize("command", [["topics", "list", "-b", "127.0.0.1:0"], ["console", "--listen", "192.0.2.1:1"]])
+def test_the_file_applies_to_one_command_only(tmp_path, capsys, monkeypatch, command) -> None:
+    """Commands that are run in one process later connected with the settings of the one before."""
+    monkeypatch.delenv("KAFKAPY_CONSOLE_TOKEN", raising=False)
+    path = client_properties(tmp_path, tmp_path / "certificate.pem")
+    assert main([*command, "--command-config", str(path)]) == 1
+    assert current() is NOTHING
+    with option_taken([*command, f"--command-config={path}"]) as left:
+        assert left == command
+        assert current().protocol == "SASL_SSL"
+        with option_taken(command):
+            assert current() is NOTHING
+        assert current().protocol == "SASL_SSL"
+    assert current() is NOTHING
 
 
 def test_librdkafka_gets_its_own_names(tmp_path) -> None:
