@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
-from tests.support.eventually import eventually
+from tests.support.committed import commit
 from tools.kafka import CHROMIUM_MISSING, chromium
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&</script>"
@@ -76,8 +76,7 @@ def filled(server: Server) -> str:
     producer.produce("console-records", b"\x00\xff", None, 0)
     producer.commit_transaction(60)
     consumer = kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": HOSTILE, "client.id": HOSTILE})
-    committed = kafka.TopicPartition("console-records", 0, 5)
-    eventually(lambda: consumer.commit(offsets=[committed], asynchronous=False), what="the commit")
+    commit(consumer, kafka.TopicPartition("console-records", 0, 5))
     consumer.close()
     return server.bootstrap
 

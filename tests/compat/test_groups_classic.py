@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
 from tests.compat.test_confluent_kafka import create, produce
+from tests.support.committed import commit
 
 
 def read(consumer: Consumer, count: int) -> list[int]:
@@ -33,7 +34,7 @@ def test_a_member_goes_on_where_the_one_before_committed(bootstrap, topic):
     for first in (0, 30):
         consumer = subscribed(bootstrap, f"{topic}-group", topic)
         assert read(consumer, 30) == list(range(first, first + 30))
-        consumer.commit(asynchronous=False)
+        commit(consumer)
         consumer.close()
 
 

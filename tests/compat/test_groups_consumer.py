@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from harness.servers import ApacheKafka, Kafkapy, Server, java
 from tests.compat.conftest import new_server
+from tests.support.committed import commit
 from tests.support.eventually import eventually
 from tools.kafka import JAVA_LIBS
 
@@ -90,7 +91,7 @@ def test_members_share_a_topic_and_take_over_what_a_leaving_one_had(bootstrap: s
         assert time.monotonic() < deadline
         values += [message.value().decode() for message in first.consume(100, 1.0)]
     assert sorted(map(int, values)) == list(range(100))
-    first.commit(asynchronous=False)
+    commit(first)
 
     second = member(bootstrap, topic, topic)
     poll_until(lambda: sorted(map(len, partitions_of(first, second))) == [2, 2], first, second)

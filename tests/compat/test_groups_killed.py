@@ -7,13 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, Message
 
 from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.compat.test_groups_consumer import GROUP_PROPERTIES, create, produce
-from tests.support.eventually import eventually
+from tests.support.committed import committed_offsets
 from tests.support.group_starts import commit_starts
 
 TOPIC, GROUP, PARTITIONS, RECORDS = "orders", "g", 4, 120
@@ -81,14 +80,7 @@ class Readers:
             self.poll()
 
     def committed(self) -> dict[int, int]:
-        asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
-
-        def ask() -> dict[int, int]:
-            admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})  # one that got an error may crash later
-            (future,) = admin.list_consumer_group_offsets([asked]).values()
-            return {each.partition: each.offset for each in future.result(60).topic_partitions if each.offset >= 0}
-
-        return dict(eventually(ask))  # while the coordinator loads, librdkafka's admin client reports just that
+        return committed_offsets(self.broker.bootstrap, GROUP)
 
     def kill_broker(self) -> None:
         """Nothing that was acknowledged is gone afterwards; a commit whose answer was lost may be there, too."""

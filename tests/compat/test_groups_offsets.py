@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.servers import Server
 from kafkapy.runtime.coordinator import java_hash
 from tests.compat.conftest import new_server
+from tests.support import committed
 
 TOOLS = "org.apache.kafka.tools"
 FORMATTER = f"{TOOLS}.consumer.OffsetsMessageFormatter"
@@ -35,14 +36,13 @@ def produce(bootstrap: str, topic: str, count: int = 10) -> None:
 
 def commit(bootstrap: str, group: str, *positions: TopicPartition) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
-    consumer.commit(offsets=list(positions), asynchronous=False)
+    committed.commit(consumer, *positions)
     consumer.close()
 
 
-def committed(bootstrap: str, group: str, topic: str) -> TopicPartition:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    (position,) = [each for each in future.result(60).topic_partitions if each.topic == topic]
+def position_of(bootstrap: str, group: str, topic: str) -> TopicPartition:
+    """Return what the group has committed in the topic's only partition that it reads."""
+    (position,) = [each for (name, _), each in committed.committed(bootstrap, group).items() if name == topic]
     return position
 
 
@@ -52,7 +52,7 @@ def test_commits_survive_a_stop_and_a_kill(broker: Server, with_signal: signal.S
     commit(broker.bootstrap, "readers", TopicPartition("kept", 0, 7, metadata="bookmark"))
     broker.stop(with_signal)
     broker.start()
-    position = committed(broker.bootstrap, "readers", "kept")
+    position = position_of(broker.bootstrap, "readers", "kept")
     assert (position.offset, position.metadata) == (7, "bookmark")
 
 
@@ -60,11 +60,11 @@ def test_every_acknowledged_commit_survives_a_kill_amid_commits(broker: Server) 
     produce(broker.bootstrap, "kept", 1000)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers", "enable.auto.commit": False})
     for offset in range(1, 301):
-        consumer.commit(offsets=[TopicPartition("kept", 0, offset)], asynchronous=False)
+        committed.commit(consumer, TopicPartition("kept", 0, offset))
         if offset % 100 == 0:
             broker.stop(signal.SIGKILL)
             broker.start()
-            assert committed(broker.bootstrap, "readers", "kept").offset == offset
+            assert position_of(broker.bootstrap, "readers", "kept").offset == offset
     consumer.close()
 
 
@@ -146,7 +146,7 @@ def test_the_java_tool_resets_offsets(
     commit(bootstrap, topic, TopicPartition(topic, 0, 4))
     printed = groups("--reset-offsets", "--group", topic, "--topic", topic, *how, "--execute")
     assert re.search(rf"{topic}\s+{topic}\s+0\s+{offset}\b", printed)
-    assert committed(bootstrap, topic, topic).offset == offset
+    assert position_of(bootstrap, topic, topic).offset == offset
 
 
 def test_the_java_tool_resets_offsets_from_a_file(
@@ -156,7 +156,7 @@ def test_the_java_tool_resets_offsets_from_a_file(
     plan = tmp_path / "plan.csv"
     plan.write_text(f"{topic},0,5\n")
     groups("--reset-offsets", "--group", topic, "--from-file", str(plan), "--execute")
-    assert committed(bootstrap, topic, topic).offset == 5
+    assert position_of(bootstrap, topic, topic).offset == 5
 
 
 def test_the_java_tool_shows_a_plan_and_carries_it_out_where_told(
@@ -168,11 +168,11 @@ def test_the_java_tool_shows_a_plan_and_carries_it_out_where_told(
     assert re.search(rf"{topic}\s+{topic}\s+0\s+0\b", groups(*reset, "--dry-run"))
     plan = groups(*reset, "--export", "--dry-run")
     assert f'"{topic}",0,0' in plan
-    assert committed(bootstrap, topic, topic).offset == 4
+    assert position_of(bootstrap, topic, topic).offset == 4
     file = tmp_path / "plan.csv"
     file.write_text(plan)
     groups("--reset-offsets", "--group", topic, "--from-file", str(file), "--execute")
-    assert committed(bootstrap, topic, topic).offset == 0
+    assert position_of(bootstrap, topic, topic).offset == 0
 
 
 def test_the_java_tool_describes_members_and_leaves_a_group_with_members_alone(
@@ -186,7 +186,7 @@ def test_the_java_tool_describes_members_and_leaves_a_group_with_members_alone(
     while not consumer.assignment():
         assert time.monotonic() < deadline
         consumer.poll(0.1)
-    consumer.commit(offsets=[TopicPartition(topic, 0, 6)], asynchronous=False)
+    committed.commit(consumer, TopicPartition(topic, 0, 6))
     described = groups("--describe", "--group", topic, "--members", "--verbose")
     assert re.search(rf"{topic}\s+kitchen-\S+\s+kitchen\s+/127.0.0.1\s+me\s+1\s.*{topic}:0", described), described
     described = groups("--describe", "--group", topic, "--offsets", "--verbose")
@@ -196,7 +196,7 @@ def test_the_java_tool_describes_members_and_leaves_a_group_with_members_alone(
     refused = groups("--reset-offsets", "--group", topic, "--topic", topic, "--to-earliest", "--execute")
     assert "Assignments can only be reset if the group" in refused
     assert "GroupNotEmptyException: The group is not empty." in groups("--delete", "--group", topic)
-    assert committed(bootstrap, topic, topic).offset == 6
+    assert position_of(bootstrap, topic, topic).offset == 6
     consumer.close()
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.servers import Kafkapy, free_port
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from tests.support.asking import batch_of, fetch, produce
+from tests.support.committed import commit
 from tests.support.scraped import text_of
 from tests.support.wire import WireClient
 
@@ -57,7 +58,7 @@ def use(bootstrap: str) -> None:
     while message is None or message.error():
         assert time.monotonic() < until
         message = consumer.poll(1)
-    consumer.commit(asynchronous=False)
+    commit(consumer)
     consumer.close()
     with WireClient(bootstrap) as client:
         client.call(MetadataRequest(topics=None), 13)

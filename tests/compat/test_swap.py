@@ -18,6 +18,7 @@ from harness.servers import ApacheKafka, Kafkapy, Server
 from tests.compat.test_confluent_kafka import create
 from tests.compat.test_restart import PROBLEMS, facts
 from tests.simulator.crash_enumeration import SOAK_FACTOR
+from tests.support.committed import commit
 from tools.kafka import JAVA_LIBS
 
 TURNS: tuple[type[ApacheKafka] | type[Kafkapy], ...] = (Kafkapy, ApacheKafka, Kafkapy, ApacheKafka, Kafkapy)
@@ -59,7 +60,7 @@ class History:
         self._write_transactions(server, turn)
         consumer = self._consumer(server)
         self.group_offset = len(self.kept) - 10
-        consumer.commit(offsets=[TopicPartition("kept", 0, self.group_offset)], asynchronous=False)
+        commit(consumer, TopicPartition("kept", 0, self.group_offset))
         consumer.close()
 
     def _write_transactions(self, server: Server, turn: int) -> None:
