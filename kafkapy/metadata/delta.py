@@ -281,16 +281,74 @@ def delta_to(image: MetadataImage, records: Iterable[Any]) -> MetadataDelta:
 
 
 def delta_steps(image: MetadataImage, records: Iterable[Any]) -> DeltaSteps:
-    """Like `delta_to`, in steps."""
-    snapshot = MetadataDelta(EMPTY_IMAGE)
+    """Like `delta_to`, in steps.
+
+    A partition that is in the image as the snapshot has it is dropped at once: 100,000 of them, kept until the end and
+    freed together, would hold the loop for 60 ms.
+    """
+    delta = MetadataDelta(image)
+    topics, others = _SnapshotTopics(delta.topics), MetadataDelta(EMPTY_IMAGE)
     for count, record in enumerate(records, 1):
-        snapshot.replay(record)
+        if not topics.maybe_replay(record):
+            others.replay(record)
         if count % ENTRIES_PER_STEP == 0:
             yield
-    if image.is_empty:
-        return snapshot
-    wanted = yield from snapshot.apply_steps(image.provenance)
-    return (yield from difference_steps(image, wanted))
+    yield from topics.remove_missing()
+    wanted = yield from others.apply_steps(image.provenance)
+    yield from _add_difference(delta, wanted)
+    return delta
+
+
+class _SnapshotTopics:
+    """Finds the changes from an image's topics to those of a complete snapshot, record by record."""
+
+    def __init__(self, delta: TopicsDelta) -> None:
+        self._delta = delta
+        self._partition_counts: dict[Uuid, int] = {}
+        """Of each topic of the snapshot, its partitions so far."""
+
+    def maybe_replay(self, record: Any) -> bool:
+        """Replay a record of a topic or partition; return False for any other."""
+        if isinstance(record, PartitionRecord):
+            self._replay_partition(record)
+        elif isinstance(record, TopicRecord):
+            self._replay_topic(record)
+        else:
+            return False
+        return True
+
+    def remove_missing(self) -> Iterator[None]:
+        """Remove the image's topics that the snapshot does not have, in steps."""
+        by_id = self._delta.image.by_id
+        for count, topic_id in enumerate(by_id, 1):
+            partition_count = self._partition_counts.get(topic_id)
+            if partition_count is None:
+                if topic_id not in self._delta.deleted:
+                    self._delta.remove(topic_id)
+            elif len(by_id[topic_id].partitions) > partition_count:
+                raise AssertionError(f"topic {by_id[topic_id].name} has lost partitions")
+            if count % ENTRIES_PER_STEP == 0:
+                yield
+
+    def _replay_topic(self, record: TopicRecord) -> None:
+        topic_id, image = record.topic_id, self._delta.image
+        assert topic_id not in self._partition_counts, f"topic {record.name} is created twice"
+        self._partition_counts[topic_id] = 0
+        if topic_id in image.by_id:
+            return
+        previous = image.by_name.get(record.name)
+        if previous is not None and previous.topic_id not in self._partition_counts:
+            self._delta.remove(previous.topic_id)
+        self._delta.create(record.name, topic_id)
+
+    def _replay_partition(self, record: PartitionRecord) -> None:
+        topic_id = record.topic_id
+        assert topic_id in self._partition_counts, "a partition's topic does not exist"
+        self._partition_counts[topic_id] += 1
+        registration = PartitionRegistration.from_record(record)
+        before = self._delta.image.by_id.get(topic_id)
+        if before is None or before.partitions.get(record.partition_id) != registration:
+            self._delta.set_partition(topic_id, record.partition_id, registration)
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
@@ -302,18 +360,24 @@ def difference_steps(before: MetadataImage, after: MetadataImage) -> DeltaSteps:
     """Like `difference`, in steps."""
     delta = MetadataDelta(before)
     yield from _difference_of_topics(delta.topics, after.topics)
+    yield from _add_difference(delta, after)
+    return delta
+
+
+def _add_difference(delta: MetadataDelta, after: MetadataImage) -> Iterator[None]:
+    """Add the changes of all but topics to `delta`, in steps."""
+    before = delta.image
     delta.feature_changes = {k: v or 0 for k, v in _changes(before.features.levels, after.features.levels).items()}
     delta.broker_changes = _changes(before.cluster.brokers, after.cluster.brokers)
     delta.controller_changes = _changes(before.cluster.controllers, after.cluster.controllers)
-    configs = _changes(before.configs.by_resource, after.configs.by_resource)
+    configs = yield from _changes_steps(before.configs.by_resource, after.configs.by_resource)
     delta.config_changes = {resource: dict(changed or {}) for resource, changed in configs.items()}
     quotas = _changes(before.client_quotas, after.client_quotas)
     delta.quota_changes = {entity: dict(changed or {}) for entity, changed in quotas.items()}
-    delta.acl_changes = _changes(before.acls, after.acls)
-    delta.scram_changes = _changes(before.scram, after.scram)
-    delta.token_changes = _changes(before.delegation_tokens, after.delegation_tokens)
+    delta.acl_changes = yield from _changes_steps(before.acls, after.acls)
+    delta.scram_changes = yield from _changes_steps(before.scram, after.scram)
+    delta.token_changes = yield from _changes_steps(before.delegation_tokens, after.delegation_tokens)
     delta.next_producer_id = after.next_producer_id
-    return delta
 
 
 def _end_of(steps: Generator[None, None, T]) -> T:
@@ -326,11 +390,13 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> Iterator[None]:
-    for topic_id, topic in delta.image.by_id.items():
+    for count, (topic_id, topic) in enumerate(delta.image.by_id.items(), 1):
         if topic_id not in after.by_id:
             delta.remove(topic_id)
         elif len(topic.partitions) > len(after.by_id[topic_id].partitions):
             raise AssertionError(f"topic {topic.name} has lost partitions")
+        if count % ENTRIES_PER_STEP == 0:
+            yield
     count = 0
     for topic_id, topic in after.by_id.items():
         before = delta.image.by_id.get(topic_id)
@@ -355,6 +421,20 @@ def _merged(entries: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[A
 
 def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the changes from `before` to `after`: new values by key, None for removed keys."""
-    changes: dict[Any, Any] = {key: None for key in before if key not in after}
-    changes.update((key, value) for key, value in after.items() if before.get(key) != value)
+    return _end_of(_changes_steps(before, after))
+
+
+def _changes_steps(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Generator[None, None, dict[Any, Any]]:
+    """Like `_changes`, in steps."""
+    changes: dict[Any, Any] = {}
+    for count, key in enumerate(before, 1):
+        if key not in after:
+            changes[key] = None
+        if count % ENTRIES_PER_STEP == 0:
+            yield
+    for count, (key, value) in enumerate(after.items(), 1):
+        if before.get(key) != value:
+            changes[key] = value
+        if count % ENTRIES_PER_STEP == 0:
+            yield
     return changes

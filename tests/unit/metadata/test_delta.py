@@ -1,12 +1,14 @@
 """Deltas and images: what a record changes, what stays shared, what a snapshot restores."""
 
+import gc
+
 import pytest
 
-from kafkapy.metadata.delta import MetadataDelta, delta_to, difference
+from kafkapy.metadata.delta import MetadataDelta, delta_steps, delta_to, difference
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record
-from kafkapy.metadata.registrations import NO_LEADER_CHANGE, RECOVERING
+from kafkapy.metadata.registrations import NO_LEADER_CHANGE, RECOVERING, PartitionRegistration
 from kafkapy.metadata.snapshot import encoded_slices, image_records
 from kafkapy.metadata.topics_delta import LocalPartition
 from kafkapy.protocol.messages.abort_transaction_record import AbortTransactionRecord
@@ -166,6 +168,19 @@ def test_feature_at_level_zero_is_gone() -> None:
     image = replayed([FeatureLevelRecord(name="streams.version", feature_level=0)], replayed(EVERYTHING))
 
     assert dict(image.features.levels) == {"metadata.version": 30}
+
+
+def test_a_snapshot_over_the_same_image_keeps_no_second_one() -> None:
+    topics = [topic(f"topic-{number}", number.to_bytes(16)) for number in range(1, 1001)]
+    image = replayed([record for records in topics for record in records])
+    before = _registration_count()
+    most = max(_registration_count() for _ in delta_steps(image, image_records(image)))
+    assert most - before < 10
+    assert delta_to(image, image_records(image)).topics_changed is None
+
+
+def _registration_count() -> int:
+    return sum(isinstance(each, PartitionRegistration) for each in gc.get_objects())
 
 
 def test_snapshot_deletes_what_it_does_not_mention() -> None:
