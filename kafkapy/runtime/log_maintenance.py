@@ -81,7 +81,7 @@ class LogMaintenance:
     async def flush_due(self) -> None:
         """Flush the logs that are due by flush.messages, flush.ms or a rolled segment."""
         for flush in self._log_manager.flush_due(self._clock.wall_ms()):
-            await self._to_the_end(self._flush(flush))
+            await (asyncio.sleep(0) if flush is None else self._to_the_end(self._flush(flush)))
 
     async def clean_up(self) -> None:
         """Apply retention to every log."""
@@ -96,7 +96,7 @@ class LogMaintenance:
         for deletion in self._log_manager.due_deletions(self._clock.wall_ms()):
             await self._to_the_end(self._delete(deletion))
         for files in self._log_manager.due_file_deletions(self._clock.wall_ms()):
-            await self._to_the_end(self._delete(files))
+            await (asyncio.sleep(0) if files is None else self._to_the_end(self._delete(files)))
 
     async def _renew_reserve(self) -> None:
         try:

@@ -12,6 +12,7 @@ does not have a partition's name (lost+found, for example) is ignored with a war
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
@@ -35,6 +36,9 @@ from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
+
+LOGS_PER_SLICE: Final = 1_000
+"""Logs looked at in one step: half a millisecond. 100,000 in one would hold the loop for 50."""
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -355,12 +359,15 @@ class LogManager:
 
     # Called periodically by a driver
 
-    def flush_due(self, now_ms: int) -> Iterator[Flush]:
+    def flush_due(self, now_ms: int) -> Iterator[Flush | None]:
         """Yield the due flushes: rolled segments, flush.messages, flush.ms. Run each in the pool, then complete it.
 
-        Each flush is prepared when the iterator reaches it, so other work may run in between.
+        Each flush is prepared when the iterator reaches it, so other work may run in between. Among thousands of logs
+        None is yielded now and then, for other tasks to run.
         """
-        for log in self._all_logs():
+        for count, log in enumerate(self._all_logs(), 1):
+            if count % LOGS_PER_SLICE == 0:
+                yield None
             end_offset = _flush_end_offset(log, now_ms)
             if end_offset is None or log.flush_under_way is not None or not self._is_in_service(log):
                 continue
@@ -390,9 +397,14 @@ class LogManager:
             log.producer_state.remove_expired(now_ms)
             yield deleted
 
-    def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion]:
-        """Yield the files of deleted segments whose delay has passed, log by log. Run each in the pool."""
-        for log in self._all_logs():
+    def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion | None]:
+        """Yield the files of deleted segments whose delay has passed, log by log. Run each in the pool.
+
+        Yields None now and then, as `flush_due` does.
+        """
+        for count, log in enumerate(self._all_logs(), 1):
+            if count % LOGS_PER_SLICE == 0:
+                yield None
             paths = [] if log.is_offline else log.local_log.take_due_files(now_ms)
             if paths:
                 yield FileDeletion(self.disk, log.log_dir, log.directory, paths)

@@ -12,6 +12,7 @@ from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.manager import log_manager
 from kafkapy.storage.manager.doomed_logs import NAMES_AT_ONCE
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk
@@ -399,6 +400,19 @@ def test_flushes_are_due_after_rolls_time_and_messages() -> None:
         flush.run()
         flush.complete(NOW_MS + 1000)
     assert list(manager.flush_due(NOW_MS + 1000)) == []
+
+
+def test_periodic_work_on_many_logs_pauses_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_manager, "LOGS_PER_SLICE", 2)
+    manager = started(SimDisk())
+    _, second, _ = create(manager, A0, A1, B0)
+    second.update_config(LogConfig(flush_messages=1, segment_index_bytes=4096))
+    append(second)
+    pause, flush = manager.flush_due(NOW_MS)
+    assert pause is None
+    assert flush is not None
+    assert flush.log is second
+    assert list(manager.due_file_deletions(NOW_MS)) == [None]
 
 
 def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
