@@ -8,10 +8,12 @@ what changed, not on the number of partitions. Pure. (session id, session epoch)
     (id, n > 0)   an incremental request of the session
     (id, 0)       after a failure: it names all partitions, closes the old session and asks for a new one
 
-A leader without room for a session answers id 0: then every request names all partitions.
+A leader without room for a session answers id 0: then every request names all partitions. Else a request names
+NAMED_PER_REQUEST of them at most, which both sides process within some milliseconds.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
@@ -23,18 +25,24 @@ from kafkapy.types import Uuid
 PartitionKey: TypeAlias = tuple[Uuid, int]
 """(topic id, partition)."""
 
+NAMED_PER_REQUEST: Final = 1_000
+"""Some 10 us each for the follower, and as much for the leader. Apache Kafka names all in one request."""
 SESSION_ID_NOT_FOUND: Final = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
 @dataclass(slots=True)
 class SessionRequest:
-    """The session fields of a Fetch request. `is_full`: it names all partitions."""
+    """The session fields of a Fetch request. `is_full`: it begins a session, with the partitions that it names.
+
+    has_more: others are to be named by the next request, so the leader should answer this one at once.
+    """
 
     session_id: int
     session_epoch: int
     topics: list[FetchTopic]
     forgotten: list[ForgottenTopic]
     is_full: bool
+    has_more: bool = False
 
 
 class FollowerSession:
@@ -48,6 +56,8 @@ class FollowerSession:
         """The positions last sent to the leader: the response refers to these."""
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
+        self._is_refused = False
+        """Whether the leader had no room for a session when it was asked last."""
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -76,28 +86,32 @@ class FollowerSession:
         """Stop fetching a partition."""
         if self._asked.pop(key, None) is not None:
             self._changed.pop(key, None)
-            self._forgotten[key] = None
+            if key in self._sent:
+                self._forgotten[key] = None
 
     def next_request(self) -> SessionRequest:
         """Return the next request. Call note_answer or note_failure before the one after it."""
         is_full = self._epoch == INITIAL_EPOCH
-        named, forgotten = (self._asked, ()) if is_full else (self._changed, self._forgotten)
-        request = SessionRequest(
-            self._session_id, self._epoch, self._topics(named), _forgotten_topics(forgotten), is_full
-        )
         if is_full:
-            self._sent = self._asked.copy()
-        else:
-            self._sent.update((key, self._asked[key]) for key in self._changed)
-            for key in self._forgotten:
-                self._sent.pop(key, None)
-        self._changed = {}
-        self._forgotten = {}
-        return request
+            self._changed, self._sent, self._forgotten = dict.fromkeys(self._asked), {}, {}
+        named, self._changed = self._changed, {}
+        if len(named) > NAMED_PER_REQUEST and not (is_full and self._is_refused):
+            later = named
+            named = dict.fromkeys(islice(later, NAMED_PER_REQUEST))
+            self._changed = dict.fromkeys(islice(later, NAMED_PER_REQUEST, None))
+        forgotten, self._forgotten = self._forgotten, {}
+        for key in forgotten:
+            self._sent.pop(key, None)
+        self._sent.update((key, self._asked[key]) for key in named)
+        topics, forgotten_topics = self._topics(named), _forgotten_topics(forgotten)
+        return SessionRequest(
+            self._session_id, self._epoch, topics, forgotten_topics, is_full, has_more=bool(self._changed)
+        )
 
     def note_answer(self, request: SessionRequest, session_id: int) -> None:
         """Record a response without a session error."""
         self._session_id = session_id
+        self._is_refused = request.is_full and session_id == NO_SESSION_ID
         if session_id == NO_SESSION_ID:
             self._epoch = INITIAL_EPOCH
         else:

@@ -181,7 +181,7 @@ class ReplicaFetcher:
 
         def build(version: int) -> FetchRequest:
             request = FetchRequest(
-                max_wait_ms=config.replica_fetch_wait_max_ms,
+                max_wait_ms=0 if asked.has_more else config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 max_bytes=config.replica_fetch_response_max_bytes,
                 session_id=asked.session_id,

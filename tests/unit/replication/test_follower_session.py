@@ -1,5 +1,8 @@
+import pytest
+
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition
+from kafkapy.replication import follower_session
 from kafkapy.replication.follower_session import FollowerSession, SessionRequest
 
 A, B = b"a" * 16, b"b" * 16
@@ -75,3 +78,32 @@ def test_a_session_that_the_leader_ends_is_followed_by_a_full_request() -> None:
     session.note_answer(session.next_request(), 42)
     session.note_answer(session.next_request(), 0)
     assert said(session.next_request()) == (0, 0, [(A, 0, 5)], [])
+
+
+def test_a_large_session_is_made_by_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_session, "NAMED_PER_REQUEST", 2)
+    session = asking(FollowerSession(), *((A, number, 5) for number in range(5)))
+    first = session.next_request()
+    assert said(first) == (0, 0, [(A, 0, 5), (A, 1, 5)], [])
+    assert first.has_more
+    assert session.sent((A, 2)) is None
+    session.note_answer(first, 42)
+    session.drop((A, 1))
+    session.drop((A, 2))
+    second = asking(session, (A, 0, 6)).next_request()
+    assert said(second) == (42, 1, [(A, 3, 5), (A, 4, 5)], [(A, 1)]), "2 was never named"
+    session.note_answer(second, 42)
+    third = session.next_request()
+    assert said(third) == (42, 2, [(A, 0, 6)], [])
+    assert not third.has_more
+
+
+def test_without_room_for_a_session_a_request_names_all_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_session, "NAMED_PER_REQUEST", 2)
+    session = asking(FollowerSession(), *((A, number, 5) for number in range(5)))
+    session.note_answer(session.next_request(), 0)
+    request = session.next_request()
+    assert said(request) == (0, 0, [(A, number, 5) for number in range(5)], [])
+    assert not request.has_more
+    session.note_answer(request, 42)
+    assert said(session.next_request()) == (42, 1, [], [])
