@@ -23,6 +23,7 @@ from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.primitives import EncodeError, Message, Writer
+from kafkapy.seams import ReadableBuffer
 
 UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
 SASL_HANDSHAKE: Final = 17
@@ -60,6 +61,8 @@ class ClientConnection:
 
     __slots__ = (
         "_client_id",
+        "_frame",
+        "_frame_bytes",
         "_in_flight",
         "_input",
         "_login",
@@ -98,6 +101,9 @@ class ClientConnection:
         self._in_flight: deque[ClientRequest] = deque()
         self._output = bytearray()
         self._input = bytearray()
+        self._frame: bytearray | None = None
+        """The part of a response that has arrived, if it is known to be incomplete; grows with what is received."""
+        self._frame_bytes = 0
         self._sent = 0
 
     @property
@@ -135,18 +141,46 @@ class ClientConnection:
         self._output.clear()
         return data
 
-    def receive(self, data: bytes) -> None:
-        """Take received bytes; call on_response for each complete response. After a ProtocolError the driver closes."""
-        self._input += data
+    @property
+    def missing_bytes(self) -> int:
+        """What an incomplete response lacks; 0 if none has begun to arrive."""
+        return 0 if self._frame is None else self._frame_bytes - len(self._frame)
+
+    def receive(self, data: ReadableBuffer) -> None:
+        """Take received bytes, copying them; call on_response for each complete response.
+
+        A response may keep views of its frame, which is not used for anything else. After a ProtocolError the driver
+        closes.
+        """
+        frame = self._frame
+        if frame is None:
+            self._input += data
+            self._take_frames()
+            return
+        missing = self._frame_bytes - len(frame)
+        view = memoryview(data)
+        frame += view[:missing]
+        if len(view) < missing:
+            return
+        self._frame = None
+        rest = bytes(view[missing:])
+        self._take_response(frame)
+        if rest:
+            self.receive(rest)
+
+    def _take_frames(self) -> None:
+        """Take the responses in the input; an incomplete last one becomes the frame that further bytes go to."""
         position = 0
         while len(self._input) - position >= 4:
             size = int.from_bytes(self._input[position : position + 4], "big", signed=True)
             if not 0 <= size <= self._max_response_bytes:
                 raise ProtocolError(f"response of {size} bytes, where {self._max_response_bytes} are allowed")
-            if len(self._input) - position - 4 < size:
+            position += 4
+            frame = self._input[position : position + size]
+            position += size
+            if len(frame) < size:
+                self._frame, self._frame_bytes = frame, size
                 break
-            frame = bytes(memoryview(self._input)[position + 4 : position + 4 + size])
-            position += 4 + size
             self._take_response(frame)
         del self._input[:position]
 
@@ -195,12 +229,12 @@ class ClientConnection:
         self._output += body
         self._in_flight.append(request)
 
-    def _take_response(self, frame: bytes) -> None:
+    def _take_response(self, frame: bytearray) -> None:
         if not self._in_flight:
             raise ProtocolError("a response to nothing that was asked")
         request = self._in_flight[0]
         expected = (self._sent - len(self._in_flight)) & 0x7FFFFFFF
-        correlation_id, position = read_response_header(frame, request.api_key, request.version)
+        correlation_id, position = read_response_header(memoryview(frame), request.api_key, request.version)
         if correlation_id != expected:
             raise ProtocolError(f"a response to request {correlation_id}, where that to {expected} comes next")
         body = memoryview(frame)[position:]

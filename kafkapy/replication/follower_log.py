@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkapy.protocol.messages.fetch_response import EpochEndOffset, PartitionData
-from kafkapy.seams import FileRegion
+from kafkapy.seams import FileRegion, ReadableBuffer
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
@@ -35,15 +35,14 @@ class FollowerLogs:
         data = answer.records or b""
         assert not isinstance(data, FileRegion)
         if data:
-            records = bytearray(data)
-            self._maybe_begin_earlier(partition, log, records)
-            log.append_as_follower(records, now_ms, leader_epoch=partition.leader_epoch)
+            self._maybe_begin_earlier(partition, log, data)
+            log.append_as_follower(data, now_ms, leader_epoch=partition.leader_epoch)
         high_watermark = log.high_watermark
         log.update_high_watermark(max(high_watermark, min(answer.high_watermark, log.log_end_offset)))
         log.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
         return log.high_watermark != high_watermark
 
-    def _maybe_begin_earlier(self, partition: "HostedPartition", log: "Log", records: bytearray) -> None:
+    def _maybe_begin_earlier(self, partition: "HostedPartition", log: "Log", records: ReadableBuffer) -> None:
         """Restart an empty log at the first batch's base offset if the leader's log start offset lies within it."""
         base_offset = int.from_bytes(records[:8], "big")
         if base_offset < log.log_end_offset == log.log_start_offset:

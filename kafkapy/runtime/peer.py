@@ -18,12 +18,14 @@ from kafkapy.protocol.client_connection import ClientConnection, ClientRequest
 from kafkapy.protocol.client_login import LoginError, NewLogin
 from kafkapy.protocol.primitives import Message
 from kafkapy.runtime.after_reads import AfterReads
-from kafkapy.seams import Channel, Clock, Connector, Random
+from kafkapy.seams import Channel, Clock, Connector, Random, ReadableBuffer
 
 logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES = 256 * 1024
 """Maximum number of bytes read from the socket in one pass of the loop."""
+LARGE_BYTES = 16 * 1024
+"""If a response lacks at least this many bytes, they are received into a buffer that is kept."""
 
 
 class NoResponseError(KafkapyError):
@@ -80,6 +82,8 @@ class Peer:
         self._channel: Channel | None = None
         self._connection: ClientConnection | None = None
         self._unsent = b""
+        self._buffer: memoryview | None = None
+        """Receives large responses; made for the first one."""
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         self._timer: AfterReads | None = None
@@ -212,13 +216,16 @@ class Peer:
         assert channel is not None
         assert connection is not None
         try:
-            data = channel.receive(RECEIVE_BYTES)
+            missing_bytes = connection.missing_bytes
+            data = self._receive(channel, missing_bytes)
             if data is None:
                 return
             if not data:
                 self._lose(f"{self} closed the connection")
                 return
             connection.receive(data)
+            if 0 < connection.missing_bytes == missing_bytes - len(data):
+                return  # a further part of the same response
         except LoginError as error:
             logger.warning("Could not log in to %s: %s", self, error)
             self._lose(f"{self}: {error}")
@@ -231,6 +238,18 @@ class Peer:
         if connection is self._connection:
             self._write()
             self._arm_timer()
+
+    def _receive(self, channel: Channel, missing_bytes: int) -> ReadableBuffer | None:
+        """Return received bytes, valid until the next call; None if there are none yet, none at the stream's end.
+
+        Memory for 256 KiB, made and freed for each part of a large response, costs more than copying from a buffer.
+        """
+        if missing_bytes < LARGE_BYTES:
+            return channel.receive(RECEIVE_BYTES)
+        if self._buffer is None:
+            self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        count = channel.receive_into(self._buffer)
+        return None if count is None else self._buffer[:count]
 
     def _write(self) -> None:
         channel, connection = self._channel, self._connection

@@ -124,6 +124,24 @@ def test_responses_go_to_their_requests_however_their_bytes_are_cut() -> None:
     assert connection.waiting_count == 0
 
 
+def test_a_response_keeps_what_arrived_in_a_buffer_that_is_used_again() -> None:
+    connection, first, second = ready(), Asked(), Asked()
+    for asked in (first, second):
+        connection.submit(asked.request)
+    host = "h" * 1000
+    data = response(DescribeClusterResponse(cluster_id=host), 1, 1) + response(DescribeClusterResponse(), 1, 2)
+    buffer = bytearray(300)
+    for start in range(0, len(data), 300):
+        part = data[start : start + 300]
+        buffer[: len(part)] = part
+        connection.receive(memoryview(buffer)[: len(part)])
+        buffer[:] = bytes(300)
+        is_whole = start + 300 >= len(data)
+        assert (connection.missing_bytes == 0) is is_whole or first.responses
+    assert [message.cluster_id for message, _ in first.responses] == [host]
+    assert len(second.responses) == 1
+
+
 @pytest.mark.parametrize(
     "data",
     [
