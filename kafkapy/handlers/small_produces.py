@@ -1,13 +1,15 @@
-"""Fast path for small Produce requests: consecutive ones of a connection, for one partition, are served together.
+"""Fast path for Produce requests that are not large: consecutive ones of a connection and partition, served together.
 
 Such requests of a client are equal byte for byte, except for correlation id and batch. The bytes between these two
-(client id, acks, time-out, topic, partition) are the prefix, and the key of a plan: its decoded meaning and a template
-of the response. So a request costs one comparison, one check of its batch, and its part of one write.
+(client id, transactional id, acks, time-out, topic, partition) are the prefix, and the key of a plan: its decoded
+meaning and a template of the response. So a request costs one comparison, one check of its batch, and its part of one
+write.
 
-`serve` takes requests from the front while each can be appended at once: versions 9 to 13, acks 1 or -1, no
-transactional id, one topic with one partition whose leader is this broker, a plain batch
-(storage/log/gathered_append.py), and no quota of the client for it. With acks=-1 their responses wait together for the
-other replicas. The first request that does not qualify, valid or not, goes with all after it to handlers/produce.py.
+`serve` takes requests from the front while each can be appended at once: versions 9 to 13, acks 1 or -1, one topic with
+one partition whose leader is this broker, a plain batch (storage/log/gathered_append.py), and no quota of the client
+for it. If they have a transactional id, the batches must be transactional, and the transaction open in the partition,
+so that there is nothing to verify. With acks=-1 their responses wait together for the other replicas. The first request
+that does not qualify, valid or not, goes with all after it to handlers/produce.py.
 Effects and responses are the same on both paths, with one exception: if the disk is full, requests that were coalesced
 are refused together.
 """
@@ -27,7 +29,7 @@ from kafkapy.protocol.headers import RequestHeader, read_request_header, write_r
 from kafkapy.protocol.messages.produce_request import ProduceRequest
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kafkapy.protocol.primitives import Writer
-from kafkapy.record.batch import ATTRIBUTES_POSITION
+from kafkapy.record.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_FLAG
 from kafkapy.replication.delayed_produce import REQUEST_TIMED_OUT, PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import Role
@@ -49,12 +51,18 @@ _unpack_frame = Struct(">iIi").unpack_from
 _unpack_request = Struct(">iIih").unpack_from
 """The same, and the length of the client id."""
 
+_ATTRIBUTES_AT: Final = 1 + ATTRIBUTES_POSITION
+"""After a length field of one byte and the batch's start."""
 _PREFIX_START: Final = 12
 """After a frame's size, API key, version and correlation id. The prefix ends before the length of the batch."""
 _LEAST_BYTES: Final = 64
 """No request with a batch is smaller, so this many bytes can be read without a bounds check."""
 _TAIL: Final = b"\0\0\0"
 """After the batch: no tagged fields of partition, topic and request."""
+
+_PLAIN: Final = b"\0\0"
+_TRANSACTIONAL: Final = TRANSACTIONAL_FLAG.to_bytes(2, "big")
+"""The attributes of batches that are served here: not compressed, CreateTime, no control batch."""
 
 _OFFSETS: Final = Struct(">qqq")
 """Fields of a response: base offset, log append time, log start offset."""
@@ -80,10 +88,10 @@ class SmallProduces:
         quotas = self._services.client_quotas
         if quotas is not None and quotas.concern_produces(connection.principal, plan.header.client_id):
             return None
-        if not _is_plain(data, position + _PREFIX_START + len(plan.prefix)):
+        if not _has_attributes(data, position + _PREFIX_START + len(plan.prefix), plan.attributes):
             return None
         partition, manager = plan.partition, self._manager
-        gathered = manager.begin_gathering(partition, plan.acks)
+        gathered = manager.begin_gathering(partition, plan.acks, is_transactional=plan.attributes is _TRANSACTIONAL)
         if gathered is None or not self._is_allowed(connection, plan):
             return None
         correlation_ids, end = _gather(plan, gathered, data, position, most)
@@ -176,17 +184,17 @@ class SmallProduces:
         if self._authorizer.allows_everything:
             return True
         context = RequestContext(plan.header, connection)
-        topic = plan.partition.topic_partition.topic
-        return self._authorizer.is_allowed(context, AclOperation.WRITE, ResourceType.TOPIC, topic)
+        is_allowed = self._authorizer.is_allowed
+        return all(is_allowed(context, AclOperation.WRITE, kind, name) for kind, name in plan.resources())
 
     def _log_questions(self, connection: Connection, plan: "_Plan", request_count: int) -> None:
         """Write an audit log line for each request that was served here."""
         if not self._authorizer.logs_what_it_allows:
             return
         context = RequestContext(plan.header, connection)
-        topic = plan.partition.topic_partition.topic
         for _ in range(request_count):
-            self._authorizer.authorize(context, AclOperation.WRITE, ResourceType.TOPIC, topic)
+            for kind, name in plan.resources():
+                self._authorizer.authorize(context, AclOperation.WRITE, kind, name)
 
     def _refusals(self, plan: "_Plan", correlation_ids: list[int], error: Exception) -> bytes:
         """Return the encoded responses to requests whose batches could not be written."""
@@ -200,7 +208,19 @@ class SmallProduces:
 class _Plan:
     """The decoded prefix of requests, and the constant parts of their responses."""
 
-    __slots__ = ("_head", "_pack", "_tail", "_topic_name", "acks", "header", "partition", "prefix", "timeout_ms")
+    __slots__ = (
+        "_head",
+        "_pack",
+        "_tail",
+        "_topic_name",
+        "acks",
+        "attributes",
+        "header",
+        "partition",
+        "prefix",
+        "timeout_ms",
+        "transactional_id",
+    )
 
     def __init__(
         self, header: RequestHeader, prefix: bytes, request: ProduceRequest, partition: HostedPartition, topic_name: str
@@ -210,11 +230,20 @@ class _Plan:
         self.prefix = prefix
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
+        self.transactional_id = request.transactional_id
+        self.attributes = _PLAIN if request.transactional_id is None else _TRANSACTIONAL
         self.partition = partition
         self._topic_name = topic_name
         answer = self.encode(0, self.response_of(self.new_response(*_NO_OFFSETS)))
         self._head, _, self._tail = answer[8:].partition(_OFFSETS.pack(*_NO_OFFSETS))
         self._pack = Struct(f">ii{len(self._head)}sqqq{len(self._tail)}s").pack
+
+    def resources(self) -> list[tuple[ResourceType, str]]:
+        """Return what the client must be allowed to write to, in the order in which handlers/produce.py asks."""
+        topic = (ResourceType.TOPIC, self.partition.topic_partition.topic)
+        if self.transactional_id is None:
+            return [topic]
+        return [(ResourceType.TRANSACTIONAL_ID, self.transactional_id), topic]
 
     def new_response(
         self, base_offset: int, log_append_time_ms: int, log_start_offset: int
@@ -304,13 +333,20 @@ class _Replicated:
 def _prefix_end(data: bytes, position: int, api_version: int) -> int:
     """Return the end of the prefix whose rest starts at `position`, after the client id; 0 for another layout.
 
-    With acks -1, 30 s, partition 7 of topic "ticks" (02: one of them, 06: five bytes, 00: no tagged fields; no
-    transactional id):
+    With acks -1, 30 s, partition 7 of topic "ticks" (02: one of them, 06: five bytes, 00: no tagged fields, then no
+    transactional id) and with transactional id "t":
 
         v9-12   00 00 ffff 00007530 02 06 7469636b73 02 00000007
         v13     00 00 ffff 00007530 02 (the topic id's 16 bytes) 02 00000007
+        v13     00 02 74 ffff 00007530 02 (the topic id's 16 bytes) 02 00000007
     """
-    if position + 30 > len(data) or data[position] or data[position + 1] or data[position + 8] != 2:
+    if position + 30 > len(data) or data[position]:
+        return 0
+    if id_bytes := data[position + 1]:
+        position += id_bytes - 1
+        if not 1 < id_bytes < 0x80 or position + 30 > len(data):
+            return 0
+    if data[position + 8] != 2:
         return 0
     if not data[position + 3]:
         return 0  # acks=0 is served by handlers/produce.py
@@ -321,13 +357,14 @@ def _prefix_end(data: bytes, position: int, api_version: int) -> int:
         if not 0 < name_bytes < 0x80:
             return 0
         end = position + 14 + name_bytes
-    return end if end < len(data) and data[end - 5] == 2 else 0
+    return end if end + 1 < len(data) and data[end - 5] == 2 else 0
 
 
-def _is_plain(data: bytes, position: int) -> bool:
-    """Whether the batch whose length is at `position` may be plain: its attributes are 0, so not compressed."""
-    start = position + (1 if data[position] < 0x80 else 2)
-    return data[start + ATTRIBUTES_POSITION : start + ATTRIBUTES_POSITION + 2] == b"\0\0"
+def _has_attributes(data: bytes, position: int, attributes: bytes) -> bool:
+    """Whether the batch whose length is at `position` has these attributes."""
+    if data[position] >= 0x80:
+        position += 1 if data[position + 1] < 0x80 else 2
+    return data.startswith(attributes, position + _ATTRIBUTES_AT)
 
 
 def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, most: int) -> tuple[list[int], int]:
@@ -347,6 +384,9 @@ def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, m
         length = data[start - 1]
         if length >= 0x80:
             length += (data[start] << 7) - 0x80
+            if data[start] >= 0x80:
+                start += 1
+                length += (data[start] << 14) - 0x4000
             start += 1
         end_of_batch = end - len(_TAIL)
         if length - 1 != end_of_batch - start or not data.startswith(_TAIL, end_of_batch):

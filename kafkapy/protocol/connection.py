@@ -42,9 +42,9 @@ GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
 """Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
 
-MAX_GATHERED_FRAME_BYTES = 16 * 1024
-"""Produce requests above this size are not served together: that would save little of their work, and their batches
-have length fields of three bytes."""
+MAX_GATHERED_FRAME_BYTES = 132 * 1024
+"""Produce requests above this size (a batch of 128 KiB) are not served together: that would save little of their
+work."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -251,7 +251,9 @@ class Connection:
             self._position = 0
             return
         missing = self._frame_bytes - len(frame)
-        if len(data) > missing:
+        if len(data) >= missing and self._is_gathered(frame):
+            self._rejoin(data)
+        elif len(data) > missing:
             frame += data[:missing]
             self.input, self._position = data, missing
         else:
@@ -273,9 +275,12 @@ class Connection:
 
     def feed_frame(self, part: ReadableBuffer) -> None:
         """Append received bytes to the partial large frame. They are copied."""
-        assert self._frame is not None
-        self._frame += part
-        assert len(self._frame) <= self._frame_bytes, "more than the frame lacks"
+        frame = self._frame
+        assert frame is not None
+        frame += part
+        assert len(frame) <= self._frame_bytes, "more than the frame lacks"
+        if len(frame) == self._frame_bytes and self._is_gathered(frame):
+            self._rejoin(b"")
 
     def next_frame(self) -> memoryview | None:
         """Return the next complete frame (without its size prefix) if it may start now, otherwise None.
@@ -357,6 +362,17 @@ class Connection:
         self._frame_bytes = size
         self.input = b""
         self._position = 0
+
+    def _is_gathered(self, frame: bytearray) -> bool:
+        """Return whether a partial frame may be served together with those that follow it."""
+        return self._frame_bytes <= MAX_GATHERED_FRAME_BYTES and frame.startswith(_PRODUCE_KEY)
+
+    def _rejoin(self, data: bytes) -> None:
+        """Put a partial frame back before the bytes that complete it: a copy costs less than serving it alone."""
+        assert self._frame is not None
+        self.input = b"".join((_pack_size(self._frame_bytes), self._frame, data))
+        self._position = 0
+        self._frame = None
 
     def _take_grown_frame(self) -> memoryview | None:
         frame = self._frame

@@ -1,4 +1,4 @@
-"""A fast check for the small plain batches that most producers of single records send.
+"""A fast check for the plain batches that most producers send.
 
 `check_plain` accepts a batch only if the full validation (validate.py) would accept it and change nothing but its base
 offset and leader epoch. All other batches, valid or not, must go through the full validation, which reports errors.
@@ -7,11 +7,21 @@ offset and leader epoch. All other batches, valid or not, must go through the fu
 from typing import Final
 
 from kafkapy.record.append_rules import ValidationRules
-from kafkapy.record.batch import ATTRIBUTES_POSITION, BATCH_HEADER, CREATE_TIME, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from kafkapy.record.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER,
+    CREATE_TIME,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    TRANSACTIONAL_FLAG,
+)
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.walk import walk_records
 
+PLAIN: Final = 0
+TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
+"""The attributes of plain batches: no compression, CreateTime, no control batch."""
 _unpack_header = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
@@ -27,19 +37,20 @@ def takes_plain(rules: ValidationRules) -> bool:
 
 
 def check_plain(
-    data: bytes, start: int, end: int, *, most_bytes: int, earliest_ms: int, latest_ms: int
+    data: bytes, start: int, end: int, *, attributes: int, most_bytes: int, earliest_ms: int, latest_ms: int
 ) -> tuple[int, ...] | None:
     """Return the header fields (BATCH_HEADER) of data[start:end] if it is a plain batch, otherwise None.
 
-    Plain means: magic 2, no attribute set, at most most_bytes, correct CRC and records, all timestamps within the
-    bounds, and the header's max timestamp that of the records. If `data` ends at `end`, an IndexError is possible.
+    Plain means: magic 2, these attributes (PLAIN or TRANSACTIONAL), at most most_bytes, correct CRC and records, all
+    timestamps within the bounds, and the header's max timestamp that of the records. If `data` ends at `end`, an
+    IndexError is possible.
     """
     size = end - start
     if size <= HEADER_BYTES or size > most_bytes:
         return None
     header = _unpack_header(data, start)
-    base_offset, length, _, magic, crc, attributes, delta, base_ms, max_ms, _, _, _, count = header
-    if base_offset or magic != 2 or attributes or length != size - LOG_OVERHEAD_BYTES:
+    base_offset, length, _, magic, crc, found, delta, base_ms, max_ms, _, _, _, count = header
+    if base_offset or magic != 2 or found != attributes or length != size - LOG_OVERHEAD_BYTES:
         return None
     if count != delta + 1 or count < 1 or not earliest_ms <= base_ms <= latest_ms:
         return None

@@ -343,9 +343,12 @@ class ReplicaManager:
         assert partition.log is not None, "what was appended has a log"
         self._request_flush(partition.log, lambda: self.complete_waiting(partition))
 
-    def begin_gathering(self, partition: HostedPartition, required_acks: int) -> GatheredAppend | None:
+    def begin_gathering(
+        self, partition: HostedPartition, required_acks: int, *, is_transactional: bool = False
+    ) -> GatheredAppend | None:
         """Return an object that coalesces plain batches for a partition led here, or None if that is not possible.
 
+        is_transactional: the batches are of a transaction that is open in the partition; otherwise of none.
         The caller must write it and call `tell_of_append` before anything else runs; with acks=-1 it then checks
         whether the replicas have the batches.
         """
@@ -360,7 +363,12 @@ class ReplicaManager:
             return None
         if not GatheredAppend.is_possible(log):
             return None
-        return GatheredAppend(log, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms())
+        return GatheredAppend(
+            log,
+            leader_epoch=partition.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            is_transactional=is_transactional,
+        )
 
     def tell_of_append(self, partition: HostedPartition) -> None:
         """Advance the high watermark and complete waiting requests after an append."""

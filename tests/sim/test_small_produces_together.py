@@ -17,6 +17,7 @@ from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 from tests.support.metadata_services import Deny
 from tests.support.wire import request_frame
 
+PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 NUMBERS = [b"%d" % number for number in range(5)]
 
 
@@ -118,9 +119,25 @@ class Asking:
         partition = self.hosting.create_topic(**topic)
         partition.log.append_as_leader(bytearray(batch(b"first")), leader_epoch=0, now_ms=NOW_MS)
 
-    def serve(self, count: int = 1, client_id: str | None = "c", most: int = 32, topic: str = "orders") -> int:
+    def begin_transaction(self) -> None:
+        """Open a transaction of PRODUCER in `orders`."""
+        log = self.hosting.log("orders")
+        guard = log.producer_state.start_verification(7, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS)
+        first = batch(b"first", **PRODUCER, base_sequence=0, is_transactional=True)
+        log.append_as_leader(bytearray(first), leader_epoch=0, now_ms=NOW_MS, verification=guard)
+
+    def serve(
+        self,
+        count: int = 1,
+        client_id: str | None = "c",
+        most: int = 32,
+        topic: str = "orders",
+        transactional_id: str | None = None,
+    ) -> int:
         """Return how many of `count` requests are served."""
-        request = produce(Topic("", topic_id(topic)), batch(b"v"))
+        fields = {} if transactional_id is None else {**PRODUCER, "base_sequence": 1, "is_transactional": True}
+        request = produce(Topic("", topic_id(topic)), batch(b"v", **fields))
+        request.transactional_id = transactional_id
         frame = request_frame(request, PRODUCE_VERSION, client_id=client_id)
         info = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1)
         found = self.served.serve(info, (len(frame).to_bytes(4, "big") + frame) * count, 0, most)
@@ -131,6 +148,31 @@ def test_who_may_not_write_is_left_to_the_handler() -> None:
     async def main(loop: SimLoop) -> None:
         assert Asking(loop).serve() == 1
         assert Asking(loop, Deny((AclOperation.WRITE, "orders"))).serve() == 0
+
+    run(main)
+
+
+def test_who_may_not_write_in_a_transaction_is_left_to_the_handler() -> None:
+    async def main(loop: SimLoop) -> None:
+        for denied, count in (("another", 1), ("id", 0), ("orders", 0)):
+            authorizer = Deny((AclOperation.WRITE, denied))
+            asking = Asking(loop, authorizer)
+            asking.begin_transaction()
+            authorizer.questions.clear()
+            assert asking.serve(transactional_id="id") == count
+            asked = [(kind, name) for _, kind, name, *_, is_logged, _ in authorizer.questions if is_logged]
+            assert asked == [("TRANSACTIONAL_ID", "id"), ("TOPIC", "orders")] * count
+
+    run(main)
+
+
+def test_a_transaction_that_is_not_open_in_the_partition_is_left_to_the_handler() -> None:
+    async def main(loop: SimLoop) -> None:
+        asking = Asking(loop)
+        assert asking.serve(transactional_id="id") == 0
+        asking.begin_transaction()
+        assert asking.serve(transactional_id="id") == 1
+        assert asking.serve() == 1
 
     run(main)
 

@@ -67,8 +67,8 @@ class Segment:
         "bytes_since_index_entry",
         "created_ms",
         "index_interval_bytes",
+        "index_room",
         "is_index_full",
-        "is_index_nearly_full",
         "log",
         "offset_index",
         "roll_jitter_ms",
@@ -97,8 +97,8 @@ class Segment:
         self.size = 0
         self.bytes_since_index_entry = 0
         self.is_index_full = False
-        self.is_index_nearly_full = False
-        """Whether there is space for at most one more entry."""
+        self.index_room = 0
+        """The number of entries that both indexes of an active segment can still take."""
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
 
@@ -192,9 +192,8 @@ class Segment:
             self._first_timestamp = max_timestamp
 
     def _note_full(self) -> None:
-        room = min(self.offset_index.room, self.time_index.room)
+        self.index_room = room = min(self.offset_index.room, self.time_index.room)
         self.is_index_full = room <= 0
-        self.is_index_nearly_full = room <= 1
 
     @property
     def largest(self) -> TimestampOffset:

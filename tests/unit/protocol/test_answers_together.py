@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from kafkapy.protocol.connection import Connection, ConnectionLimits, Served
+import pytest
+
+from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Connection, ConnectionLimits, Served
 from kafkapy.protocol.primitives import Writer
 
 PRODUCE = b"\0\0\0\2\0\0"
@@ -98,3 +100,36 @@ def test_a_close_forgets_them() -> None:
     found: Any = made.produces_at_hand()
     made.take_served(served(1, found[1], b"2"))
     assert made.close() == []
+
+
+def frame_of(api_key: int, size: int) -> bytes:
+    return size.to_bytes(4, "big") + api_key.to_bytes(2, "big") + bytes(size - 2)
+
+
+LARGE = frame_of(0, MAX_GATHERED_FRAME_BYTES)
+
+
+@pytest.mark.parametrize("cut", [6, 2000, len(LARGE) - 1])
+@pytest.mark.parametrize("following", [b"", PRODUCE, PRODUCE[:3]])
+def test_a_produce_that_came_in_parts_is_at_hand_with_what_follows_it(cut: int, following: bytes) -> None:
+    made = machine(LARGE[:cut])
+    assert made.next_frame() is None
+    assert made.is_mid_frame
+    if missing := made.large_rest_bytes:
+        made.feed_frame(memoryview(LARGE[cut:]))
+        assert missing == len(LARGE) - cut
+        following = b""
+    else:
+        made.feed(LARGE[cut:] + following)
+    assert not made.is_mid_frame
+    assert made.produces_at_hand() == (LARGE + following, 0, 64)
+
+
+@pytest.mark.parametrize("frame", [frame_of(0, MAX_GATHERED_FRAME_BYTES + 1), frame_of(1, 3000)])
+def test_what_is_not_served_together_is_not_copied_for_it(frame: bytes) -> None:
+    made = machine(frame[:100])
+    assert made.next_frame() is None
+    made.feed(frame[100:] + PRODUCE)
+    assert made.produces_at_hand() is None
+    assert made.next_frame() == frame[4:]
+    assert made.produces_at_hand() is not None
