@@ -1,19 +1,21 @@
 """A cache of encoded responses that are large, the same for many clients, and requested often.
 
-Such a response is Metadata of all topics. With 10,000 topics it takes 80 ms to make, and each client that lists topics
-or subscribes by pattern requests it, but it changes only with the metadata. Large ones are made in several turns of the
-loop and encoded by a worker.
+Such a response is Metadata of all topics that a client may describe. With 10,000 topics it takes 80 ms to make, and
+each client that lists topics or subscribes by pattern requests it, but it changes only with the metadata. Large ones
+are made in several turns of the loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final
 
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicsImage
-from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.protocol.primitives import Writer
 
-MAX_ANSWERS: Final = 8
-"""The cache size: versions times listeners times brokers named as controller. If it is full, the oldest is dropped."""
+MAX_ANSWERS: Final = 128
+MAX_BYTES: Final = 32 << 20
+"""The cache size. There is a response for each version, listener, broker named as controller and, with an authorizer,
+principal with its host. If the cache is full, the oldest is dropped; one response is kept whatever its size."""
 
 
 class EncodedAnswer:
@@ -34,22 +36,27 @@ class EncodedAnswers:
     def __init__(self) -> None:
         self._topics: TopicsImage | None = None
         self._cluster: ClusterImage | None = None
+        self._acls: Mapping[bytes, object] | None = None
         self._answers: dict[Hashable, EncodedAnswer] = {}
+        self._size = 0
+        """The bytes of all cached responses."""
         self._making: dict[Hashable, asyncio.Future[EncodedAnswer | None]] = {}
         """Responses that are being made; the result is None if that failed."""
 
-    def get(self, image: MetadataImage, api_version: int, key: Hashable, make: Callable[[], Message]) -> EncodedAnswer:
-        """Return the response of `api_version` under `key`; if it is not cached, make it with `make`."""
-        found = self.find(image, api_version, key)
-        if found is None:
-            found = EncodedAnswer(make().encode(api_version))
-            self._keep((api_version, key), found)
-        return found
+    def keep(self, image: MetadataImage, api_version: int, key: Hashable, body: bytes) -> EncodedAnswer:
+        """Return a response that was made from `image`; it is cached, unless the metadata has changed meanwhile."""
+        answer = EncodedAnswer(body)
+        if self._is_current(image):
+            self._keep((api_version, key), answer)
+        return answer
 
     async def get_slowly(
         self, image: MetadataImage, api_version: int, key: Hashable, make: Callable[[], Awaitable[bytes]]
     ) -> EncodedAnswer:
-        """Like `get`, for a response that takes long to make. Concurrent callers wait for the one being made."""
+        """Return the response of `api_version` under `key`; make it with `make` if it is not cached.
+
+        Concurrent callers wait for the one being made.
+        """
         name = (api_version, key)
         found = self.find(image, api_version, key)
         if found is not None:
@@ -70,13 +77,24 @@ class EncodedAnswers:
 
     def find(self, image: MetadataImage, api_version: int, key: Hashable) -> EncodedAnswer | None:
         """Return the cached response of `api_version` under `key`, or None."""
-        if image.topics is not self._topics or image.cluster is not self._cluster:
-            self._topics, self._cluster = image.topics, image.cluster
+        if not self._is_current(image):
+            self._topics, self._cluster, self._acls = image.topics, image.cluster, image.acls
             self._answers.clear()
+            self._size = 0
             self._making.clear()
         return self._answers.get((api_version, key))
 
+    def _is_current(self, image: MetadataImage) -> bool:
+        return image.topics is self._topics and image.cluster is self._cluster and image.acls is self._acls
+
     def _keep(self, name: Hashable, answer: EncodedAnswer) -> None:
+        self._drop(name)
         self._answers[name] = answer
-        if len(self._answers) > MAX_ANSWERS:
-            del self._answers[next(iter(self._answers))]
+        self._size += len(answer.body)
+        while len(self._answers) > MAX_ANSWERS or (self._size > MAX_BYTES and len(self._answers) > 1):
+            self._drop(next(iter(self._answers)))
+
+    def _drop(self, name: Hashable) -> None:
+        dropped = self._answers.pop(name, None)
+        if dropped is not None:
+            self._size -= len(dropped.body)

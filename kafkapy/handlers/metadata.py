@@ -25,6 +25,7 @@ from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.encoded_answers import EncodedAnswer
 from kafkapy.handlers.large_requests import Parts
+from kafkapy.handlers.topic_pieces import PIECE_TOPICS, TopicPieces
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -42,7 +43,9 @@ from kafkapy.types import ZERO_UUID, Uuid
 logger = logging.getLogger(__name__)
 
 SMALL_COUNT: Final = 1_000
-"""The number of topics, and of partitions, that are answered in one turn: a partition takes 3 us."""
+"""Topics and partitions that may be encoded on the event loop at once: a partition takes 3 us."""
+PIECE_WEIGHT: Final = 200
+"""Topics and partitions that are encoded together: they take about a millisecond."""
 MAX_CREATED: Final = 5_000
 """The number of topics that one request may create: with a partition each, they take the 10,000 records of one change.
 
@@ -75,80 +78,101 @@ async def handle(
     except ApiError as error:
         return _failed(request, ErrorCode(error.code))
     image = services.metadata.image
+    if not _is_for_all(context, request):
+        access = TopicAccess(services, context, AclOperation.DESCRIBE)
+        response = _head(services, context, request, image, random_alive_broker(image.cluster, services.random))
+        response.topics = _topics(services, context, request, image, access)
+        return response
+    return await _all_topics(services, context, request, image)
+
+
+async def _all_topics(
+    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage
+) -> EncodedAnswer:
+    """Return all topics that the client may describe; the same answer as before, if it is cached."""
+    authorizer, answers, version = services.authorizer, services.encoded_answers, context.api_version
     controller_id = random_alive_broker(image.cluster, services.random)
-    is_all = _is_for_all(context, request)
-    access = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=not is_all)
-    if is_all and not services.authorizer.allows_everything:
-        await access.ask_about(image.topics.by_name)
-        if request.include_topic_authorized_operations or access.denied(image.topics.by_name):
-            visible = await _visible(services, context, request, image, access)
-            return _respond(services, context, request, image, controller_id, access, visible)
-    if not _is_shared(context, request):
-        return _respond(services, context, request, image, controller_id, access)
-    key = (context.listener_name, controller_id)
-    found = services.encoded_answers.find(image, context.api_version, key)
-    if found is not None:
-        return found
-    if _is_small(image):
-        return services.encoded_answers.get(
-            image,
-            context.api_version,
-            key,
-            lambda: _respond(services, context, request, image, controller_id, access),
-        )
+    who = () if authorizer.allows_everything else (context.principal, context.client_host)
+    key = (context.listener_name, controller_id, *who)
+    is_shared = _is_shared(request)
+    if is_shared and not authorizer.logs_what_it_allows:
+        found = answers.find(image, version, key)
+        if found is not None:
+            return found
+    access = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=False)
 
     async def make() -> bytes:
-        topics = await _all_topics(services, context, image)
-        response = _respond(services, context, request, image, controller_id, access, topics)
-        return await run_in_pool(services.io_pool, lambda: response.encode(context.api_version))
+        response = _head(services, context, request, image, controller_id)
+        return await _with_all_topics(services, context, request, image, access, response)
 
-    return await services.encoded_answers.get_slowly(image, context.api_version, key, make)
-
-
-def _is_small(image: MetadataImage) -> bool:
-    """Whether all topics can be answered in one turn, of a few milliseconds."""
-    topics = image.topics.by_name
-    return len(topics) <= SMALL_COUNT and sum(len(topic.partitions) for topic in topics.values()) <= SMALL_COUNT
-
-
-async def _all_topics(services: Services, context: RequestContext, image: MetadataImage) -> list[MetadataResponseTopic]:
-    """Return all topics, yielding to the event loop, also between partitions."""
-    view = ClusterView(image.cluster, context.listener_name)
-    way = walk(services, context)
-    topics = []
-    for topic in image.topics.by_name.values():
-        told = _topic(view, topic, context, ())
-        async for partition_id, partition in way.over(topic.partitions.items()):
-            told.partitions.append(_partition(view, partition_id, partition, context.api_version))
-        topics.append(told)
-    return topics
+    if not is_shared:
+        return EncodedAnswer(await make())
+    if authorizer.logs_what_it_allows:
+        await access.ask_about(image.topics.by_name)  # each request has its lines in the audit log
+    if _is_small(image):  # others rarely ask before it is made
+        return answers.find(image, version, key) or answers.keep(image, version, key, await make())
+    return await answers.get_slowly(image, version, key, make)
 
 
-def _is_shared(context: RequestContext, request: MetadataRequest) -> bool:
-    """Whether the response is the same for all clients of a listener that may see all topics."""
-    return (
-        _is_for_all(context, request)
-        and not request.include_cluster_authorized_operations
-        and not request.include_topic_authorized_operations
-    )
-
-
-def _respond(
+async def _with_all_topics(
     services: Services,
     context: RequestContext,
     request: MetadataRequest,
     image: MetadataImage,
-    controller_id: int,
     access: TopicAccess,
-    visible: list[MetadataResponseTopic] | None = None,
+    response: MetadataResponse,
+) -> bytes:
+    """Return the response with all topics that the client may describe, yielding to the event loop."""
+    view = ClusterView(image.cluster, context.listener_name)
+    pieces = TopicPieces(response, context.api_version)
+    way = walk(services, context)
+    topics: list[MetadataResponseTopic] = []
+    weight = 0
+    async for topic in way.over(image.topics.by_name.values()):
+        if not access.allows(topic.name):
+            continue
+        told = _topic(view, topic, context, ())
+        async for partition_id, partition in way.over(topic.partitions.items()):
+            told.partitions.append(_partition(view, partition_id, partition, context.api_version))
+        if request.include_topic_authorized_operations and context.api_version >= 8:
+            _add_authorized_operations(services, context, [told])
+        topics.append(told)
+        weight += 1 + len(told.partitions)
+        if weight >= PIECE_WEIGHT or len(topics) == PIECE_TOPICS:
+            await _add_piece(services, pieces, topics, weight)
+            topics, weight = [], 0
+    await _add_piece(services, pieces, topics, weight)
+    return pieces.joined()
+
+
+async def _add_piece(services: Services, pieces: TopicPieces, topics: list[MetadataResponseTopic], weight: int) -> None:
+    """Encode topics; a worker does it if one of them has so many partitions that it would hold the loop."""
+    if weight <= SMALL_COUNT:
+        pieces.add(topics)
+    else:
+        await run_in_pool(services.io_pool, lambda: pieces.add(topics))
+
+
+def _is_small(image: MetadataImage) -> bool:
+    """Whether all topics can be answered in a few milliseconds."""
+    topics = image.topics.by_name
+    return len(topics) <= SMALL_COUNT and sum(len(topic.partitions) for topic in topics.values()) <= SMALL_COUNT
+
+
+def _is_shared(request: MetadataRequest) -> bool:
+    """Whether a request for all topics has the same response for all clients of a listener with the same rights."""
+    return not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
+
+
+def _head(
+    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, controller_id: int
 ) -> MetadataResponse:
-    """Return the response; `visible` are its topics if they are made already."""
+    """Return the response without topics."""
     view = ClusterView(image.cluster, context.listener_name)
     response = MetadataResponse(
         brokers=_brokers(view, context.listener_name),
         cluster_id=services.cluster_id,
         controller_id=controller_id,
-        topics=_topics(services, context, request, image, view, access) if visible is None else visible,
     )
     if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _cluster_operations(services, context)
@@ -185,35 +209,17 @@ def _brokers(view: ClusterView, listener_name: str) -> list[MetadataResponseBrok
     return brokers
 
 
-async def _visible(
-    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, access: TopicAccess
-) -> list[MetadataResponseTopic]:
-    """Return all topics that the client may describe, yielding to the event loop."""
-    view = ClusterView(image.cluster, context.listener_name)
-    has_operations = request.include_topic_authorized_operations and context.api_version >= 8
-    topics = []
-    async for name in walk(services, context).over(image.topics.by_name):
-        if access.allows(name):
-            topic = _topic(view, image.topics.by_name[name], context)
-            if has_operations:
-                topic.topic_authorized_operations = authorized_operations(
-                    services.authorizer, context, ResourceType.TOPIC, name
-                )
-            topics.append(topic)
-    return topics
-
-
 def _topics(
     services: Services,
     context: RequestContext,
     request: MetadataRequest,
     image: MetadataImage,
-    view: ClusterView,
     access: TopicAccess,
 ) -> list[MetadataResponseTopic]:
-    is_all = _is_for_all(context, request)
+    """Return the answers for the topics that the request names."""
+    view = ClusterView(image.cluster, context.listener_name)
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
-    names = list(image.topics.by_name) if is_all else _names_asked_for(request, image, ids)
+    names = _names_asked_for(request, image, ids)
     denied = access.denied(names)
     allowed = [name for name in names if access.allows(name)] if denied else names
     topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
@@ -228,7 +234,7 @@ def _topics(
         *(_topic_error(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id) for topic_id in _unknown_ids(image, ids)),
         *topics,
         *(_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused),
-        *([] if is_all else _denied(image, denied, by_id=bool(ids))),
+        *_denied(image, denied, by_id=bool(ids)),
     ]
 
 

@@ -258,7 +258,9 @@ def test_a_kept_answer_is_not_for_who_may_not_see_all_of_it() -> None:
     assert names_of(on_wire(told, 13)) == ["open", "secret"]
 
     running.authorizer = Deny((AclOperation.DESCRIBE, "secret"))
-    told = answer(metadata.handle(running, context(13), MetadataRequest(topics=None)))
+    another = context(13)
+    another.principal = "User:another"
+    told = answer(metadata.handle(running, another, MetadataRequest(topics=None)))
     assert names_of(on_wire(told, 13)) == ["open"]
 
 
