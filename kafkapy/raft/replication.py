@@ -108,6 +108,7 @@ class Replication(RaftState):
 
     def _learn_high_watermark(self, high_watermark: int) -> None:
         """Report newly committed records to the driver. A new leader's high watermark may start below the known one."""
+        self.has_learned_high_watermark = True
         known = min(high_watermark, self.log.end_offset)
         if known > self.high_watermark:
             self.high_watermark = known

@@ -116,6 +116,8 @@ class RaftState:
         self.voters = voters
         self.high_watermark = log.latest_snapshot.offset if log.latest_snapshot is not None else -1
         """The highest committed end offset that this replica knows of; never decreases."""
+        self.has_learned_high_watermark = False
+        """Whether a leader, this replica or another, has said it since the start. Before, it is the last snapshot's."""
         self.jitter = Jitter(seed)
         self.connections: dict[int, Connection] = {}
         self.role: Role = Unattached(leader_epoch=0, election_deadline_ms=FOREVER_MS)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from kafkapy.protocol.connection import ConnectionInfo, Gather, NewLogin, Route, gather_nothing, no_login
@@ -125,10 +125,11 @@ class Reactor:
             self._tls = TlsAdmission(self._loop, timeout_ms, on_refused=self._on_closed)
         self._tls.listeners[listener_name] = tls
 
-    def start(self) -> None:
-        """Start to accept on all listeners."""
+    def start(self, listener_names: Collection[str] | None = None) -> None:
+        """Start to accept on all listeners, or on those named. A listener is started once."""
         for acceptor in self.acceptors:
-            acceptor.start()
+            if listener_names is None or acceptor.listener_name in listener_names:
+                acceptor.start()
 
     def update_connection_limits(self, limits: ReactorLimits) -> None:
         """Change the limits on connection counts and creation rates; other fields of `limits` are ignored."""

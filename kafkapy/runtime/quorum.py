@@ -185,6 +185,11 @@ class Quorum:
         return max(self._core.high_watermark, 0)
 
     @property
+    def has_learned_high_watermark(self) -> bool:
+        """Whether the high watermark comes from a leader, not from the last snapshot before the start."""
+        return self._core.has_learned_high_watermark
+
+    @property
     def log_end_offset(self) -> int:
         return self._core.log.end_offset
 

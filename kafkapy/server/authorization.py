@@ -70,8 +70,8 @@ def api_name(api_key: int) -> str:
 class LoadedAcls:
     """The ACLs of the image; None until the metadata is caught up: until then only super users are authorized.
 
-    The controller listeners serve before that: the nodes of a quorum have to be super users, as in Apache Kafka.
-    Deviation: early.start.listeners has no effect, no client listener serves before the ACLs are loaded.
+    Only the controller listeners in early.start.listeners (all, by default) serve before that: the nodes of a quorum
+    have to be super users, as in Apache Kafka. Client listeners serve later, in Apache Kafka too.
     """
 
     def __init__(self, image: "Callable[[], MetadataImage | None]") -> None:

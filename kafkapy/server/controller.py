@@ -16,6 +16,7 @@ from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage, QuotaEntity
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.server.node import Node
+from kafkapy.server.stopping import StopOrder
 from kafkapy.storage.file_names import partition_directories
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ControllerServer:
             listen=listen,
             new_connector=new_connector,
         )
-        self._is_metadata_known = False
+        self._catch_up: asyncio.Task[None] | None = None
 
     @property
     def node(self) -> Node:
@@ -92,11 +93,15 @@ class ControllerServer:
         image = node.controller.image
         node.update_dynamic_config(image)
         self._apply_quotas(image, image.client_quotas)
-        self._check_metadata_is_known(image)
         node.controller.add_image_listener(self._on_image)
+        if self._is_metadata_known():
+            node.metadata_is_known()
+        else:
+            self._catch_up = node.loop.create_task(self._await_metadata())
+            node.stops.add(StopOrder.METADATA_FOLLOWER, self._end_catch_up)
         node.check_not_failed()
         node.gauges = self._gauges
-        node.conditions["listeners"] = lambda: None
+        node.conditions["listeners"] = node.quorum_node.missing_listeners
 
     def _gauges(self) -> "Iterator[Measured | None]":
         from kafkapy.server.admin.gauges import node_gauges  # used by /metrics only
@@ -107,7 +112,6 @@ class ControllerServer:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._node.update_dynamic_config(image)
         self._apply_quotas(image, delta.quota_changes)
-        self._check_metadata_is_known(image)
 
     def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> None:
         services = self._node.quorum_node.services
@@ -117,12 +121,23 @@ class ControllerServer:
             for _ in apply_quotas([services], image, changed):
                 pass
 
-    def _check_metadata_is_known(self, image: MetadataImage) -> None:
-        """Use the image's ACLs once the image has reached the first high watermark found."""
-        high_watermark = self._node.quorum_node.quorum.high_watermark
-        if not self._is_metadata_known and 0 <= high_watermark <= image.provenance.last_offset + 1:
-            self._is_metadata_known = True
-            self._node.metadata_is_known()
+    def _is_metadata_known(self) -> bool:
+        """Whether the image has reached the first high watermark that a leader has told since the start.
+
+        What an own snapshot holds may be long out of date, and so may its ACLs.
+        """
+        quorum, image = self._node.quorum_node.quorum, self._node.controller.image
+        return quorum.has_learned_high_watermark and quorum.high_watermark <= image.provenance.last_offset + 1
+
+    async def _await_metadata(self) -> None:
+        """Use the image's ACLs once it has reached that high watermark."""
+        await self._node.quorum_node.quorum.wait_until(self._is_metadata_known)
+        self._node.metadata_is_known()
+
+    async def _end_catch_up(self) -> None:
+        assert self._catch_up is not None
+        self._catch_up.cancel()
+        await asyncio.gather(self._catch_up, return_exceptions=True)
 
     async def _close_directories(self) -> None:
         """Close the directories without touching topic logs left from a former broker role.

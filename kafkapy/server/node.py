@@ -175,6 +175,7 @@ class Node:
         """Let the authorizer use the image's ACLs. Called when the image has reached the first high watermark found."""
         self._has_metadata = True
         self.authorizer.refresh()
+        self.quorum_node.acls_are_loaded()
 
     def missing_metadata(self) -> str | None:
         """Return why the metadata is not being followed yet, or None."""

@@ -96,6 +96,8 @@ class QuorumNode:
         self.services: ControllerServices | None = None
         """The services of the handlers on the controller listeners; None on a node without such listeners."""
         self._reactor: Reactor | None = None
+        self._waiting_listeners: frozenset[str] = frozenset()
+        """The controller listeners that do not accept before the ACLs are loaded."""
         self._transport = _Transport(self._new_transport)
         bootstrap = bootstrap_records(disk, config.metadata_log_dir)  # may fail, so before anything is bound
         self.endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
@@ -135,7 +137,7 @@ class QuorumNode:
         if self._reactor is not None:
             self.services = self._new_services()
             self._router.serve(self.services)
-            self._reactor.start()
+            self._reactor.start(self._early_listeners())
         await self.quorum.start()
         self.controller.start()
         if self.controller.is_active:
@@ -152,6 +154,36 @@ class QuorumNode:
         is_registering = self._registration is not None and not self._registration.done()
         if level >= MV_3_7_IV0 and not is_known and not is_registering:
             self._registration = self._loop.create_task(self._register_controller())
+
+    def acls_are_loaded(self) -> None:
+        """Start to accept on the listeners that are not in early.start.listeners."""
+        if self._waiting_listeners and self._reactor is not None:
+            self._reactor.start(self._waiting_listeners)
+            logger.info("The ACLs are loaded: accepting on %s", ", ".join(sorted(self._waiting_listeners)))
+        self._waiting_listeners = frozenset()
+
+    def missing_listeners(self) -> str | None:
+        """Return why a controller listener does not accept yet, or None."""
+        names = ", ".join(sorted(self._waiting_listeners))
+        return f"not in early.start.listeners, so waiting for the ACLs: {names}" if names else None
+
+    def _early_listeners(self) -> frozenset[str]:
+        """Return the controller listeners that accept at once; the others wait for acls_are_loaded.
+
+        Without an authorizer all do. Client listeners always wait: a broker accepts once it is unfenced.
+        """
+        names = frozenset(endpoint.listener for endpoint in self._config.controller_listeners)
+        early = self._config.network.early_start_listeners
+        if early is None or self._authorizer.allows_everything:
+            return names
+        self._waiting_listeners = names.difference(early)
+        if self._waiting_listeners:
+            logger.warning(
+                "Not accepting on %s until the ACLs are loaded (early.start.listeners). Controllers that all wait "
+                "cannot elect a leader",
+                ", ".join(sorted(self._waiting_listeners)),
+            )
+        return names.intersection(early)
 
     async def caught_up_to(self, offset: int) -> None:
         """Return once the image contains the record at `offset` of the metadata log."""

@@ -14,9 +14,10 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
 )
 from kafkapy.server.controller import ControllerServer
 from kafkapy.storage.checkpoint import CLEAN_SHUTDOWN_FILE, HIGH_WATERMARK_FILE
-from tests.simulator.broker_world import DATA_DIR, Machine
+from tests.simulator.broker_world import ADDRESS, DATA_DIR, Machine
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop, run
+from tests.simulator.network import SimConnector
 
 ALONE = {
     "process_roles": "controller",
@@ -40,6 +41,7 @@ class ControllerMachine(Machine):
             random=self.random,
             new_io_pool=self._new_io_pool,
             listen=self._listen,
+            new_connector=lambda _loop, _io_pool: SimConnector(self.network, ADDRESS[0]),
         )
         await self.controller.start()
 
