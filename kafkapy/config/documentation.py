@@ -95,6 +95,7 @@ kafkapy.metrics.names: What the names in /metrics look like: as the rules for th
 kafkapy.metrics.rules: A file of rules of Prometheus' JMX exporter (YAML) that names Kafka's metrics in /metrics instead of kafkapy.metrics.names.
 kafkapy.metrics.topics: A pattern (RE2) of the topics that have series of their own in /metrics; sums are over all topics in any case.
 kafkapy.sasl.allowed.login.modules: The login modules that sasl.jaas.config may name; empty: all that are built. The system property of Apache Kafka works, too.
+kafkapy.sasl.oauthbearer.allowed.files: The files that client assertions and their keys may be read from; the system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.urls: The URLs that bearer tokens and their keys may be read from; the system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.unsecured.enable: Accept bearer tokens without a signature if there is no JWKS URL: anyone can log in as anyone. For development only.
 leader.imbalance.check.interval.seconds: How often the controller looks whether partitions are led by others than their preferred replica.

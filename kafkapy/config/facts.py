@@ -482,6 +482,7 @@ kafkapy.metrics.names | STRING | strimzi | [strimzi, confluent, both] | LOW | fa
 kafkapy.metrics.rules | STRING | null |  | LOW | false
 kafkapy.metrics.topics | STRING | .* |  | LOW | false
 kafkapy.sasl.allowed.login.modules | LIST | [] |  | LOW | false
+kafkapy.sasl.oauthbearer.allowed.files | LIST | [] |  | LOW | false
 kafkapy.sasl.oauthbearer.allowed.urls | LIST | [] |  | LOW | false
 kafkapy.sasl.oauthbearer.unsecured.enable | BOOLEAN | false |  | LOW | false
 """
@@ -489,8 +490,9 @@ kafkapy.sasl.oauthbearer.unsecured.enable | BOOLEAN | false |  | LOW | false
 (Apache Kafka has JMX, and third-party agents for Prometheus); the timeout of a TLS handshake, and then of a login
 (Apache Kafka waits for connections.max.idle.ms); whether to serve the versions that KIP-896 removed, for clients from
 0.9 on; the names of the metrics, and which topics and groups have series of their own; the login modules that may be
-named, and the URLs from which bearer tokens and their keys may be read (in Apache Kafka system properties, which are
-supported, too); whether unsigned bearer tokens are accepted (in Apache Kafka they are without a JWKS)."""
+named, the URLs from which bearer tokens and their keys may be read, and the files from which client assertions may (in
+Apache Kafka system properties, which are supported, too); whether unsigned bearer tokens are accepted (in Apache Kafka
+they are without a JWKS)."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false

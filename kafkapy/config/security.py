@@ -17,6 +17,7 @@ class SecurityConfig(Section):
     delegation_token_max_lifetime_ms: int = 604800000
     delegation_token_secret_key: Password | None = None
     kafkapy_sasl_allowed_login_modules: tuple[str, ...] = ()
+    kafkapy_sasl_oauthbearer_allowed_files: tuple[str, ...] = ()
     kafkapy_sasl_oauthbearer_allowed_urls: tuple[str, ...] = ()
     kafkapy_sasl_oauthbearer_unsecured_enable: bool = False
     principal_builder_class: str = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"

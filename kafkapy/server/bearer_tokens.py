@@ -22,19 +22,23 @@ if TYPE_CHECKING:
 PREFIX: Final = "sasl.oauthbearer."
 URL_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED_KEY: Final = "kafkapy.sasl.oauthbearer.allowed.urls"
+ALLOWED_FILES_KEY: Final = "kafkapy.sasl.oauthbearer.allowed.files"
+RETRIEVER_KEY: Final = "sasl.oauthbearer.jwt.retriever.class"
 UNSECURED_KEY: Final = "kafkapy.sasl.oauthbearer.unsecured.enable"
 OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 KNOWN_CLASSES: Final = {
-    "sasl.oauthbearer.jwt.retriever.class": (
+    RETRIEVER_KEY: (
         f"{OAUTH}.DefaultJwtRetriever",
         f"{OAUTH}.ClientCredentialsJwtRetriever",
         f"{OAUTH}.FileJwtRetriever",
+        f"{OAUTH}.JwtBearerJwtRetriever",
     ),
     "sasl.oauthbearer.jwt.validator.class": (f"{OAUTH}.DefaultJwtValidator", f"{OAUTH}.BrokerJwtValidator"),
 }
 """Keys that name a class, with the names of what is built; no class is loaded."""
 ASSERTION_PREFIX: Final = "sasl.oauthbearer.assertion."
 ALLOWED_PROPERTY: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
+ALLOWED_FILES_PROPERTY: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.files="
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -112,15 +116,11 @@ class BearerTokens:
 
 
 def check_classes(config: BrokerConfig, listener: str) -> None:
-    """Raise ConfigError if the keys of a listener need a class or an assertion that is not built."""
+    """Raise ConfigError if the keys of a listener need a class that is not built."""
     for key, known in KNOWN_CLASSES.items():
         named = config.listener_value(listener, key, mechanism=OAUTHBEARER)
         if named is not None and named not in known:
             raise ConfigError(key, named, f"only these are built: {', '.join(known)}")
-    prefixes = ("", f"listener.name.{listener.lower()}.", f"listener.name.{listener.lower()}.oauthbearer.")
-    for key in config.originals:
-        if any(key.startswith(prefix + ASSERTION_PREFIX) for prefix in prefixes):
-            raise ConfigError(key, "[hidden]", "client assertions are not built: use client credentials or a file URL")
 
 
 def _unsigned_validator(listener: str, options: Mapping[str, str]) -> Validate:
@@ -152,14 +152,27 @@ def endpoint_context(options: Mapping[str, str]) -> "SSLContext":
 def check_allowed(key: str, url: str, named: Value) -> None:
     """Raise ConfigError unless a URL is allowed: by `named`, or by a Java property in KAFKA_OPTS."""
     assert isinstance(named, tuple)
+    if url not in {*named, *_named_in_options(ALLOWED_PROPERTY)}:
+        message = f"the URL is not allowed: name it in {ALLOWED_KEY}, or by {ALLOWED_PROPERTY}... in KAFKA_OPTS"
+        raise ConfigError(key, url, message)
+
+
+def check_file_allowed(key: str, path: str, named: tuple[str, ...]) -> None:
+    """Raise ConfigError unless a file is allowed: by `named`, or by a Java property in KAFKA_OPTS."""
+    allowed = {*named, *_named_in_options(ALLOWED_FILES_PROPERTY)}
+    if os.path.abspath(path) not in {os.path.abspath(each) for each in allowed if each}:
+        how = f"name it in {ALLOWED_FILES_KEY}, or by {ALLOWED_FILES_PROPERTY}... in KAFKA_OPTS"
+        raise ConfigError(key, path, f"the file is not allowed: {how}")
+
+
+def _named_in_options(property_option: str) -> set[str]:
+    """Return the entries of a list that KAFKA_OPTS gives as -Dname=entry,entry."""
     try:
         options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
     except ValueError:
-        options = []
-    given = [each.removeprefix(ALLOWED_PROPERTY) for each in options if each.startswith(ALLOWED_PROPERTY)]
-    if url not in {*named, *(each.strip() for text in given for each in text.split(","))}:
-        message = f"the URL is not allowed: name it in {ALLOWED_KEY}, or by {ALLOWED_PROPERTY}... in KAFKA_OPTS"
-        raise ConfigError(key, url, message)
+        return set()
+    given = [each.removeprefix(property_option) for each in options if each.startswith(property_option)]
+    return {each.strip() for text in given for each in text.split(",")}
 
 
 def _check_installed() -> None:

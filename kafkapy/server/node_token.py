@@ -20,13 +20,15 @@ from kafkapy.security.oauthbearer import JwtError, OAuthBearerClient
 from kafkapy.security.sasl import OAUTHBEARER
 from kafkapy.security.unsigned_jwt import unsigned_token
 from kafkapy.server.authentication import server_options
-from kafkapy.server.bearer_tokens import ALLOWED_KEY, UNSECURED_KEY, check_classes
+from kafkapy.server.bearer_tokens import ALLOWED_FILES_KEY, ALLOWED_KEY, UNSECURED_KEY, check_classes
+from kafkapy.server.client_assertion import KEYS as ASSERTION_KEYS
 from kafkapy.server.token_endpoint import ENCODE_KEY, URL_KEY, check_endpoint, retrieve_token
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool, Random
 
 KEYS: Final = (
+    *ASSERTION_KEYS,
     URL_KEY,
     ENCODE_KEY,
     "sasl.oauthbearer.client.credentials.client.id",
@@ -143,10 +145,12 @@ def _is_unsigned(config: BrokerConfig, listener: str) -> bool:
 
 
 def _properties(config: BrokerConfig, listener: str) -> dict[str, str]:
-    """Return the keys of the token endpoint as text. The list of allowed URLs is the node's, never a listener's own."""
-    allowed = config.value(ALLOWED_KEY)
-    assert isinstance(allowed, tuple)
-    found = {ALLOWED_KEY: ",".join(map(str, allowed))}
+    """Return the keys of the token endpoint as text. The lists of what is allowed are never a listener's own."""
+    found = {}
+    for key in (ALLOWED_KEY, ALLOWED_FILES_KEY):
+        allowed = config.value(key)
+        assert isinstance(allowed, tuple)
+        found[key] = ",".join(map(str, allowed))
     for key in KEYS:
         if key not in broker_definitions():
             continue  # of clients only

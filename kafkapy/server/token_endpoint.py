@@ -1,20 +1,22 @@
 """Obtains a bearer token for the client side of OAUTHBEARER, as Apache Kafka's DefaultJwtRetriever does. KIP-768.
 
-The content of a file URL is the token; an https URL is requested with the client's credentials (RFC 6749, 4.4). The URL
-must be in the list of allowed URLs, as on the broker's side. Deviation: http URLs are refused. Client assertions
-(sasl.oauthbearer.assertion.*) are not built.
+The content of a file URL is the token; an https URL is requested with the client's credentials (RFC 6749, 4.4) or by an
+assertion (client_assertion.py). The URL must be in the list of allowed URLs, as on the broker's side. Deviation: http
+URLs are refused.
 """
 
 import base64
 import json
 import re
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafkapy.errors import ConfigError
 from kafkapy.server.bearer_tokens import ALLOWED_KEY, check_allowed, endpoint_context
+from kafkapy.server.client_assertion import is_asked_for, is_jwt_bearer, new_assertion
 from kafkapy.server.web_request import MAX_BYTES, TIMEOUT_S, WebError, ask
 
 if TYPE_CHECKING:
@@ -25,6 +27,13 @@ ID_KEY: Final = "sasl.oauthbearer.client.credentials.client.id"
 SECRET_KEY: Final = "sasl.oauthbearer.client.credentials.client.secret"
 SCOPE_KEY: Final = "sasl.oauthbearer.scope"
 ENCODE_KEY: Final = "sasl.oauthbearer.header.urlencode"
+HEADERS: Final = {
+    "Accept": "application/json",
+    "Cache-Control": "no-cache",
+    "Content-Type": "application/x-www-form-urlencoded",
+}
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 BACKOFF_MS: Final = 100
 BACKOFF_MAX_MS: Final = 10_000
 _TOKEN: Final = re.compile(r"[-_.a-zA-Z0-9]+")
@@ -60,7 +69,7 @@ class TokenError(ConfigError):
 def check_endpoint(properties: Mapping[str, str], options: Mapping[str, str]) -> None:
     """Raise ConfigError if the keys of the endpoint are missing or not allowed."""
     if not token_url(properties).startswith("file:"):
-        client_credentials(properties, options)
+        _request(properties, options)
         _context(options)
 
 
@@ -104,21 +113,12 @@ def _of_file(url: str) -> str:
 
 
 def _of_endpoint(url: str, properties: Mapping[str, str], options: Mapping[str, str]) -> str:
-    client_id, secret, scope = client_credentials(properties, options)
-    if properties.get(ENCODE_KEY, "").strip().lower() == "true":
-        client_id, secret, scope = quote_plus(client_id), quote_plus(secret), quote_plus(scope) if scope else None
-    headers = {
-        "Accept": "application/json",
-        "Authorization": "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode(),
-        "Cache-Control": "no-cache",
-        "Content-Type": "application/x-www-form-urlencoded",
-    }
-    body = "grant_type=client_credentials" + (f"&scope={scope}" if scope else "")
+    headers, body = _request(properties, options)
     answer = ask(
         url,
         context=_context(options),
         body=body.encode(),
-        headers=headers,
+        headers={**HEADERS, **headers},
         timeout_s=_seconds(properties, "sasl.login.read.timeout.ms"),
         connect_timeout_s=_seconds(properties, "sasl.login.connect.timeout.ms"),
     )
@@ -128,6 +128,40 @@ def _of_endpoint(url: str, properties: Mapping[str, str], options: Mapping[str, 
         found = None
     tokens = [found.get(name) for name in ("access_token", "id_token")] if isinstance(found, dict) else []
     return next((token.strip() for token in tokens if isinstance(token, str)), "")
+
+
+def _request(properties: Mapping[str, str], options: Mapping[str, str]) -> tuple[Mapping[str, str], str]:
+    """Return headers and body of a request for a token. Raises ConfigError."""
+    if is_jwt_bearer(properties):
+        fields = {"grant_type": JWT_BEARER, "assertion": _assertion(properties)}
+        return {}, _form(fields | _scope(properties.get(SCOPE_KEY)))
+    if is_asked_for(properties):
+        fields = {
+            "client_assertion_type": ASSERTION_TYPE,
+            "client_assertion": _assertion(properties),
+            "grant_type": "client_credentials",
+        }
+        client_id = (properties.get(ID_KEY) or options.get("clientId") or "").strip()
+        named = {"client_id": client_id} if client_id else {}
+        return {}, _form(fields | named | _scope(properties.get(SCOPE_KEY) or options.get("scope")))
+    client_id, secret, scope = client_credentials(properties, options)
+    if properties.get(ENCODE_KEY, "").strip().lower() == "true":
+        client_id, secret, scope = quote_plus(client_id), quote_plus(secret), quote_plus(scope) if scope else None
+    credentials = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+    body = "grant_type=client_credentials" + (f"&scope={scope}" if scope else "")
+    return {"Authorization": f"Basic {credentials}"}, body
+
+
+def _assertion(properties: Mapping[str, str]) -> str:
+    return new_assertion(properties, time.time_ns() // 1_000_000, lambda: str(uuid.uuid4()))
+
+
+def _scope(scope: str | None) -> dict[str, str]:
+    return {"scope": scope.strip()} if scope and scope.strip() else {}
+
+
+def _form(fields: Mapping[str, str]) -> str:
+    return "&".join(f"{name}={quote_plus(value)}" for name, value in fields.items())
 
 
 def _context(options: Mapping[str, str]) -> "SSLContext":

@@ -20,6 +20,7 @@ KEY = SigningKey("one")
 LISTENER = "SASL_PLAINTEXT"
 JAAS_KEY = "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config"
 URL_KEY, ALLOWED_KEY = "sasl.oauthbearer.token.endpoint.url", "kafkapy.sasl.oauthbearer.allowed.urls"
+OTHER = "https://localhost/other"
 UNSECURED_KEY = "kafkapy.sasl.oauthbearer.unsecured.enable"
 LOGIN_HANDLER = f"{MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
 
@@ -150,8 +151,11 @@ def test_unsigned_tokens_need_a_key_that_says_so(caplog: pytest.LogCaptureFixtur
             },
             "is not allowed",
         ),
-        ({"sasl.oauthbearer.assertion.file": "/etc/key"}, "assertions are not built"),
-        ({"listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.assertion.claim.iss": "a"}, "assertions are not"),
+        ({URL_KEY: OTHER, "sasl.oauthbearer.assertion.file": "/etc/key"}, "the file is not allowed"),
+        (
+            {URL_KEY: OTHER, "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.assertion.claim.iss": "a"},
+            r"assertion\.private\.key\.file",
+        ),
         ({"sasl.oauthbearer.jwt.retriever.class": "a.B"}, "only these are built"),
         ({"sasl.oauthbearer.jwt.validator.class": f"{MODULES}.oauthbearer.ClientJwtValidator"}, "only these are built"),
         ({"kafkapy.sasl.allowed.login.modules": f"{MODULES}.plain.PlainLoginModule"}, "is not allowed"),
@@ -159,7 +163,7 @@ def test_unsigned_tokens_need_a_key_that_says_so(caplog: pytest.LogCaptureFixtur
 )
 def test_what_cannot_give_a_token_stops_the_start(keys: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        node_token(Clock(), "https://localhost/other", 'clientId="a" clientSecret="b"', **keys)
+        node_token(Clock(), OTHER, 'clientId="a" clientSecret="b"', **keys)
 
 
 def test_an_endpoint_needs_credentials() -> None:
