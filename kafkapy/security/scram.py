@@ -4,16 +4,17 @@ client first: n,,n=alice,r=<nonce>                       server first: r=<both n
 client final: c=biws,r=<both nonces>,p=<proof>           server final: v=<signature>
 
 The server stores salt, iterations, stored key and server key, but no password (KIP-84, KIP-554). Deviations from Apache
-Kafka: an unknown user gets a made-up salt and fails at the same step as a wrong password, so that clients cannot find
-out which users exist; the channel binding must equal that of the first message; signatures cover the messages as they
-were sent, not as Kafka re-encodes them, so that extensions may come in any order.
+Kafka: an unknown user gets a made-up salt, iterations as others have, and fails at the same step as a wrong password,
+so that clients cannot find out which users exist; the channel binding must equal that of the first message; signatures
+cover the messages as they were sent, not as Kafka re-encodes them, so that extensions may come in any order.
 """
 
 import base64
 import hashlib
 import hmac
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from kafkapy.dataclass import dataclass
@@ -59,12 +60,33 @@ Credentials = Callable[[str], ScramCredential | None]
 """Takes a user name; returns the credential, or None."""
 
 
-def made_up_credential(mechanism: ScramMechanism, secret: bytes, name: str) -> ScramCredential:
+Iterations = Mapping[int, int]
+"""How many users have each number of iterations."""
+
+
+def made_up_iterations(secret: bytes, name: str, stored: Iterations) -> int:
+    """Return the iterations of an unknown user: each number as often as among the stored credentials.
+
+    Always the same for a name while `stored` is unchanged; if it changes, few names change (weighted rendezvous
+    hashing). Without stored credentials: kafka-configs.sh's default.
+    """
+
+    def score(iterations: int) -> float:
+        digest = hmac.digest(secret, f"iterations {iterations}:{name}".encode(), "sha256")
+        part = (int.from_bytes(digest[:6], "big") + 1) / ((1 << 48) + 1)  # above 0, below 1
+        return -math.log(part) / stored[iterations]
+
+    return min(stored, key=score, default=MIN_ITERATIONS)
+
+
+def made_up_credential(
+    mechanism: ScramMechanism, secret: bytes, name: str, iterations: int = MIN_ITERATIONS
+) -> ScramCredential:
     """Return a credential that no password matches, always the same for a name. `secret` is the server's own."""
     material = _hmac(mechanism, secret, f"{mechanism.name}:{name}".encode())
     salt = base64.b32encode(material)[:26].lower()
     stored_key, server_key = (_hmac(mechanism, material, label) for label in (b"stored", b"server"))
-    return ScramCredential(salt, stored_key, server_key, MIN_ITERATIONS)
+    return ScramCredential(salt, stored_key, server_key, iterations)
 
 
 class ScramToken(NamedTuple):
@@ -95,8 +117,12 @@ class ScramServer:
         nonce: str,
         secret: bytes,
         tokens: Tokens = _no_token,
+        stored_iterations: Callable[[], Iterations] = dict,
     ) -> None:
-        """`nonce`: printable, without comma, never used twice; `secret`: the seed of made-up credentials."""
+        """`nonce`: printable, without comma, never used twice; `secret`: the seed of made-up credentials.
+
+        `stored_iterations`: of the mechanism's users; called for an unknown user only.
+        """
         self.mechanism = mechanism.name
         self._scram = mechanism
         self._credentials = credentials
@@ -105,6 +131,7 @@ class ScramServer:
         self.expires_at_ms: int | None = None
         self._own_nonce = nonce
         self._secret = secret
+        self._stored_iterations = stored_iterations
         self._credential: ScramCredential | None = None
         self._signed = ""
         self._nonce = ""
@@ -133,7 +160,7 @@ class ScramServer:
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         if credential is None:
-            credential = made_up_credential(self._scram, self._secret, name)
+            credential = self._made_up(name)
         if credential.iterations < MIN_ITERATIONS:
             raise SaslError(f"Iterations {credential.iterations} is less than the minimum {MIN_ITERATIONS}")
         self._credential = credential
@@ -142,6 +169,12 @@ class ScramServer:
         challenge = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         self._signed = f"{found['bare']},{challenge}"
         return challenge.encode()
+
+    def _made_up(self, name: str) -> ScramCredential:
+        """Return an unknown user's credential. Unknown tokens have the iterations of all tokens."""
+        stored = {} if self.is_by_token else self._stored_iterations()
+        iterations = made_up_iterations(self._secret, name, stored)
+        return made_up_credential(self._scram, self._secret, name, iterations)
 
     def _of_token(self, token_id: str, now_ms: int) -> ScramCredential | None:
         """Return a token's credential and set the name to its owner; None if the token is unknown or expired.

@@ -10,6 +10,7 @@ import hmac
 import logging
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,13 +19,13 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import Password
 from kafkapy.config.endpoints import Endpoint
 from kafkapy.errors import ConfigError
-from kafkapy.metadata.scram_types import MECHANISMS, ScramMechanism
+from kafkapy.metadata.scram_types import BY_CODE, MECHANISMS, ScramMechanism
 from kafkapy.seams import Random
 from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.jaas import LOGIN_MODULES, JaasEntry, JaasError, check_module, parse_entry, parse_file
 from kafkapy.security.plain import PlainServer, users_of
 from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
-from kafkapy.security.scram import ScramCredential, ScramServer
+from kafkapy.security.scram import Iterations, ScramCredential, ScramServer
 from kafkapy.server.token_logins import TokenLogins
 
 if TYPE_CHECKING:
@@ -126,6 +127,9 @@ class _Mechanisms:
         self._random = random
         self._secret = salt_secret(cluster_id, token_key)
         self._tokens = TokenLogins(image, token_key, self._secret)
+        self._counted: object = None
+        """The credentials of the image that `_iterations` was counted from."""
+        self._iterations: dict[int, Counter[int]] = {}
 
     def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
         """Return one listener's login settings. Raises ConfigError."""
@@ -169,13 +173,28 @@ class _Mechanisms:
     def _scram(self, mechanism: ScramMechanism) -> SaslServer:
         credentials = partial(self._credential, mechanism.code)
         tokens = partial(self._tokens.find, mechanism)
-        return ScramServer(mechanism, credentials, nonce=new_nonce(self._random), secret=self._secret, tokens=tokens)
+        return ScramServer(
+            mechanism,
+            credentials,
+            nonce=new_nonce(self._random),
+            secret=self._secret,
+            tokens=tokens,
+            stored_iterations=partial(self._stored_iterations, mechanism.code),
+        )
 
     def _credential(self, code: int, name: str) -> ScramCredential | None:
         record = self._image().scram.get((code, name))
         if record is None:
             return None
         return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+
+    def _stored_iterations(self, code: int) -> Iterations:
+        scram = self._image().scram
+        if self._counted is not scram:
+            self._counted, self._iterations = scram, {code: Counter() for code in BY_CODE}
+            for (each, _), record in scram.items():
+                self._iterations[each][record.iterations] += 1
+        return self._iterations[code]
 
 
 def salt_secret(cluster_id: str, token_key: Password | None) -> bytes:
