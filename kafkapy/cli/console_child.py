@@ -5,9 +5,9 @@ The child's standard input is a pipe whose other end only the broker has: it end
 
 import contextlib
 import subprocess
-import sys
 from typing import Final
 
+from kafkapy.child_command import child_command, child_environment
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.errors import ConfigError
@@ -38,10 +38,12 @@ class ConsoleChild:
 
     def start(self, address: str) -> None:
         """Start the console of the broker at `address`. Without it the broker serves nevertheless."""
-        command = [sys.executable, "-m", "kafkapy", "console", "--end-with-stdin", "-b", address, *self._options]
+        command = child_command("kafkapy", "console", "--end-with-stdin", "-b", address, *self._options)
         with contextlib.suppress(OSError):
             # Ctrl-C of a terminal reaches the broker alone, which then ends the console.
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, start_new_session=True, env=child_environment()
+            )
 
     def stop(self) -> None:
         """End the child and wait for it, so that its port is free."""

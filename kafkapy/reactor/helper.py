@@ -9,11 +9,11 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from kafkapy.child_command import child_command, child_environment
 from kafkapy.dataclass import dataclass
 from kafkapy.seams import HELPER_NOT_STARTED
 
@@ -89,8 +89,13 @@ class SubprocessHelper:
         self._send()
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "kafkapy.reactor.helper_main", *self._options]
-        process = self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        process = self._process = subprocess.Popen(
+            child_command("kafkapy.reactor.helper_main", *self._options),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=child_environment(),
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         os.set_blocking(process.stdin.fileno(), False)

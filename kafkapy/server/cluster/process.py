@@ -7,11 +7,11 @@ As a pid may be reused by another process, the file also has the process's start
 import contextlib
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Final
 
+from kafkapy.child_command import child_command, child_environment
 from kafkapy.server.cluster.plan import ClusterError, NodePlan
 
 POLL_S: Final = 0.02
@@ -46,13 +46,13 @@ class NodeProcess:
         """Start the process; it continues when this one ends. Raises ClusterError if it already runs."""
         if self.pid is not None:
             raise ClusterError(f"node {self.plan.node_id} runs already")
-        command = [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
+        command = child_command("kafkapy", "start", str(self.properties_file))
         streams = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(self.log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
-        pid = os.posix_spawn(command[0], command, os.environ, file_actions=streams, setsid=True)
+        pid = os.posix_spawn(command[0], command, child_environment(), file_actions=streams, setsid=True)
         self._pid_file.write_text(f"{pid} {_start_time(pid)}\n")
 
     def send(self, with_signal: signal.Signals) -> None:

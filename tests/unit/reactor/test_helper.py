@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,13 @@ from kafkapy.reactor.helper import SubprocessHelper
 from kafkapy.seams import HELPER_NOT_STARTED
 
 CALLS = "tests.support.helper_calls:"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def importable_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper does not have the working directory on its path."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
 
 
 def with_helper(use: Callable[[SubprocessHelper], Any], **options: bool) -> Any:
