@@ -18,6 +18,8 @@ from kafkapy.dataclass import dataclass
 MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 8192
 CONNECTION_TIMEOUT_S: Final = 30.0
+MAX_UNREAD_BYTES: Final = 32 << 20
+"""Of all responses that clients have not read yet. To make room, the connection that has waited longest is closed."""
 GOODBYE_TIMEOUT_S: Final = 1.0
 """How long further input is read and dropped, as closing with unread input would discard the response."""
 METHODS: Final = ("GET", "HEAD")
@@ -55,12 +57,16 @@ class HttpServer:
         *,
         max_connections: int = MAX_CONNECTIONS,
         timeout_s: float = CONNECTION_TIMEOUT_S,
+        max_unread_bytes: int = MAX_UNREAD_BYTES,
     ) -> None:
         """Takes ownership of `listening`."""
         self._pages = pages
         self._max_connections = max_connections
         self._timeout_s = timeout_s
         self._connections: set[asyncio.Task[None]] = set()
+        self._max_unread_bytes = max_unread_bytes
+        self._unread: dict[asyncio.StreamWriter, int] = {}
+        """The size of each response that is being sent, the oldest first."""
         self._loop = asyncio.SelectorEventLoop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, args=(listening,), name="kafkapy-admin", daemon=True)
@@ -94,21 +100,36 @@ class HttpServer:
                 await self._converse(reader, writer)
         except (OSError, TimeoutError, EOFError):
             pass
+        except asyncio.CancelledError:  # by close; asyncio's callback of a connection logs a cancelled task as an error
+            return
         finally:
             self._connections.discard(task)
+            self._unread.pop(writer, None)
             writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) > self._max_connections:
-            writer.write(_encoded(_plain(HTTPStatus.SERVICE_UNAVAILABLE), has_body=True))
+            response = _encoded(_plain(HTTPStatus.SERVICE_UNAVAILABLE), has_body=True)
         else:
-            writer.write(await self._answer_to(reader))
+            response = await self._answer_to(reader)
+        self._make_room(len(response))
+        self._unread[writer] = len(response)
+        writer.write(response)
+        del response  # the transport has the rest
         await writer.drain()
+        self._unread.pop(writer, None)
         writer.write_eof()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_TIMEOUT_S):
                 while await reader.read(MAX_HEAD_BYTES):
                     pass
+
+    def _make_room(self, size: int) -> None:
+        """Close connections whose clients read too slowly, the oldest first."""
+        while self._unread and sum(self._unread.values()) + size > self._max_unread_bytes:
+            slowest = next(iter(self._unread))
+            del self._unread[slowest]
+            slowest.transport.abort()
 
     async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
         """Return the response to the one request. Raises EOFError if there is none."""

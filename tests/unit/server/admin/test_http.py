@@ -12,6 +12,8 @@ import pytest
 from kafkapy.server.admin.http import MAX_HEAD_BYTES, PLAIN, Answer, HttpServer
 
 BODY = b"all is well\n"
+MEDIUM_BYTES = 20 << 20
+"""More than the buffers of a connection hold."""
 
 
 async def page(accept: str) -> Answer:
@@ -22,15 +24,19 @@ async def large(_accept: str) -> Answer:
     return Answer(HTTPStatus.OK, PLAIN, bytes(64 << 20))
 
 
+async def medium(_accept: str) -> Answer:
+    return Answer(HTTPStatus.OK, PLAIN, bytes(MEDIUM_BYTES))
+
+
 async def broken(_accept: str) -> Answer:
     raise ValueError("no page")
 
 
 @contextmanager
-def serving(*, max_connections: int = 8, timeout_s: float = 30.0) -> Iterator[int]:
+def serving(*, max_connections: int = 8, timeout_s: float = 30.0, **bounds: int) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
-    pages = {"/page": page, "/large": large, "/broken": broken}
-    server = HttpServer(listening, pages, max_connections=max_connections, timeout_s=timeout_s)
+    pages = {"/page": page, "/large": large, "/medium": medium, "/broken": broken}
+    server = HttpServer(listening, pages, max_connections=max_connections, timeout_s=timeout_s, **bounds)
     try:
         yield listening.getsockname()[1]
     finally:
@@ -123,7 +129,28 @@ def test_who_neither_asks_nor_reads_is_let_go(request_part: bytes) -> None:
         slow.close()
 
 
-def test_a_close_ends_the_connections_at_work() -> None:
+def test_of_clients_that_read_too_slowly_the_one_that_has_waited_longest_makes_room() -> None:
+    """Two of three responses may wait to be read."""
+    with serving(max_unread_bytes=5 * MEDIUM_BYTES // 2) as port:
+        slow = [begun(port, b"GET /medium HTTP/1.1\r\n\r\n") for _ in range(3)]
+        with suppress(ConnectionError):
+            assert len(received(slow[0])) < MEDIUM_BYTES
+        for each in slow[1:]:
+            assert len(received(each)) > MEDIUM_BYTES
+        assert status_of(sent(port, b"GET /page HTTP/1.1\r\n\r\n")) == 200
+        for each in slow:
+            each.close()
+
+
+def begun(port: int, request: bytes) -> socket.socket:
+    """Return a connection whose response has begun to arrive, and is not read."""
+    connection = socket.create_connection(("127.0.0.1", port), 60)
+    connection.sendall(request)
+    assert connection.recv(1, socket.MSG_PEEK)
+    return connection
+
+
+def test_a_close_ends_the_connections_at_work(caplog: pytest.LogCaptureFixture) -> None:
     with serving() as port:
         idle = socket.create_connection(("127.0.0.1", port), 60)
         idle.sendall(b"GET")
