@@ -5,7 +5,16 @@ kafkapy and Apache Kafka, and kafkapy compiled where `make compiled` was run; of
 
 from pathlib import Path
 
-from benchmarks.workload import CLEANING, FOUR_NODES, SECURED, THREE_NODES, THREE_RESTARTED, TLS, TWO_DIRECTORIES
+from benchmarks.workload import (
+    CLEANING,
+    FOUR_NODES,
+    SECURED,
+    SECURED_RESTARTED,
+    THREE_NODES,
+    THREE_RESTARTED,
+    TLS,
+    TWO_DIRECTORIES,
+)
 from harness.certificates import make_certificate
 from harness.nodes import BROKER, Nodes, Plan, ThreeNodes
 from harness.servers import COMPILED_PYTHON, ApacheKafka, CompiledKafkapy, Kafkapy, Server, free_port
@@ -19,7 +28,7 @@ def new_pair(servers: str, directory: Path) -> list[Server]:
     """Return a server of each kind, kafkapy first, not started, with directories of their own below `directory`."""
     if servers == TLS:
         return [_with_tls(kind, directory) for kind in KINDS]
-    if servers == SECURED:
+    if servers in (SECURED, SECURED_RESTARTED):
         return [_secured(kind, directory) for kind in KINDS]
     if servers in (THREE_NODES, THREE_RESTARTED):
         return [with_small_heaps(ThreeNodes(kind, directory)) for kind in PAIR]

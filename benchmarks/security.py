@@ -1,4 +1,5 @@
-"""Loads of the secured pair: TLS with one cipher suite, logins by SCRAM and by certificate, requests under many ACLs.
+"""Loads of the secured pair: TLS with one cipher suite, logins by SCRAM and by certificate, requests under many ACLs,
+starts.
 
 Both servers have a PLAINTEXT listener for what is prepared, and SSL, MTLS and SASL_PLAINTEXT listeners; all principals
 but User:alice may do everything. A login is a connection of its own: connect, log in, ask once, close.
@@ -8,9 +9,12 @@ import base64
 import copy
 import hashlib
 import hmac
+import math
 import secrets
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,10 +37,11 @@ from confluent_kafka.admin import (
 
 from benchmarks import consume, java_clients
 from benchmarks.clusters import SECURED_PASSWORD, SECURED_USER, listener_port, secured_files
+from benchmarks.rest import await_metadata
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import call, frame, receive
-from benchmarks.workload import SECURED, Cost, Figures, Workload
-from harness.servers import Server
+from benchmarks.workload import SECURED, SECURED_RESTARTED, Cost, Figures, Workload
+from harness.servers import Kafkapy, Server
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
@@ -317,12 +322,39 @@ class HiddenTopics:
         return times_ms
 
 
+# ---- starts
+
+
+FIXTURE = """
+import time
+began = time.monotonic()
+from kafkapy import Broker
+with Broker(tls=True, users={"alice": "alice-secret"}):
+    print(time.monotonic() - began)
+"""
+"""What the fixture secure_kafka_broker does, in a process of its own."""
+
+
+def start_with_pem(server: Server, topic: str, scale: float) -> Figures:
+    server.stop()
+    server.start()
+    return {"ready_s": await_metadata(server) - server.launched_at}
+
+
+def make_fixture(server: Server, topic: str, scale: float) -> Figures:
+    if not isinstance(server, Kafkapy):
+        return {"fixture_ready_s": math.nan}
+    command = [sys.executable, "-c", FIXTURE]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {"fixture_ready_s": float(printed)}
+
+
 _backlog = consume.Backlog(READ_BYTES, RECORD_BYTES)
 _hidden = HiddenTopics()
 
 
 def _workload(name: str, run: Callable[..., Figures], **options: Any) -> Workload:
-    return Workload(name, run, family="security", servers=SECURED, **{"quick_rounds": 1, **options})
+    return Workload(name, run, family="security", **{"servers": SECURED, "quick_rounds": 1, **options})
 
 
 WORKLOADS = [
@@ -335,5 +367,7 @@ WORKLOADS = [
     _workload("logins by SCRAM-SHA-256", log_in_by_scram),
     _workload("logins by certificate", log_in_by_certificate),
     _workload("small requests among 1,000 ACLs", requests_under_acls),
+    _workload("start with PEM listeners", start_with_pem, servers=SECURED_RESTARTED, warms_up=False),
+    _workload("the fixture secure_kafka_broker", make_fixture, warms_up=False),
     _workload("metadata of 10,000 topics, half hidden", _hidden.ask, prepare=_hidden.prepare, quick_rounds=0),
 ]

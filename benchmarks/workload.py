@@ -17,15 +17,19 @@ RESTARTED = "restarted"
 PLAIN = "plain"
 TLS = "TLS"
 SECURED = "secured"
+SECURED_RESTARTED = "secured, restarted"
 THREE_NODES = "three nodes"
 THREE_RESTARTED = "three nodes, restarted"
 FOUR_NODES = "four nodes"
 CLEANING = "cleaning"
 TWO_DIRECTORIES = "two log directories"
-SERVERS = (RESTARTED, CLEANING, TWO_DIRECTORIES, TLS, SECURED, THREE_RESTARTED, THREE_NODES, FOUR_NODES, PLAIN)
+SERVERS = (
+    *(RESTARTED, SECURED_RESTARTED, CLEANING, TWO_DIRECTORIES, TLS, SECURED),
+    *(THREE_RESTARTED, THREE_NODES, FOUR_NODES, PLAIN),
+)
 """Kinds of pairs, in the order in which they run: the one with most loads last, as the minutes may end in it. Who
 restarts its servers does not do so to a warm JVM of others."""
-COLD = (RESTARTED, CLEANING, THREE_RESTARTED)
+COLD = (RESTARTED, SECURED_RESTARTED, CLEANING, THREE_RESTARTED)
 """Pairs that are not warmed up: their loads begin with a start."""
 
 

@@ -16,6 +16,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.generator import Market
 from tests.compat.conftest import new_server
 from tests.support.scram_users import add_user
+from tests.support.security_page import SNIPPETS, SecureNode
 
 pytestmark = [
     pytest.mark.spark,
@@ -121,3 +122,13 @@ def test_plain_text_to_a_secured_broker_is_told_in_one_line(spark, secured, tmp_
         bronze.run(bronze.BronzeConfig(**options(server, tmp_path, topics=["trades"])))
     with pytest.raises(JobError, match=f"no broker answers at {server.bootstrap} "):
         feed.run(feed.FeedConfig(bootstrap_servers=server.bootstrap, market=MARKET, quiet=True))
+
+
+@pytest.mark.ours
+def test_the_snippet_of_the_security_page_runs(spark, tmp_path, capsys) -> None:
+    """The other clients' are in test_security_page.py."""
+    node = SecureNode(tmp_path)
+    text = node.of_this_node(SNIPPETS["Spark"][1]).replace("secure/ca.pem", str(tmp_path / "secure/ca.pem"))
+    with node.running():
+        exec(text, {"spark": spark})
+    assert capsys.readouterr().out == "0\n"
