@@ -98,6 +98,7 @@ kafkapy.sasl.allowed.login.modules: The login modules that sasl.jaas.config may 
 kafkapy.sasl.oauthbearer.allowed.files: The files that client assertions and their keys may be read from; the system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.allowed.urls: The URLs that bearer tokens and their keys may be read from; the system property of Apache Kafka works, too.
 kafkapy.sasl.oauthbearer.unsecured.enable: Accept bearer tokens without a signature if there is no JWKS URL: anyone can log in as anyone. For development only.
+kafkapy.telemetry.otlp.endpoint: An http or https URL, http://localhost:4318/v1/metrics for example: where the metrics that clients push (KIP-714) are sent as OTLP. Clients are asked for them while this or kafkapy.admin.listener is set.
 leader.imbalance.check.interval.seconds: How often the controller looks whether partitions are led by others than their preferred replica.
 leader.replication.throttled.rate: Bytes a second that this broker sends to followers out of sync, of the partitions that leader.replication.throttled.replicas names.
 listener.security.protocol.map: Which security protocol each listener's name stands for.
@@ -237,7 +238,7 @@ ssl.truststore.location: The file with the certificates that are trusted.
 ssl.truststore.password: What the trust store is locked with.
 ssl.truststore.type: PEM, PKCS12 or JKS.
 super.users: Principals that may do everything, separated by semicolons: User:alice;User:bob. Read by the authorizer.
-telemetry.max.bytes: No effect: clients' metrics (KIP-714) are not received.
+telemetry.max.bytes: The most bytes of a push of metrics by a client (KIP-714), as sent and decompressed.
 transaction.abort.timed.out.transaction.cleanup.interval.ms: How often transactions are looked for that took longer than their time-out, to abort them.
 transaction.max.timeout.ms: The longest time-out that a transactional producer may ask for.
 transaction.partition.verification.enable: A partition asks the coordinator before a transaction writes to it, so that none is left hanging (KIP-890).
@@ -297,8 +298,8 @@ streams.*: No effect: streams groups are not built.
 """
 
 _CLIENT_METRICS: Final = """
-interval.ms: How often clients that match push their metrics; stored, but not asked for here.
-match: Which clients are meant, selector=regular expression each.
+interval.ms: How often clients that match push their metrics, five minutes at most; while the broker has a receiver.
+match: Which clients are meant, selector=regular expression (RE2) each; all of them must match.
 metrics: Prefixes of the names of metrics that are asked for; `*` is all.
 """
 

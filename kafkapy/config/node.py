@@ -30,6 +30,7 @@ class NodeConfig(Section):
     kafkapy_metrics_names: str = "strimzi"
     kafkapy_metrics_rules: str | None = None
     kafkapy_metrics_topics: str = ".*"
+    kafkapy_telemetry_otlp_endpoint: str | None = None
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
     message_max_bytes: int = 1048588

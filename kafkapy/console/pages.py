@@ -49,6 +49,8 @@ class Pages:
             "/transactions": self.transactions,
             "/transaction": self.transaction,
             "/access": self.access,
+            "/clients": self.client_list,
+            "/client": self.client,
             "/charts": self.charts,
             "/charts/series": self.series,
         }
@@ -258,6 +260,23 @@ class Pages:
             quotas=access.section(access.quotas, brokers),
             users=access.section(access.scram_users, brokers),
         )
+
+    # -- clients' own metrics --------------------------------------------------------------------------------------
+
+    def client_list(self, request: Request) -> Response:
+        metrics = self._console.metrics
+        clients = sorted(metrics.clients.values(), key=lambda each: (each.name, each.instance_id))
+        return self._page(request, "clients.html", urls=metrics.urls, problems=metrics.problems, clients=clients)
+
+    def client(self, request: Request) -> Response:
+        """One client's own view; those of other clients are not in it."""
+        client = self._console.metrics.clients.get(request.query_params.get("id", ""))
+        if client is None:
+            raise NotFound("There is no such client, or it has pushed no metrics.")
+        search = request.query_params.get("q", "")[:200]
+        wanted = search.lower()
+        values = [each for each in client.values if wanted in each[0].lower() or wanted in each[1].lower()]
+        return self._page(request, "client.html", client=client, values=sorted(values), search=search)
 
     # -- charts -----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """An hour of samples in memory: the lag of groups that are being looked at, and values from the brokers' /metrics.
 
 Series are summed over their labels: one per metric name. Counters are kept as they are; a chart shows their rate.
+Metrics of clients are not summed: the last ones are kept by client.
 """
 
 import http.client
@@ -12,6 +13,8 @@ import urllib.request
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
+
+from kafkapy.console.client_metrics import Client, clients_of, is_of_clients
 
 Points: TypeAlias = list[tuple[float, float]]
 """(seconds since the epoch, value), rising."""
@@ -54,6 +57,8 @@ class MetricSamples:
     def __init__(self, urls: Sequence[str]) -> None:
         self.urls = tuple(urls)
         self.problems: tuple[str, ...] = ()
+        self.clients: Mapping[str, Client] = {}
+        """What clients say of themselves, by instance id, as of the last scrape."""
         self._lock = threading.Lock()
         self._points: dict[str, deque[tuple[float, float]]] = {}
         self._stop = threading.Event()
@@ -81,6 +86,8 @@ class MetricSamples:
 
     def take(self, texts: Iterable[str], now_s: float) -> None:
         """Note what the brokers told at one time."""
+        texts = list(texts)
+        self.clients = clients_of(texts)
         sums: dict[str, float] = {}
         for text in texts:
             for name, value in sums_of(text).items():
@@ -124,7 +131,7 @@ def sums_of(text: str) -> Mapping[str, float]:
     sums: dict[str, float] = {}
     totals: dict[str, float] = {}
     for line in text.splitlines():
-        if line.startswith("#"):
+        if line.startswith("#") or is_of_clients(line):
             continue
         found = _LINE.fullmatch(line)
         if found is None or found[1].endswith("_bucket") or "quantile=" in (found[2] or ""):

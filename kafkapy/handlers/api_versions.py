@@ -9,7 +9,7 @@ whose minimum is 0, which v3 clients cannot read (KIP-1022).
 import re
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
-from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.error_code import ErrorCode
@@ -33,6 +33,8 @@ async def handle(
         context.connection.software_name = request.client_software_name
         context.connection.software_version = request.client_software_version
     response = ApiVersionsResponse(api_keys=[_row(served) for served in services.apis.values()])
+    if services.apis is BROKER_APIS and services.telemetry is None:
+        response.api_keys = [row for row in response.api_keys if row.api_key not in TELEMETRY_APIS]
     if services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable:
         for row in response.api_keys:
             if row.api_key in LEGACY_APIS:

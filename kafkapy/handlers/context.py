@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchSessionCache
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.active_controller import ActiveController
+    from kafkapy.runtime.client_telemetry import ClientTelemetry
     from kafkapy.runtime.controller import ControllerRuntime
     from kafkapy.runtime.group_coordinator import GroupCoordinator
     from kafkapy.runtime.log_dir_mover import LogDirMover
@@ -53,6 +54,7 @@ class Connection(Protocol):
     listener_name: str
     security_protocol: str
     peer_host: str
+    peer_port: int
     principal: str
     software_name: str
     software_version: str
@@ -154,6 +156,8 @@ class ControllerServices:
     turns: Turns = field(default_factory=Turns)
     client_quotas: "ClientQuotas | None" = None
     """As in Services; a combined node shares them with its broker."""
+    telemetry: None = None
+    """Clients push their metrics to brokers only."""
 
 
 @dataclass(slots=True)
@@ -189,6 +193,8 @@ class Services:
     turns: Turns = field(default_factory=Turns)
     client_quotas: "ClientQuotas | None" = None
     """None while no client quota is enforced."""
+    telemetry: "ClientTelemetry | None" = None
+    """None without a receiver of client metrics."""
 
 
 def count_partitions(context: RequestContext, *, strict_since: int) -> CountPartitions:

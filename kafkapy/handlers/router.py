@@ -15,7 +15,7 @@ from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
 from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, encode
 from kafkapy.handlers.request_logger import request_logger
-from kafkapy.handlers.table import BROKER_APIS, FORWARDED_APIS, LEGACY_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, FORWARDED_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header
@@ -45,6 +45,8 @@ class Router:
         """Set the services that handlers use. Call once, before the first request; listeners are bound earlier."""
         self._services: Any = services
         self._apis = services.apis
+        if services.apis is BROKER_APIS and services.telemetry is None:
+            self._apis = {key: served for key, served in services.apis.items() if key not in TELEMETRY_APIS}
         self._forwarded = FORWARDED_APIS if services.apis is BROKER_APIS else frozenset()
         serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
         self._legacy = LEGACY_APIS if serves_legacy else frozenset()

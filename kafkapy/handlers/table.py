@@ -123,6 +123,8 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(66, "list_transactions", max_elements=FEW),
         _row(68, "consumer_group_heartbeat", max_elements=CHANGED),
         _row(69, "consumer_group_describe"),
+        _row(71, "get_telemetry_subscriptions", max_elements=FEW),
+        _row(72, "push_telemetry", max_elements=FEW),
         _row(74, "list_config_resources", max_elements=FEW),
         _row(75, "describe_topic_partitions"),
         _row(80, "raft_requests", max_elements=FEW),
@@ -130,6 +132,9 @@ BROKER_APIS: dict[int, ServedApi] = {
     )
 }
 """The broker listeners' APIs by API key, ascending: the order in which ApiVersions lists them."""
+
+TELEMETRY_APIS = frozenset((71, 72))
+"""Listed and served only while there is a receiver of client metrics, as in Apache Kafka."""
 
 CONTROLLER_APIS: dict[int, ServedApi] = {
     row.api_key: row

@@ -80,6 +80,8 @@ class Reactor:
         self.created_counts: Counter[tuple[str, int]] = Counter()
         """Connections accepted so far, by listener and index of the processor."""
         self._tls: TlsAdmission | None = None
+        self.on_disconnected: Callable[[str], None] | None = None
+        """Called with the id of each connection that has closed; set once, if anybody needs it."""
 
     def bind(
         self, listener_name: str, security_protocol: str, host: str, port: int, tls: "ServerTls | None" = None
@@ -208,3 +210,5 @@ class Reactor:
         self._quotas.remove(info.listener_name, info.peer_host)
         for acceptor in self.acceptors:
             acceptor.room_freed()
+        if self.on_disconnected is not None:
+            self.on_disconnected(info.connection_id)

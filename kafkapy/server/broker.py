@@ -47,6 +47,7 @@ from kafkapy.server.measuring import measured
 from kafkapy.server.node import Node
 from kafkapy.server.replication import Replication
 from kafkapy.server.stopping import StopOrder
+from kafkapy.server.telemetry import new_telemetry
 from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.loading import LogLoading
@@ -220,6 +221,9 @@ class BrokerServer:
         self._stops.add_apart(StopOrder.WAITING_REQUESTS, self._replica_manager.shutdown, undo=None)
         self._node.add_directory_listener(self._replica_manager.directory_failed)
         self._coordinators = self._new_coordinators()
+        self._telemetry = new_telemetry(self._node, self._wheel)
+        if self._telemetry is not None:
+            self._reactor.on_disconnected = self._telemetry.disconnected
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
         self._node.add_directory_listener(lambda path: self._mover.end_unwanted())
@@ -368,6 +372,8 @@ class BrokerServer:
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._node.update_dynamic_config(image)
+        if self._telemetry is not None:
+            self._telemetry.apply_delta(delta.configs_changed, image)
         yield from self._apply_quotas(image, delta.quota_changes)
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
         yield from self._replication.apply_delta(delta, image)
@@ -424,6 +430,7 @@ class BrokerServer:
             groups=self._coordinators.groups,
             transactions=self._coordinators.transactions,
             transaction_verification=self._coordinators.new_verification(),
+            telemetry=self._telemetry,
         )
 
     def _new_reactor(self) -> Reactor:

@@ -1,11 +1,14 @@
-"""One https request with limits: no redirects, 1 MiB, 10 s from connecting to the last byte. For keys and tokens."""
+"""One https request with limits: no redirects, 1 MiB, 10 s from connecting to the last byte.
+
+For keys, tokens, and (over http, too) for clients' metrics.
+"""
 
 import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -33,16 +36,23 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
     connect_timeout_s: float | None = None,
+    allows_plain: bool = False,
 ) -> bytes:
     """Return the response body to a GET, or to a POST of `body`. `context`: None uses the system's trust store.
+
+    `allows_plain`: http URLs are asked, too.
 
     Blocks for at most connect_timeout_s (None: timeout_s) plus timeout_s. Raises WebError, OSError.
     """
     parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname:
+    is_plain = allows_plain and parts.scheme == "http"
+    if not (is_plain or parts.scheme == "https") or not parts.hostname:
         raise WebError("only https URLs are asked")
-    connection = HTTPSConnection(
-        parts.hostname, parts.port or 443, timeout=connect_timeout_s or timeout_s, context=context
+    limit_s = connect_timeout_s or timeout_s
+    connection: HTTPConnection = (
+        HTTPConnection(parts.hostname, parts.port or 80, timeout=limit_s)
+        if is_plain
+        else HTTPSConnection(parts.hostname, parts.port or 443, timeout=limit_s, context=context)
     )
     try:
         connection.connect()

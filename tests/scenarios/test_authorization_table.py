@@ -19,8 +19,8 @@ from tests.support.authorization_script import ALL, NO_TOPIC, PROPERTIES, play, 
 from tests.support.wire import WireClient, request_frame
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.tsv"
-ASKED_NOTHING = frozenset((17, 18, 36))
-"""SaslHandshake, ApiVersions, SaslAuthenticate: no right is asked for."""
+ASKED_NOTHING = frozenset((17, 18, 36, 71, 72))
+"""SaslHandshake, ApiVersions, SaslAuthenticate, and those of telemetry: no right is asked for."""
 TRACE = 5
 
 pytestmark = pytest.mark.ours

@@ -81,7 +81,8 @@ def frames_of(api: ServedApi, version: int) -> list[bytes]:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Kafkapy]:
-    with Kafkapy(tmp_path / "data") as running:
+    receiver = {"kafkapy.admin.listener": "127.0.0.1:0"}  # of clients' metrics: so that their APIs are served, too
+    with Kafkapy(tmp_path / "data", receiver) as running:
         yield running
 
 

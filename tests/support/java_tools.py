@@ -11,6 +11,7 @@ from tools.kafka import JAVA_LIBS
 SOURCE: Final = Path(__file__).parents[1] / "compat" / "ToolRunner.java"
 CLASSES: Final = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",

@@ -104,6 +104,12 @@ class WireClient:
         """Wait only so long for a byte, or for room to send one."""
         self._socket.settimeout(timeout_s)
 
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """Host and port that the broker sees."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
     def close(self) -> None:
         self._socket.close()
 

@@ -141,7 +141,7 @@ function showsFields(select) {
   for (const label of select.form.querySelectorAll("[data-for]")) label.hidden = label.dataset.for !== select.value;
 }
 
-const GOES = {o: "/", t: "/topics", g: "/groups", b: "/brokers", x: "/transactions", a: "/access", c: "/charts"};
+const GOES = {o: "/", t: "/topics", g: "/groups", b: "/brokers", x: "/transactions", a: "/access", l: "/clients", c: "/charts"};
 let isGoing = false;
 
 document.addEventListener("keydown", event => {

@@ -19,6 +19,7 @@ from kafkapy.server.admin.own_gauges import loop_gauges, work_gauges
 from kafkapy.server.admin.quota_gauges import quota_gauges
 from kafkapy.server.admin.replication_gauges import expiry_gauges, replication_gauges
 from kafkapy.server.admin.request_gauges import request_gauges
+from kafkapy.server.admin.telemetry_gauges import telemetry_gauges
 from kafkapy.server.admin.topic_gauges import exporter_gauges
 from kafkapy.server.admin.traffic_gauges import traffic_gauges
 from kafkapy.storage.cleaner.metrics import cleaner_gauges
@@ -79,6 +80,7 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
         yield from network_gauges(parts.reactor, node.counts.idle)
         yield from traffic_gauges(node.counts.traffic)
         yield from replication_gauges(parts.replication, node.counts.started_s)
+    yield from telemetry_gauges(services.telemetry)
     yield from expiry_gauges(manager)
     yield from replica_gauges(manager)
     yield from exporter_gauges(manager, image)

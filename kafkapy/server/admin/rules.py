@@ -32,6 +32,9 @@ TYPES: Final = {"COUNTER": COUNTER, "GAUGE": GAUGE, "UNTYPED": UNTYPED, "UNKNOWN
 QUOTA_TYPES: Final = ("Produce", "Fetch", "Request", "ControllerMutation")
 PERCENTILES: Final = tuple(f"{f'{quantile:.3f}'[2:].removesuffix('0')}thPercentile" for quantile in QUANTILES)
 _REFERENCE: Final = re.compile(r"\$(\d)")
+_UNQUOTED: Final = re.compile(r"[a-zA-Z0-9_\-%. \t]*")
+_ESCAPED: Final = re.compile(r'["*?\\\n]')
+"""What ObjectName.quote escapes."""
 _WORD_END: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -206,10 +209,19 @@ def _attributes(measured: Measured, windows: Windows, now_s: float) -> Iterator[
 def _attribute(group: str, name: str, tags: Tags, attribute: str) -> _Attribute:
     """Return an attribute. Metrics of Kafka's own library, not Yammer's, are attributes of one MBean of their type."""
     domain, _, kind = group.partition(":type=")
-    ordered = tuple(sorted(tags, key=_is_partition))
+    ordered = tuple((key, _quoted(value)) for key, value in sorted(tags, key=_is_partition))
     if kind.endswith("-metrics") or kind in QUOTA_TYPES:
         return _Attribute(domain, (("type", kind), *ordered), name)
     return _Attribute(domain, (("type", kind), ("name", name), *ordered), attribute)
+
+
+def _quoted(value: str) -> str:
+    """Return a property's value as Apache Kafka has it in an MBean's name: quoted, if it has unusual characters."""
+    return value if _UNQUOTED.fullmatch(value) else f'"{_ESCAPED.sub(_escape, value)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "\\n" if found[0] == "\n" else f"\\{found[0]}"
 
 
 def _is_partition(tag: tuple[str, str]) -> bool:
@@ -226,7 +238,7 @@ def _matches(pattern: object, attribute: _Attribute) -> bool:
     return (
         fnmatchcase(attribute.domain, domain)
         and (is_open or named.keys() == properties.keys())
-        and all(fnmatchcase(properties.get(key, ""), value.strip('"')) for key, value in named.items())
+        and all(fnmatchcase(properties.get(key, "").strip('"'), value.strip('"')) for key, value in named.items())
     )
 
 

@@ -84,7 +84,7 @@ def test_a_client_id_in_a_help_text_adds_no_line(tmp_path: Path) -> None:
     for _ in exposition.render([Gauge("kafka.server:type=Produce", "byte-rate", 1, tags)], "", 0.0):
         pass
     assert exposition.body.decode().splitlines() == [
-        '# HELP rates of x\\nforged{a="b"} 1\\n',
+        r'# HELP rates of "x\\nforged{a=\\"b\\"} 1\\n"',
         "# TYPE rates untyped",
         "rates 1",
     ]
@@ -147,3 +147,19 @@ def test_a_runaway_pattern_takes_no_time(tmp_path: Path) -> None:
     rules = rules_of(tmp_path, "rules: [{pattern: '(a+)+b', name: x}]")
     gauge = Gauge("kafka.server:type=X", "Y", 1, (("topic", "a" * 65_536),))
     assert shown([gauge], rules) == set()
+
+
+def test_values_are_quoted_as_in_the_name_of_an_mbean(tmp_path: Path) -> None:
+    """Strimzi's and other rules take the quotes away; what they are around is ObjectName.quote's."""
+    text = """
+        rules:
+        - pattern: (?s)<type=LogManager, name=LogDirectoryOffline, logDirectory="(.+)"><>Value
+          name: offline
+          labels: {path: "$1"}
+    """
+    path = '/var/lib/kafka "1" *?\\\n'
+    gauge = Gauge("kafka.log:type=LogManager", "LogDirectoryOffline", 0, (("logDirectory", path),))
+    assert shown([gauge], rules_of(tmp_path, text)) == {
+        "# TYPE offline untyped",
+        r'offline{path="/var/lib/kafka \\\"1\\\" \\*\\?\\\\\\n"} 0',
+    }

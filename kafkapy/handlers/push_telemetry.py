@@ -1,0 +1,37 @@
+"""PushTelemetry 0: metrics that a client was asked for by GetTelemetrySubscriptions (KIP-714).
+
+Listed and served only while there is a receiver, see kafkapy.runtime.client_telemetry. No right is needed.
+INVALID_REQUEST: no instance id, or a push after the last one. THROTTLING_QUOTA_EXCEEDED: before the interval is over.
+UNKNOWN_SUBSCRIPTION_ID: the subscription has changed. UNSUPPORTED_COMPRESSION_TYPE. TELEMETRY_TOO_LARGE: more than
+telemetry.max.bytes as sent. INVALID_RECORD: more than that decompressed, or not readable.
+"""
+
+from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.get_telemetry_subscriptions import attributes_of
+from kafkapy.protocol.messages.push_telemetry_request import PushTelemetryRequest
+from kafkapy.protocol.messages.push_telemetry_response import PushTelemetryResponse
+
+
+async def handle(services: Services, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    telemetry = services.telemetry
+    assert telemetry is not None, "served only with a receiver"
+    instance = telemetry.instances.push(
+        request.client_instance_id,
+        context.connection_id,
+        attributes_of(context),
+        services.clock.monotonic_ms(),
+        subscription_id=request.subscription_id,
+        compression=request.compression_type,
+        size_bytes=len(request.metrics),
+        max_bytes=telemetry.max_bytes,
+        is_last=request.terminating,
+    )
+    if request.metrics:
+        await telemetry.receive(
+            instance,
+            request.metrics,
+            request.compression_type,
+            heavy_work=services.heavy_work,
+            way=walk(services, context),
+        )
+    return PushTelemetryResponse()

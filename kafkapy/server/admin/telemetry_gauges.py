@@ -1,0 +1,79 @@
+"""What clients have pushed of their own metrics (KIP-714), and how many did.
+
+A client's metric org.apache.kafka.producer.node.request.latency.avg is
+kafkapy_client_producer_node_request_latency_avg{client_instance_id, client_id, ...}: each name has the prefix
+kafkapy_client_, so that no client can pretend to be this broker. kafkapy_client_info tells of each instance.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.gauge import Gauge
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.client_telemetry import ClientTelemetry
+    from kafkapy.telemetry.instances import ClientInstance
+
+OWN: Final = ""
+PREFIX: Final = "kafkapy_client_"
+KAFKA: Final = "org.apache.kafka."
+IDENTITY: Final = ("client_instance_id", "client_id")
+TOTAL: Final = "_total"
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9]+")
+
+
+def telemetry_gauges(telemetry: "ClientTelemetry | None") -> Iterator[Gauge | None]:
+    """Yield the counts of pushes, then each instance's metrics, one instance a step."""
+    if telemetry is None:
+        return
+    instances = telemetry.instances
+    yield Gauge(OWN, "kafkapy_client_instances", len(instances))
+    counts = {
+        "pushes": telemetry.push_count,
+        "unreadable_pushes": telemetry.failure_count,
+        "unknown_subscriptions": instances.unknown_subscription_count,
+        "throttled": instances.throttle_count,
+        "dropped_points": telemetry.received.dropped_count,
+    }
+    if telemetry.forwarder is not None:
+        counts |= {f"forwards_{outcome}": count for outcome, count in telemetry.forwarder.counts.items()}
+    for name, count in counts.items():
+        yield Gauge(OWN, f"kafkapy_client_telemetry_{name}_total", count, is_counter=True)
+    for instance in list(instances.known()):
+        yield from _of_instance(telemetry, instance)
+        yield None
+
+
+def _of_instance(telemetry: "ClientTelemetry", instance: "ClientInstance") -> Iterator[Gauge]:
+    values = telemetry.received.of(instance.client_instance_id)
+    if not values:
+        return
+    yield Gauge(OWN, "kafkapy_client_info", 1, tuple(instance.attributes.items()))
+    identity = tuple((label, instance.attributes.get(label, "")) for label in IDENTITY)
+    shown: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+    for (name, attributes, is_counter), value in values.items():
+        series = (_name(name, is_counter=is_counter), identity + _labels(attributes))
+        if series not in shown:
+            shown.add(series)
+            yield Gauge(OWN, series[0], value, series[1], is_counter=series[0].endswith(TOTAL))
+
+
+def _name(name: str, *, is_counter: bool) -> str:
+    """Return a Prometheus name. A counter's ends with _total, and no other's does."""
+    text = PREFIX + _NOT_IN_NAMES.sub("_", name.removeprefix(KAFKA)).strip("_")
+    while text.endswith(TOTAL):
+        text = text.removesuffix(TOTAL)
+    return text + TOTAL if is_counter else text
+
+
+def _labels(attributes: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the attributes with names that labels may have; of equal ones the first."""
+    labels: dict[str, str] = {}
+    for key, value in attributes:
+        label = _NOT_IN_NAMES.sub("_", key).strip("_")
+        if label[:1].isdigit():
+            label = f"n{label}"
+        if label and label not in IDENTITY:
+            labels.setdefault(label, value)
+    return tuple(labels.items())

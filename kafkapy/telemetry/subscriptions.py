@@ -1,0 +1,103 @@
+"""Client metrics subscriptions (KIP-714): which metrics the clients that match are asked for, and how often.
+
+A subscription is a config resource of type CLIENT_METRICS with the keys `metrics` (prefixes of names; `*` is all),
+`interval.ms` and `match` (selector=regular expression; a client matches if all of them do; none matches all clients).
+
+Deviation: patterns are RE2's, whose time is linear in the text, where Apache Kafka uses Java's. A subscription with a
+pattern that RE2 cannot compile (a lookahead, a back reference) matches no client.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkapy.config.definitions import client_metrics_definitions
+from kafkapy.dataclass import dataclass
+from kafkapy.record.crc import crc32c
+from kafkapy.types import Uuid
+
+DEFAULT_INTERVAL_MS: Final = 5 * 60 * 1000
+ALL_METRICS: Final = "*"
+Attributes = Mapping[str, str]
+"""A client's attributes, by selector: client_id, client_instance_id, client_software_name, client_software_version,
+client_source_address, client_source_port. An unknown one is left out, and no pattern matches it."""
+
+
+class Wanted(NamedTuple):
+    """What a client is asked for. `metrics`: sorted prefixes; none: it has nothing to push."""
+
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription. `patterns`: compiled by RE2, by selector; None if one of them cannot be compiled."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, configs: Mapping[str, str]) -> "Subscription":
+        """Return the subscription with these configs, which were validated when they were set."""
+        known = client_metrics_definitions()
+        values: dict[str, Any] = {key: known[key].parse(text) for key, text in configs.items() if key in known}
+        return cls(
+            metrics=tuple(values.get("metrics", ())),
+            interval_ms=values.get("interval.ms", DEFAULT_INTERVAL_MS),
+            patterns=_patterns(values.get("match", ())),
+        )
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Return whether all patterns match the whole of the client's attributes."""
+        if self.patterns is None:
+            return False
+        for selector, pattern in self.patterns.items():
+            value = attributes.get(selector)
+            if value is None or pattern.fullmatch(value) is None:
+                return False
+        return True
+
+
+def wanted_of(subscriptions: Iterable[Subscription], attributes: Attributes) -> Wanted:
+    """Return what the subscriptions that match ask a client for: all their metrics, at the shortest interval."""
+    matching = [each for each in subscriptions if each.matches(attributes)]
+    metrics = {name for each in matching for name in each.metrics}
+    interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
+    shown = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
+    return Wanted(shown, min(interval_ms, DEFAULT_INTERVAL_MS))
+
+
+def subscription_id_of(wanted: Wanted, client_instance_id: Uuid) -> int:
+    """Return the subscription id: an int32 that changes with what a client is asked for.
+
+    CRC-32C of the metrics and the interval, XORed with the instance id's hash, as in Apache Kafka.
+    """
+    text = f"[{', '.join(wanted.metrics)}]{wanted.push_interval_ms}"
+    folded = int.from_bytes(client_instance_id[:8], "big") ^ int.from_bytes(client_instance_id[8:], "big")
+    unsigned = crc32c(text.encode()) ^ (folded >> 32) ^ (folded & 0xFFFFFFFF)
+    return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned
+
+
+def _patterns(listed: Iterable[str]) -> Mapping[str, Any] | None:
+    patterns: dict[str, Any] = {}
+    for entry in listed:
+        selector, _, expression = entry.partition("=")
+        pattern = _compiled(expression.strip())
+        if pattern is None:
+            return None
+        patterns[selector.strip()] = pattern
+    return patterns
+
+
+def _compiled(expression: str) -> Any:
+    try:
+        import re2  # its wheel is for the usual platforms only, and most brokers never need it
+    except ImportError:
+        return None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(expression, options)
+    except re2.error:
+        return None

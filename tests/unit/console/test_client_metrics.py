@@ -1,0 +1,79 @@
+"""Clients' own metrics in the console: read from /metrics, one page a client, everything escaped."""
+
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from starlette.testclient import TestClient
+
+from kafkapy.console.app import new_app
+from kafkapy.console.client_metrics import MAX_CLIENTS, clients_of
+from kafkapy.console.samples import MetricSamples
+from kafkapy.console.settings import Settings
+
+TIMEOUT_S = 60
+TEXT = """# HELP kafkapy_client_info text
+kafkapy_client_info{client_id="<b>a</b>",client_instance_id="I",client_software_name="apache-kafka-java"} 1
+kafkapy_client_producer_rate{client_id="<b>a</b>",client_instance_id="I",topic="t\\"}\\n"} 1.5
+kafkapy_client_producer_total{client_id="<b>a</b>",client_instance_id="I"} 2.0
+kafkapy_client_producer_rate{client_id="b",client_instance_id="J",topic="t"} 7.0
+kafkapy_client_telemetry_pushes_total 5
+kafkapy_client_broken{client_id="} 1
+kafka_server_x 1
+"""
+
+
+def test_clients_are_told_apart_by_instance() -> None:
+    clients = clients_of([TEXT])
+    assert set(clients) == {"I", "J"}
+    first = clients["I"]
+    assert (first.name, first.attributes["client_software_name"]) == ("<b>a</b>", "apache-kafka-java")
+    assert first.values == [("producer.rate", 'topic=t"}\n', "1.5"), ("producer.total", "", "2.0")]
+
+
+def test_clients_are_bounded() -> None:
+    lines = [f'kafkapy_client_x{{client_id="",client_instance_id="{number}"}} 1' for number in range(MAX_CLIENTS + 5)]
+    assert len(clients_of(["\n".join(lines)])) == MAX_CLIENTS
+
+
+def test_charts_do_not_add_up_what_clients_say() -> None:
+    samples = MetricSamples([])
+    samples.take([TEXT], 1.0)
+    assert samples.names() == ["kafka_server_x", "kafkapy_client_telemetry_pushes_total"]
+
+
+class Metrics(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", str(len(TEXT)))
+        self.end_headers()
+        self.wfile.write(TEXT.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def metrics_url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/metrics"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_list_of_clients_and_a_page_for_each(metrics_url: str) -> None:
+    settings = Settings(servers="127.0.0.1:1", metrics_urls=(metrics_url,))
+    with TestClient(new_app(settings), base_url="http://127.0.0.1:8080") as client:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while "/client?id=I" not in (text := client.get("/clients").text):
+            assert time.monotonic() < deadline_s, text
+        assert "&lt;b&gt;a&lt;/b&gt;" in text
+        text = client.get("/client?id=I&q=rate").text
+        assert "producer.rate" in text
+        assert "producer.total" not in text
+        assert "apache-kafka-java" in text
+        assert client.get("/client?id=nobody").status_code == 404
