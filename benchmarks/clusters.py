@@ -31,21 +31,13 @@ def new_pair(servers: str, directory: Path) -> list[Server]:
     if servers in (SECURED, SECURED_RESTARTED):
         return [_secured(kind, directory) for kind in KINDS]
     if servers in (THREE_NODES, THREE_RESTARTED):
-        return [with_small_heaps(ThreeNodes(kind, directory)) for kind in PAIR]
+        return [ThreeNodes(kind, directory) for kind in PAIR]
     if servers == FOUR_NODES:
-        return [with_small_heaps(_four_nodes(kind, directory)) for kind in PAIR]
+        return [_four_nodes(kind, directory) for kind in PAIR]
     if servers == TWO_DIRECTORIES:
         return [_with_two_directories(kind, directory / kind.__name__) for kind in KINDS]
     properties = {"log.cleaner.backoff.ms": "50"} if servers == CLEANING else {}
     return [kind(directory / kind.__name__, properties) for kind in KINDS]
-
-
-def with_small_heaps(nodes: Nodes) -> Nodes:
-    """Give each JVM 256 MiB: there are several."""
-    for node in nodes.nodes:
-        if isinstance(node, ApacheKafka):
-            node.heap = "256m"
-    return nodes
 
 
 def _four_nodes(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Nodes:

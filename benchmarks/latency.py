@@ -40,9 +40,14 @@ def end_to_end(server: Server, topic: str, scale: float, *, rate: int, replicas:
     )
     assert consumer.stdout is not None
     assert consumer.stdout.readline() == "ready\n"
-    with Cost(server) as cost:
-        subprocess.run([*command, "produce", server.bootstrap, topic, str(count), str(rate)], check=True)
-        found = json.loads(consumer.communicate(timeout=60)[0])
+    try:
+        with Cost(server) as cost:
+            producing = [*command, "produce", server.bootstrap, topic, str(count), str(rate)]
+            subprocess.run(producing, check=True, timeout=count / rate + 120)
+            found = json.loads(consumer.communicate(timeout=60)[0])
+    finally:
+        consumer.kill()
+        consumer.wait()
     delete_topic(server, topic)
     figures = cost.figures(records=count, size_bytes=count * RECORD_BYTES)
     return {**found, "broker_cpu_s_per_million": figures["broker_cpu_s_per_million"]}

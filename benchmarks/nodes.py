@@ -1,45 +1,52 @@
 """Three nodes: replicated producing, latency, what a failure costs a producer, start and rest, a move to a fourth.
 
-Each node is broker and controller, a process of its own, with default settings; Apache Kafka's have a heap of 256 MiB.
+Each node is broker and controller, a process of its own, with default settings; Apache Kafka's have a heap of 1 GiB.
 Topics have three replicas and min.insync.replicas 2. Costs and memory are those of all nodes together.
 """
 
+import json
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from benchmarks.acknowledged import AcknowledgedLoad
-from benchmarks.clusters import KINDS, with_small_heaps
+from benchmarks.clusters import KINDS
 from benchmarks.java_clients import produce
 from benchmarks.latency import end_to_end
+from benchmarks.node_calls import (
+    CONFIG,
+    active_controller,
+    create_on,
+    leaders_of,
+    metadata_of,
+    nodes_of,
+    quorum_leader,
+    smallest_isr,
+    wait_until,
+)
 from benchmarks.topics import create_topic, delete_topic
-from benchmarks.wire import call, connect
+from benchmarks.wire import Pipe, call, connect, new_batch, produce_frame, run_pipes
 from benchmarks.workload import FOUR_NODES, THREE_NODES, THREE_RESTARTED, Cost, Figures, Workload
 from harness.nodes import BROKER, Nodes, Plan
 from harness.servers import Server
 from kafkapy.protocol.messages import alter_partition_reassignments_request as reassign
-from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from kafkapy.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
-from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 REPLICAS = 3
-CONFIG = {"min.insync.replicas": "2"}
 LARGE_BATCHES: dict[str, Any] = {"batch_size": "65536", "linger_ms": "10"}
-METADATA_VERSION = 12
-TIMEOUT_S = 120
 SETTLE_SECONDS, IDLE_SECONDS = 2.0, 30
 RATE = 300
 """Of the load that a node is taken from: a record every 10 ms to each of three partitions."""
 THREE_LEADERS = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 MOVE_RATE = 1_000
 FOURTH = 4
+FEW, MANY = 10, 3_000
 GB = 1_000_000_000
 
 
@@ -57,44 +64,88 @@ def produce_replicated(server: Server, topic: str, scale: float, *, record_bytes
 
 def lose_leader(server: Server, topic: str, scale: float) -> Figures:
     """kill -9 of a broker that leads a partition and is not the controller: the gap in any partition's acks."""
-    nodes = _nodes(server)
-    controller_id = _controller_id(nodes)
-    _create_on(nodes, topic, THREE_LEADERS)
+    nodes = nodes_of(server)
+    controller_id = active_controller(nodes)
+    create_on(nodes, topic, THREE_LEADERS)
     return _lose(nodes, topic, next(each for each in nodes.by_id if each != controller_id), signal.SIGKILL)
 
 
 def lose_controller(server: Server, topic: str, scale: float) -> Figures:
     """kill -9 of the active controller: the gap in the acks of partitions that have no replica there."""
-    nodes = _nodes(server)
-    controller_id = _controller_id(nodes)
+    nodes = nodes_of(server)
+    controller_id = active_controller(nodes)
     first, second = (each for each in nodes.by_id if each != controller_id)
-    _create_on(nodes, topic, [[first, second], [second, first]])
+    create_on(nodes, topic, [[first, second], [second, first]])
     return _lose(nodes, topic, controller_id, signal.SIGKILL)
 
 
 def stop_one(server: Server, topic: str, scale: float) -> Figures:
     """SIGTERM of the node that is the active controller and leads a partition: the gap in any partition's acks."""
-    nodes = _nodes(server)
-    _create_on(nodes, topic, THREE_LEADERS)
-    return _lose(nodes, topic, _controller_id(nodes), signal.SIGTERM)
+    nodes = nodes_of(server)
+    create_on(nodes, topic, THREE_LEADERS)
+    return _lose(nodes, topic, active_controller(nodes), signal.SIGTERM)
 
 
 def _lose(nodes: Nodes, topic: str, lost_id: int, with_signal: int) -> Figures:
     """Take a node away under load until others lead all of it; bring it back, and wait until all is as it was."""
     survivor = next(node for node_id, node in nodes.by_id.items() if node_id != lost_id)
-    partitions, in_sync = len(_leaders(survivor, topic)), _in_sync(survivor, topic)
+    partitions, in_sync = len(leaders_of(survivor, topic)), smallest_isr(survivor, topic)
     with AcknowledgedLoad(nodes, topic, RATE, partitions=partitions) as load:
         time.sleep(3.0)
         lost_at = time.monotonic()
         nodes.by_id[lost_id].stop(with_signal)
-        _await(lambda: not {lost_id, -1} & set(_leaders(survivor, topic)), "another leader")
+        wait_until(lambda: not {lost_id, -1} & set(leaders_of(survivor, topic)), "another leader")
         time.sleep(3.0)
-        _await(lambda: _controller_of(survivor) not in (lost_id, -1), "another controller")
+        wait_until(lambda: quorum_leader(survivor) not in (lost_id, -1), "another controller")
     nodes.by_id[lost_id].start()
-    _await(lambda: _in_sync(survivor, topic) == in_sync, "the return of the node")
-    _await(lambda: len(_metadata(survivor).brokers) == len(nodes.brokers), "the return of the broker")
+    wait_until(lambda: smallest_isr(survivor, topic) == in_sync, "the return of the node")
+    wait_until(lambda: len(metadata_of(survivor).brokers) == len(nodes.brokers), "the return of the broker")
     delete_topic(nodes, topic)
     return {"gap_ms": max(load.longest_gap_ms(lost_at, partition) for partition in range(partitions))}
+
+
+# -- many partitions ------------------------------------------------------------------------------------------------
+
+
+def follow_many(server: Server, topic: str, scale: float) -> Figures:
+    """Produces of one record, one under way: all nodes' CPU with 10 partitions followed, and with 3,000.
+
+    Each wakes the fetch of the follower, whose next one lets the high watermark rise and the produce be answered.
+    """
+    nodes, batch = nodes_of(server), new_batch(1, 100)
+    frames = [produce_frame(topic, partition, batch, acks=-1) for partition in range(FEW)]
+    requests = max(int(20_000 * scale), 1_000)
+    figures: Figures = {}
+    create_on(nodes, topic, [[1, 2]] * FEW)
+    figures[f"cpu_us_per_request_{FEW}"] = _cpu_us(nodes, frames, requests)
+    create_on(nodes, f"{topic}-more", [[1, 2]] * (MANY - FEW))
+    wait_until(lambda: smallest_isr(nodes.nodes[0], f"{topic}-more") == 2, "in-sync replicas")
+    time.sleep(SETTLE_SECONDS)
+    figures[f"cpu_us_per_request_{MANY}"] = _cpu_us(nodes, frames, requests)
+    for each in (topic, f"{topic}-more"):
+        delete_topic(nodes, each)
+    few, many = figures.values()
+    return {**figures, "following_growth": many / few}
+
+
+def _cpu_us(nodes: Nodes, frames: list[bytes], requests: int) -> float:
+    """Return the CPU microseconds of a request; the nodes' other work of that time is in it."""
+    pipe = Pipe(nodes.nodes[0], frames, 1)
+    with pipe.connection:
+        run_pipes([pipe], requests // 4)
+        with Cost(nodes) as cost:
+            run_pipes([pipe], requests)
+    return cost.cpu_s / requests * 1e6
+
+
+def fence_one_of_three(server: Server, topic: str, scale: float) -> Figures:
+    """A controller with 100,000 partitions (small runs: 20,000): turns.py in a process of its own."""
+    partitions = 20_000 if scale < 0.3 else 100_000
+    command = [sys.executable, "-m", "benchmarks.turns", "--partitions", str(partitions)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=900).stdout
+    print(said, end="", flush=True)
+    found = [json.loads(line) for line in said.splitlines() if line.startswith("{")][-1]
+    return {key: float(value) for key, value in found.items()}
 
 
 # -- start, rest, growth --------------------------------------------------------------------------------------------
@@ -102,14 +153,14 @@ def _lose(nodes: Nodes, topic: str, lost_id: int, with_signal: int) -> Figures:
 
 def start_and_rest(server: Server, topic: str, scale: float) -> Figures:
     """Measures the start from empty directories until Metadata lists all brokers, then idle, then after load."""
-    nodes = _nodes(server)
+    nodes = nodes_of(server)
     nodes.stop()
     for node in nodes.nodes:
         shutil.rmtree(node.directory, ignore_errors=True)
     nodes.prepare()
     started = time.monotonic()
     nodes.start()
-    _await(lambda: len(_metadata(nodes.nodes[0]).brokers) == len(nodes.brokers), "all brokers")
+    wait_until(lambda: len(metadata_of(nodes.nodes[0]).brokers) == len(nodes.brokers), "all brokers")
     ready_s = time.monotonic() - started
     time.sleep(SETTLE_SECONDS)
     idle_seconds = max(IDLE_SECONDS * scale, 3)
@@ -129,21 +180,21 @@ def start_and_rest(server: Server, topic: str, scale: float) -> Figures:
 
 def brokers(server: Server, topic: str, scale: float) -> Figures:
     """One to eight brokers (small runs: four) and one controller: what a GB costs them together, at one replica."""
-    kind = next(each for each in KINDS if isinstance(_nodes(server).nodes[0], each))
+    kind = next(each for each in KINDS if isinstance(nodes_of(server).nodes[0], each))
     figures: Figures = {}
     counts = (1, 2, 4) if scale < 0.3 else (1, 2, 4, 8)
     for count in counts:
         plans = [Plan(kind, 1), *(Plan(kind, number, BROKER) for number in range(2, count + 1))]
         with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory:
             properties = {"offsets.topic.replication.factor": "1"}
-            with with_small_heaps(Nodes(plans, Path(directory), properties)) as cluster:
+            with Nodes(plans, Path(directory), properties) as cluster:
                 create_topic(cluster, topic, 4 * count)
                 records = int(1_000_000 * scale)
                 found = produce(cluster, topic, records=records, record_bytes=1024, acks="1", **LARGE_BATCHES)
         figures[f"mb_{count}_per_s"] = found["mb_per_s"]
         figures[f"cpu_s_per_gb_{count}"] = found["broker_cpu_s_per_gb"]
     costs = [figures[f"cpu_s_per_gb_{count}"] for count in counts]
-    return {**figures, "growth": max(costs[1:]) / costs[0]}
+    return {**figures, "gb_growth": max(costs[1:]) / costs[0]}
 
 
 # -- a fourth node --------------------------------------------------------------------------------------------------
@@ -152,15 +203,15 @@ def brokers(server: Server, topic: str, scale: float) -> Figures:
 def move_to_a_fourth(server: Server, topic: str, scale: float) -> Figures:
     """1,000 partitions (1 GB, small runs less) get a replica on a node that has none, for one elsewhere, under load."""
     partitions, loaded = max(int(1_000 * scale), 20), f"{topic}-load"
-    _create_on(server, topic, [[1, 2, 3]] * partitions)
+    create_on(server, topic, [[1, 2, 3]] * partitions)
     produce(server, topic, records=int(GB / 1024 * scale), record_bytes=1024, acks="1", **LARGE_BATCHES)
-    _create_on(server, loaded, [[1, 2, 3]])
+    create_on(server, loaded, [[1, 2, 3]])
     with AcknowledgedLoad(server, loaded, MOVE_RATE) as load:
         time.sleep(3.0)
         idle_from = time.monotonic()
         time.sleep(max(IDLE_SECONDS * scale, 5))
         moving_from = time.monotonic()
-        _move(_nodes(server), topic, partitions, [FOURTH, 2, 3])
+        _move(nodes_of(server), topic, partitions, [FOURTH, 2, 3])
         moved = time.monotonic()
     for each in (topic, loaded):
         delete_topic(server, each)
@@ -180,61 +231,9 @@ def _move(nodes: Nodes, topic: str, partitions: int, replicas: list[int]) -> Non
         answer = call(connection, request, 0)
         assert answer.error_code == 0, answer
         assert not any(each.error_code for each in answer.responses[0].partitions), answer
-        _await(lambda: not call(connection, ListPartitionReassignmentsRequest(), 0).topics, "the end of the move", 1200)
-
-
-def _create_on(server: Server, topic: str, assignment: list[list[int]]) -> None:
-    """Create a topic with these replicas of each partition; wait until the first of each leads."""
-    client = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4})
-    new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=CONFIG)
-    client.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
-    wanted = [replicas[0] for replicas in assignment]
-    _await(lambda: _leaders(_nodes(server).nodes[0], topic) == wanted, "leaders")
-
-
-# -- what nodes say ---------------------------------------------------------------------------------------------------
-
-
-def _nodes(server: Server) -> Nodes:
-    assert isinstance(server, Nodes)
-    return server
-
-
-def _controller_id(nodes: Nodes) -> int:
-    """Return who leads the quorum, once it is known."""
-    _await(lambda: _controller_of(nodes.nodes[0]) in nodes.by_id, "an active controller")
-    return _controller_of(nodes.nodes[0])
-
-
-def _controller_of(node: Server) -> int:
-    """Return who leads the quorum, as a node says; -1 where it knows nobody."""
-    asked = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
-    with connect(node) as connection:
-        answer = call(connection, asked, 0)
-    return int(answer.topics[0].partitions[0].leader_id) if answer.topics else -1
-
-
-def _metadata(node: Server, *topics: str) -> Any:
-    with connect(node) as connection:
-        return call(connection, MetadataRequest([MetadataRequestTopic(name=name) for name in topics]), METADATA_VERSION)
-
-
-def _leaders(node: Server, topic: str) -> list[int]:
-    """Return the leader of each partition, -1 where there is none, in their order."""
-    found = _metadata(node, topic).topics[0].partitions
-    return [each.leader_id for each in sorted(found, key=lambda each: each.partition_index)]
-
-
-def _in_sync(node: Server, topic: str) -> int:
-    """Return the size of the smallest ISR."""
-    return min((len(each.isr_nodes) for each in _metadata(node, topic).topics[0].partitions), default=0)
-
-
-def _await(check: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    until = time.monotonic() + timeout_s
-    while not check():
-        assert time.monotonic() < until, f"{what} did not come"
-        time.sleep(0.01)
+        wait_until(
+            lambda: not call(connection, ListPartitionReassignmentsRequest(), 0).topics, "the end of the move", 1200
+        )
 
 
 WORKLOADS = [
@@ -258,6 +257,15 @@ WORKLOADS = [
         )
         for rate in (1_000, 5_000)
     ),
+    Workload(
+        "3,000 partitions followed beside 10",
+        follow_many,
+        family="nodes",
+        servers=THREE_NODES,
+        warms_up=False,
+        rounds=2,
+        quick_rounds=1,
+    ),
     *(
         Workload(name, run, family="nodes", servers=THREE_NODES, warms_up=False, rounds=3, quick_rounds=1)
         for name, run in (
@@ -273,6 +281,16 @@ WORKLOADS = [
         servers=THREE_RESTARTED,
         warms_up=False,
         quick_rounds=1,
+    ),
+    Workload(
+        "a controller of 100,000 partitions fences a broker",
+        fence_one_of_three,
+        family="nodes",
+        servers=THREE_RESTARTED,
+        warms_up=False,
+        rounds=2,
+        quick_rounds=1,
+        is_beside_apache=False,
     ),
     Workload(
         "growth of brokers", brokers, family="growth", servers=THREE_RESTARTED, warms_up=False, rounds=2, quick_rounds=1

@@ -21,7 +21,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -50,6 +50,7 @@ from benchmarks import (
 from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
 from benchmarks.report import Results
+from benchmarks.topics import delete_topic, topics_of
 from benchmarks.warm_up import warm_up
 from benchmarks.workload import COLD, PLAIN, SERVERS, THREE_NODES, TLS, Figures, Workload
 from harness.servers import Server
@@ -75,6 +76,8 @@ MODULES = (
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 
 ROUNDS, SCALE = 5, 1.0
+LOAD_MINUTES, QUICK_LOAD_MINUTES = 45, 4
+"""A load that takes longer has failed: the others are to be run, too."""
 QUICK_SCALE, QUICK_MINUTES = 0.1, 9
 """No load begins after so many minutes: where the machine is slow, or busy with others, the last ones are left out.
 Every family's first load begins before any family's second."""
@@ -118,6 +121,8 @@ class Plan:
     scale: float
     minutes: float | None = None
     warms_up_loads: bool = True
+    load_minutes: float = 0
+    """After which a load is given up; 0 for never."""
 
     def rounds_of(self, workload: Workload) -> int:
         if self.rounds is None:
@@ -127,7 +132,8 @@ class Plan:
 
 def run_all(workloads: list[Workload], plan: Plan, results: Results) -> None:
     """Run loads one after the other, into `results`. One that fails, or would begin too late, says so."""
-    until = time.monotonic() + plan.minutes * 60 if plan.minutes is not None else None
+    started = time.monotonic()
+    until = started + plan.minutes * 60 if plan.minutes is not None else None
     by_servers = sorted(workloads, key=lambda workload: SERVERS.index(workload.servers))
     for servers, group in groupby(by_servers, key=lambda workload: workload.servers):
         with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory, ExitStack() as running:
@@ -136,12 +142,14 @@ def run_all(workloads: list[Workload], plan: Plan, results: Results) -> None:
             if not why_not and not _is_over(until) and servers not in COLD:
                 why_not = _warm_up(pair, plan.scale, with_sockets=servers == PLAIN)
             for workload in group:
-                print(f"{workload.name}", flush=True)
                 began = time.monotonic()
+                number = f"{len(results) + 1} of {len(workloads)}, after {began - started:.0f} s"
+                print(f"[{number}] {workload.name}", flush=True)
                 result = {"left_out": "the minutes were over"} if _is_over(until) else None
                 result = result or run_or_say_why(workload, pair, plan, why_not)
                 print(f"  {result.get('left_out', f'{time.monotonic() - began:.0f} s in all')}", flush=True)
                 results[workload.name] = {"family": workload.family, "scale": plan.scale, **result}
+    print(f"{len(workloads)} loads in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
 
 
 def _is_over(until: float | None) -> bool:
@@ -179,15 +187,54 @@ def run_or_say_why(workload: Workload, pair: list[Server], plan: Plan, why_not: 
         return {"left_out": why_not}
     try:
         lacking = workload.missing(pair[0])
-        return {"left_out": f"not yet: {lacking}"} if lacking else run_workload(workload, pair, plan)
+        if lacking:
+            return {"left_out": f"not yet: {lacking}"}
+        with _given_up_after(plan.load_minutes):
+            return run_workload(workload, pair if workload.is_beside_apache else pair[:1], plan)
     except Exception as error:
         traceback.print_exc()
+        for server in pair:
+            _restore(server, _topic(workload))
         return {"left_out": _failure(error)}
+
+
+@contextmanager
+def _given_up_after(minutes: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after so many minutes; 0: never."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"took more than {minutes:g} minutes")
+
+    if not minutes:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, minutes * 60)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _restore(server: Server, topic: str) -> None:
+    """Start what a failed load left stopped, and delete its topics, so that the next load finds what it expects."""
+    try:
+        if server.revive():
+            for left in topics_of(server):
+                if left.startswith(topic):
+                    delete_topic(server, left)
+    except Exception:
+        traceback.print_exc()
+
+
+def _topic(workload: Workload) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in workload.name)
 
 
 def run_workload(workload: Workload, pair: list[Server], plan: Plan) -> dict[str, Any]:
     """Return the figures of each round by server."""
-    base = "".join(letter if letter.isalnum() else "-" for letter in workload.name)
+    base = _topic(workload)
     numbers = iter(range(1_000_000))
     figures: dict[str, list[Figures]] = {server.name: [] for server in pair}
 
@@ -206,8 +253,6 @@ def run_workload(workload: Workload, pair: list[Server], plan: Plan) -> dict[str
     for server in _turns(pair, plan.rounds_of(workload)):
         figures[server.name].append(measure(server))
     if workload.prepare:
-        from benchmarks.topics import delete_topic
-
         for server in pair:
             delete_topic(server, base)
     return {"figures": figures}
@@ -255,6 +300,7 @@ def main() -> int:
         scale=arguments.scale or (QUICK_SCALE if arguments.quick else SCALE),
         minutes=QUICK_MINUTES if arguments.quick else None,
         warms_up_loads=not arguments.quick,
+        load_minutes=QUICK_LOAD_MINUTES if arguments.quick else LOAD_MINUTES,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so stop the servers
     compileall.compile_dir(str(Path(kafkapy.__file__).parent), quiet=1)  # as an installed package is

@@ -57,5 +57,10 @@ def delete_topic(server: Server, topic: str) -> None:
             raise
 
 
+def topics_of(server: Server) -> list[str]:
+    """Return the names of all topics."""
+    return list(_admin(server).list_topics(timeout=30).topics)
+
+
 def _admin(server: Server) -> AdminClient:
     return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4, **server.client_settings})

@@ -1,6 +1,7 @@
 """How long the controller's loop is held in one pass with 100,000 partitions: `python -m benchmarks.turns`.
 
 One controller with the quorum of production on a directory of its own, and three brokers that are registrations only.
+The last line is JSON: what the benchmark of three nodes shows of it.
 Topics are created and changed, a broker is fenced and comes back, another term begins, a snapshot is loaded. For each,
 in CPU milliseconds of the loop's thread (thread_time): the longest pass of the loop, all passes, and the seconds until
 it was done. Other processes disturb these figures little; the garbage collector is as the broker sets it.
@@ -8,6 +9,7 @@ it was done. Other processes disturb these figures little; the garbage collector
 
 import argparse
 import asyncio
+import json
 import resource
 import tempfile
 import time
@@ -41,6 +43,7 @@ CLUSTER_ID = "CCCCCCCCCCCCCCCCCCCCCQ"
 BROKERS = (2, 3, 4)
 TOPIC_PARTITIONS = 10
 SESSION_MS = 9_000
+FENCED = "a broker of three fenced"
 
 
 class TimedLoop(asyncio.SelectorEventLoop):
@@ -84,6 +87,8 @@ class Node:
             }
         )
         self.failures: list[BaseException] = []
+        self.figures: dict[str, dict[str, float]] = {}
+        """By name of what was measured."""
         endpoint = Endpoint("CONTROLLER", "127.0.0.1", 19093)
         self.quorum = Quorum(
             identity=QuorumIdentity(CLUSTER_ID, 1, b"d" * 16, (endpoint,), VoterSet([static_voter(1, endpoint)])),
@@ -115,6 +120,7 @@ class Node:
         seconds = time.monotonic() - start
         await asyncio.sleep(0.01)
         memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        self.figures[name] = {"longest_ms": self.loop.longest_ms, "seconds": seconds, "memory_mb": memory_mb}
         print(
             f"{name:42} longest {self.loop.longest_ms:8.1f} ms   CPU {self.loop.total_ms:8.0f} ms   "
             f"done in {seconds:6.2f} s   peak memory {memory_mb} MB",
@@ -179,7 +185,7 @@ async def fill(node: Node, partition_count: int) -> None:
 
 
 async def fence_and_return(node: Node) -> None:
-    async with node.measured("a broker of three fenced"):
+    async with node.measured(FENCED):
         node.clock.skipped_ms += SESSION_MS + 1000
         for broker_id in BROKERS[:2]:
             await node.heartbeat(broker_id)
@@ -260,6 +266,18 @@ async def run(loop: TimedLoop, partition_count: int) -> None:
             task.cancel()
         await node.controller.close()
         await node.quorum.close()
+        print(json.dumps(summary(node)))
+
+
+def summary(node: Node) -> dict[str, float]:
+    """Return what a fenced broker costs, and the longest pass of all that was measured."""
+    fenced = node.figures[FENCED]
+    return {
+        "longest_turn_ms": fenced["longest_ms"],
+        "all_lead_s": fenced["seconds"],
+        "controller_memory_mb": fenced["memory_mb"],
+        "longest_turn_of_all_ms": max(each["longest_ms"] for each in node.figures.values()),
+    }
 
 
 def main() -> None:

@@ -53,6 +53,8 @@ class Workload:
     servers: str = PLAIN
     rounds: int | None = None
     """For a load so long that it takes fewer rounds than the others."""
+    is_beside_apache: bool = True
+    """False for what is held against an absolute goal only, and measured of kafkapy (interpreted) alone."""
     missing: Callable[[Server], str | None] = lambda server: None
     """Says why a server cannot do this yet."""
 

@@ -77,6 +77,10 @@ class Nodes(Server):
             raise
         return self
 
+    def revive(self) -> bool:
+        are_running = [node.revive() for node in self.nodes]
+        return all(are_running)
+
     def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 120) -> int:
         """Stop the brokers, then the controllers: a broker that stops asks them for leave."""
         ordered = [*self.brokers, *(node for node in self.nodes if node not in self.brokers)]

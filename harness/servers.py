@@ -115,6 +115,12 @@ class Server:
         self.wait_until_ready(timeout_s)
         return self
 
+    def revive(self) -> bool:
+        """Start it again if it was started and does not run any more; return False if it never was."""
+        if self.launched_at and (self.process is None or self.process.poll() is not None):
+            self.start()
+        return self.launched_at > 0
+
     def launch(self) -> None:
         self.launched_at = time.monotonic()
         with open(f"{self.directory}.log", "ab") as log:

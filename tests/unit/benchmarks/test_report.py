@@ -112,6 +112,31 @@ def test_a_load_that_fails_costs_no_other_its_result():
     assert result == {"left_out": "failed: AssertionError nothing came of a-load-0"}
 
 
+def test_after_a_load_that_fails_the_servers_run_again():
+    class Stopped(Server):
+        revived = 0
+
+        def revive(self) -> bool:
+            self.revived += 1
+            raise RuntimeError("it does not start")
+
+    def fail(server: Server, topic: str, scale: float) -> dict[str, float]:
+        raise AssertionError("the node did not come back")
+
+    pair = [Stopped("kafkapy", Path("nowhere")), Stopped("Apache Kafka", Path("nowhere"))]
+    result = run_or_say_why(Workload("a load", fail), pair, Plan(rounds=1, scale=1.0), "")
+    assert result == {"left_out": "failed: AssertionError the node did not come back"}
+    assert [server.revived for server in pair] == [1, 1]
+
+
+def test_what_is_held_against_an_absolute_goal_needs_no_other_server():
+    found = {"kafkapy": [{"longest_turn_ms": 40.0}, {"longest_turn_ms": 70.0}]}
+    results = {"a controller": {"family": "nodes", "scale": 1, "figures": found}}
+    (verdict,) = verdicts(results)
+    assert verdict.cells()[2:] == ("at most 50", "55", "missed")
+    assert "| a controller (2 x 1) | longest_turn_ms | 55 | - | - |" in markdown(results, ABOUT)
+
+
 def test_a_compiled_side_has_a_table_of_its_own():
     figures = {
         "kafkapy": [{"requests_per_s": 100.0}],
