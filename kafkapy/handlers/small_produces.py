@@ -7,9 +7,10 @@ write.
 
 `serve` takes requests from the front while each can be appended at once: versions 9 to 13, acks 1 or -1, one topic with
 one partition whose leader is this broker, a plain batch (storage/log/gathered_append.py), and no quota of the client
-for it. If they have a transactional id, the batches must be transactional, and the transaction open in the partition,
-so that there is nothing to verify. With acks=-1 their responses wait together for the other replicas. The first request
-that does not qualify, valid or not, goes with all after it to handlers/produce.py.
+for it. If they have a transactional id, the batches must be transactional; the first one of a transaction is verified
+with a coordinator on this node (transactional_produce.verifier), and served alone. With acks=-1 their responses wait
+together for the other replicas. The first request that does not qualify, valid or not, goes with all after it to
+handlers/produce.py.
 Effects and responses are the same on both paths, with one exception: if the disk is full, requests that were coalesced
 are refused together.
 """
@@ -35,7 +36,7 @@ from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType
-from kafkapy.storage.log.gathered_append import GatheredAppend
+from kafkapy.storage.log.gathered_append import GatheredAppend, Verify
 
 PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
@@ -91,7 +92,7 @@ class SmallProduces:
         if not _has_attributes(data, position + _PREFIX_START + len(plan.prefix), plan.attributes):
             return None
         partition, manager = plan.partition, self._manager
-        gathered = manager.begin_gathering(partition, plan.acks, is_transactional=plan.attributes is _TRANSACTIONAL)
+        gathered = manager.begin_gathering(partition, plan.acks, plan.verify)
         if gathered is None or not self._is_allowed(connection, plan):
             return None
         correlation_ids, end = _gather(plan, gathered, data, position, most)
@@ -177,7 +178,14 @@ class SmallProduces:
             partition = partitions.find(topic.name, data.index)
         if partition is None or is_internal(partition.topic_partition.topic):
             return None
-        return _Plan(header, prefix, request, partition, topic.name)
+        verify = None
+        if request.transactional_id is not None:
+            from kafkapy.handlers.transactional_produce import (
+                verifier,
+            )  # imported late: many nodes have no transactions
+
+            verify = verifier(self._services, header.api_version, request.transactional_id, partition)
+        return _Plan(header, prefix, request, partition, topic.name, verify)
 
     def _is_allowed(self, connection: Connection, plan: "_Plan") -> bool:
         """Check WRITE without an audit log line: requests left to handlers/produce.py are authorized there."""
@@ -220,18 +228,26 @@ class _Plan:
         "prefix",
         "timeout_ms",
         "transactional_id",
+        "verify",
     )
 
     def __init__(
-        self, header: RequestHeader, prefix: bytes, request: ProduceRequest, partition: HostedPartition, topic_name: str
+        self,
+        header: RequestHeader,
+        prefix: bytes,
+        request: ProduceRequest,
+        partition: HostedPartition,
+        topic_name: str,
+        verify: Verify | None,
     ) -> None:
-        """`topic_name` is that of the request, empty if the request has a topic id."""
+        """`topic_name` is that of the request, empty if the request has a topic id. verify: see GatheredAppend."""
         self.header = header
         self.prefix = prefix
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
         self.transactional_id = request.transactional_id
         self.attributes = _PLAIN if request.transactional_id is None else _TRANSACTIONAL
+        self.verify = verify
         self.partition = partition
         self._topic_name = topic_name
         answer = self.encode(0, self.response_of(self.new_response(*_NO_OFFSETS)))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import RequestContext, Services
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.storage.log.gathered_append import Verify
+    from kafkapy.storage.producers.entry import VerificationGuard
 
 ABORTABLE_SINCE: Final = 11
 ADDING_SINCE: Final = 12
@@ -72,6 +74,25 @@ async def verify(
         for append in appends:
             if append.partition in verified:
                 _settle(append, verified[append.partition], producer)
+
+
+def verifier(services: "Services", version: int, transactional_id: str, partition: "HostedPartition") -> "Verify":
+    """Return what verifies the first batch of a transaction for GatheredAppend, which makes sure that it is valid.
+
+    It returns None if the verification has to wait, or has failed: `verify` then repeats it, to the same outcome.
+    """
+
+    def verify_at_once(producer_id: int, producer_epoch: int, base_sequence: int) -> "VerificationGuard | None":
+        producer = TransactionalProducer(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            is_adding=version >= ADDING_SINCE,
+            knows_abortable=version >= ABORTABLE_SINCE,
+        )
+        return services.transaction_verification.verify_at_once(producer, partition, base_sequence)
+
+    return verify_at_once
 
 
 def _is_open_in(partitions: Iterable["HostedPartition"], producer_id: int, producer_epoch: int) -> bool:

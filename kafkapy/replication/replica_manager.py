@@ -26,7 +26,7 @@ from kafkapy.replication.hosted import HostedPartition, HostedPartitions
 from kafkapy.replication.partition import Role, SessionTimes
 from kafkapy.seams import Clock
 from kafkapy.storage.errors import NeedsWorker
-from kafkapy.storage.log.gathered_append import GatheredAppend
+from kafkapy.storage.log.gathered_append import GatheredAppend, Verify
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.purgatory import DelayedOperation, Purgatory
 from kafkapy.timer.wheel import TimingWheel
@@ -344,11 +344,11 @@ class ReplicaManager:
         self._request_flush(partition.log, lambda: self.complete_waiting(partition))
 
     def begin_gathering(
-        self, partition: HostedPartition, required_acks: int, *, is_transactional: bool = False
+        self, partition: HostedPartition, required_acks: int, verify: Verify | None = None
     ) -> GatheredAppend | None:
         """Return an object that coalesces plain batches for a partition led here, or None if that is not possible.
 
-        is_transactional: the batches are of a transaction that is open in the partition; otherwise of none.
+        verify: as GatheredAppend takes it, for batches of a transaction.
         The caller must write it and call `tell_of_append` before anything else runs; with acks=-1 it then checks
         whether the replicas have the batches.
         """
@@ -367,7 +367,7 @@ class ReplicaManager:
             log,
             leader_epoch=partition.leader_epoch,
             now_ms=self._clock.wall_ms(),
-            is_transactional=is_transactional,
+            verify=verify,
         )
 
     def tell_of_append(self, partition: HostedPartition) -> None:

@@ -219,6 +219,18 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         await self.committed()
         return decision.response
 
+    def try_call(self, key: str, decide: Callable[[ShardT, int], Decision]) -> Any:
+        """As `call` for a decision with a response; None if that must wait for the commit: then call again and wait.
+
+        `decide(shard, wall clock ms)`. Raises ApiError.
+        """
+        self.check_active()
+        decision = decide(self.shard, self._clock.wall_ms())
+        assert decision.response is not None
+        self._carry_out(decision)
+        self.on_decided(key)
+        return decision.response if self.log.is_committed(self.replayed_offset) else None
+
     async def _answered_later(self, key: str, decision: Decision, token: int) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future

@@ -73,6 +73,10 @@ class TransactionGate(Protocol):
         """Add partitions to the producer's transaction, or verify that they were added; return a code for each."""
         ...
 
+    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+        """As `ask` for one partition; None if its answer must be waited for. Then `ask`, which repeats the request."""
+        ...
+
 
 class LocalGate:
     """Asks the coordinator on this node."""
@@ -101,6 +105,26 @@ class LocalGate:
         except ApiError as error:
             code = error.code
         return dict.fromkeys(partitions, code)
+
+    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+        """As specified by TransactionGate."""
+        transactional_id, producer_id = producer.transactional_id, producer.producer_id
+        producer_epoch = producer.producer_epoch
+        try:
+            host = self._transactions.host_of(transactional_id)
+            if producer.is_adding:
+                code: int | None = host.try_call(
+                    transactional_id,
+                    lambda shard, now_ms: shard.add_partitions(
+                        transactional_id, producer_id, producer_epoch, [partition], ADDING_VERSION, now_ms
+                    ),
+                )
+                return code
+            host.check_active()
+            codes = host.shard.verify_partitions(transactional_id, producer_id, producer_epoch, [partition])
+            return codes[partition] if host.log.is_committed(host.replayed_offset) else None
+        except ApiError as error:
+            return error.code
 
 
 class RoutedGate:
@@ -131,6 +155,12 @@ class RoutedGate:
         if self._remote is None:
             self._remote = self._new_remote()
         return await self._remote.ask(broker_id, producer, partitions)
+
+    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+        """As specified by TransactionGate."""
+        if not self._transactions.is_hosted(producer.transactional_id):
+            return None
+        return self._local.ask_at_once(producer, partition)
 
 
 class TransactionVerification:
@@ -173,6 +203,17 @@ class TransactionVerification:
                 verified[partition].code = _as_client_knows(codes[topic_partition], producer)
             self._abandon_refused(producer, verified)
         return verified
+
+    def verify_at_once(
+        self, producer: TransactionalProducer, partition: "HostedPartition", base_sequence: int
+    ) -> "VerificationGuard | None":
+        """Return the guard with which a batch may be appended; None if only `verify` can tell."""
+        if not producer.is_adding and not self._config().transaction_partition_verification_enable:
+            return None
+        verified = self._start(producer, partition, base_sequence)
+        if verified.guard is None or self._gate.ask_at_once(producer, partition.topic_partition) != ErrorCode.NONE:
+            return None
+        return verified.guard
 
     async def verify_patiently(
         self, producer: TransactionalProducer, base_sequences: Mapping["HostedPartition", int]

@@ -1,6 +1,7 @@
 """Small produces that arrive together, where the disk, a consumer, another topic or the authorizer has a part in it."""
 
 import errno
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from kafkapy.handlers.small_produces import MAX_PLANS, MIN_SWEEP, SmallProduces
 from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.runtime.transaction_verification import TransactionalProducer
 from kafkapy.security.authorizer import AclOperation
 from tests.sim.test_broker_requests import on_machine
 from tests.simulator.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic, values_of
@@ -113,7 +115,14 @@ class Asking:
     def __init__(self, loop: SimLoop, authorizer: Any = None, **topic: Any) -> None:
         self.hosting = Hosting(loop, broker_count=2)
         self.create(**topic)
-        self.served = SmallProduces(self.hosting.services(authorizer))
+        services = self.hosting.services(authorizer)
+        self.verified: list[tuple[TransactionalProducer, int]] = []
+        services.transaction_verification = SimpleNamespace(verify_at_once=self._verify_at_once)
+        self.served = SmallProduces(services)
+
+    def _verify_at_once(self, producer: TransactionalProducer, _partition: Any, base_sequence: int) -> None:
+        """Verify nothing at once, as if the coordinator were another broker."""
+        self.verified.append((producer, base_sequence))
 
     def create(self, **topic: Any) -> None:
         partition = self.hosting.create_topic(**topic)
@@ -166,13 +175,15 @@ def test_who_may_not_write_in_a_transaction_is_left_to_the_handler() -> None:
     run(main)
 
 
-def test_a_transaction_that_is_not_open_in_the_partition_is_left_to_the_handler() -> None:
+def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_handler() -> None:
     async def main(loop: SimLoop) -> None:
         asking = Asking(loop)
         assert asking.serve(transactional_id="id") == 0
+        assert asking.verified == [(TransactionalProducer("id", 7, 0, is_adding=True, knows_abortable=True), 1)]
         asking.begin_transaction()
         assert asking.serve(transactional_id="id") == 1
         assert asking.serve() == 1
+        assert len(asking.verified) == 1
 
     run(main)
 

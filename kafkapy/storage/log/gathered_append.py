@@ -2,27 +2,30 @@
 
 The result is the same as that of append_as_leader for each batch: the same bytes in the log and its indexes, the same
 producer state. Only the simple case is handled: batches accepted by record/small_batch.py, from producers in sequence
-and (transactional ones) with an open transaction, without a roll or a flush. Other batches are refused before any
-change, and the caller appends them one by one.
+(or one that begins a transaction), without a roll or a flush. Other batches are refused before any change, and the
+caller appends them one by one.
 """
 
-from struct import Struct
+from collections.abc import Callable
 from typing import Final
 
-from kafkapy.record.append_rules import MAX_INT64
-from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAX_INT32
+from kafkapy.errors import ApiError
+from kafkapy.record.append_rules import MAX_INT64, AppendOrigin
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
 from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, takes_plain
 from kafkapy.storage.log.append import PlacedBatch, Sequel
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.producers.entry import ProducerEntry
+from kafkapy.storage.producers.entry import ProducerBatch, ProducerEntry, VerificationGuard
+from kafkapy.storage.producers.state import PreparedAppend
 
 MIN_FLUSH_MESSAGES: Final = 100
 """With a smaller flush.messages, flushes are so frequent that most batches would have to be appended one by one."""
 
+Verify = Callable[[int, int, int], VerificationGuard | None]
+"""Takes producer id, producer epoch and base sequence of a transaction's first batch; returns its guard, or None."""
+
 _pack_place = PLACE.pack_into
-_unpack_producer = Struct(">43xqh").unpack_from
-"""Fields of a batch header: producer id and epoch."""
 
 
 class GatheredAppend:
@@ -40,15 +43,19 @@ class GatheredAppend:
         "_max_timestamp",
         "_most_bytes",
         "_now_ms",
+        "_prepared",
         "_sequels",
+        "_verify",
         "base_offsets",
         "end_offset",
     )
 
-    def __init__(self, log: Log, *, leader_epoch: int, now_ms: int, is_transactional: bool = False) -> None:
-        """is_transactional: the batches are of an open transaction; otherwise of none."""
+    def __init__(self, log: Log, *, leader_epoch: int, now_ms: int, verify: Verify | None = None) -> None:
+        """verify: asked before the first batch of a transaction; None if the batches are of no transaction."""
         rules = log.client_rules
-        self._attributes = TRANSACTIONAL if is_transactional else PLAIN
+        self._verify = verify
+        self._attributes = PLAIN if verify is None else TRANSACTIONAL
+        self._prepared: PreparedAppend | None = None
         self._log = log
         self._epoch = leader_epoch
         self._now_ms = now_ms
@@ -82,8 +89,6 @@ class GatheredAppend:
 
     def add(self, data: bytes, start: int, end: int) -> bool:
         """Add the batch data[start:end]; return False, with nothing changed, if it must be appended on its own."""
-        if self._attributes and not self._is_open(data, start, end):
-            return False
         header = check_plain(
             data,
             start,
@@ -103,9 +108,29 @@ class GatheredAppend:
         if producer_id >= 0:
             producer = self._producer(producer_id, producer_epoch, base_sequence)
             last_sequence = base_sequence + delta
-            if producer is None or last_sequence > MAX_INT32:
+            if last_sequence > MAX_INT32:
                 return False
-            self._sequels.append(Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
+            if producer is not None:
+                self._sequels.append(Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
+            elif (
+                self._verify is None
+                or self._batches
+                or not self._begin_transaction(
+                    ProducerBatch(
+                        producer_id,
+                        producer_epoch,
+                        base_sequence,
+                        last_sequence,
+                        base_offset,
+                        last_offset,
+                        max_timestamp,
+                        True,
+                    )
+                )
+            ):
+                return False
+        elif self._verify is not None:
+            return False
         written += data[start:end]
         _pack_place(written, position, base_offset, end - start - LOG_OVERHEAD_BYTES, self._epoch)
         self._batches.append(PlacedBatch(end - start, base_offset, last_offset, max_timestamp, self._epoch))
@@ -115,15 +140,28 @@ class GatheredAppend:
             self._max_timestamp = max_timestamp
         return True
 
-    def _is_open(self, data: bytes, start: int, end: int) -> bool:
-        """Whether the transaction of a batch is open. Asked before its records are checked, which takes longer."""
-        if end - start < HEADER_BYTES:
+    def _begin_transaction(self, batch: ProducerBatch) -> bool:
+        """Have a transaction's first batch verified; it is then the only one of this append until it is written."""
+        producers = self._log.producer_state
+        assert self._verify is not None
+        if producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            return False  # a duplicate, or out of order
+        guard = self._verify(batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        if guard is None:
             return False
-        producer_id, producer_epoch = _unpack_producer(data, start)
-        return self._log.producer_state.has_open_transaction(producer_id, producer_epoch)
+        try:
+            prepared = producers.prepare((batch,), AppendOrigin.CLIENT, verification=guard)
+        except ApiError:
+            return False
+        if prepared.duplicate is not None:
+            return False
+        self._prepared = prepared
+        return True
 
     def _producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> ProducerEntry | None:
         """Return the producer if this batch is next in its sequence, after the batches already added, else None."""
+        if self._prepared is not None:
+            return None
         for sequel in reversed(self._sequels):
             producer = sequel.producer
             if producer.producer_id == producer_id:
@@ -144,6 +182,12 @@ class GatheredAppend:
         ):
             return False
         log.commit_append(
-            log.segments.active, [self._data], len(self._data), self._batches, self._now_ms, self._sequels
+            log.segments.active,
+            [self._data],
+            len(self._data),
+            self._batches,
+            self._now_ms,
+            self._sequels,
+            self._prepared,
         )
         return True
