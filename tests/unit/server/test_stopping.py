@@ -64,7 +64,7 @@ def test_a_node_that_has_started_has_added_all_steps() -> None:
     async def main(loop: SimLoop) -> None:
         machine = Machine(loop)
         await machine.boot()
-        assert machine.server._stops.added == set(StopOrder) - {StopOrder.ADMIN}
+        assert machine.server._stops.added == set(StopOrder) - {StopOrder.ADMIN, StopOrder.TELEMETRY}
         await machine.stop()
 
     run(main)
