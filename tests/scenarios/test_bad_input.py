@@ -4,32 +4,29 @@ The frames are Apache Kafka's own requests of golden/messages.jsonl.gz, every se
 and then changed at random (seeded). A canary connection is asked after each batch of them.
 """
 
-import gzip
-import json
 import random
 import socket
 import struct
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
 import pytest
 
 from harness.servers import Kafkapy
-from kafkapy.handlers.table import BROKER_APIS, ServedApi
+from kafkapy.handlers.table import ServedApi
 from kafkapy.protocol.api import request_type, response_type
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.headers import FLEXIBLE_FROM, read_response_header
+from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.record.builder import build_batch, seal
 from kafkapy.record.compression import GZIP, LZ4, MAX_APPENDED_BYTES, NONE, SNAPPY, ZSTD, compress
 from tests.support.asking import LATEST, batch_of, consume, create_topic, list_offset, metadata, produce
+from tests.support.bad_frames import changed, changed_batch, frames_of, header, served
 from tests.support.wire import WireClient
 
 pytestmark = pytest.mark.ours
@@ -48,35 +45,6 @@ MAX_INFLATED_MB = MAX_APPENDED_BYTES / 2**20
 PRODUCE, FETCH = 0, 1
 ACL_APIS = (29, 30, 31)
 """DescribeAcls, CreateAcls, DeleteAcls: made-up ones have the code 0 (UNKNOWN), at which Apache Kafka closes, too."""
-
-
-@cache
-def golden_bodies() -> dict[str, dict[int, list[bytes]]]:
-    """Return the bodies that Kafka's classes wrote, by message name and version."""
-    bodies: dict[str, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-    path = Path(__file__).parent.parent / "golden" / "messages.jsonl.gz"
-    with gzip.open(path, "rt") as lines:
-        for row in map(json.loads, lines):
-            bodies[row["message"]][row["version"]].append(bytes.fromhex(row["hex"]))
-    return bodies
-
-
-def served() -> Iterator[tuple[ServedApi, int]]:
-    for api in BROKER_APIS.values():
-        for version in range(api.served_min, api.max_version + 1):
-            yield api, version
-
-
-def header(api_key: int, version: int) -> bytes:
-    tags = b"\0" if version >= FLEXIBLE_FROM[api_key] else b""
-    return struct.pack(">hhih", api_key, version, 42, 4) + b"fuzz" + tags
-
-
-def frames_of(api: ServedApi, version: int) -> list[bytes]:
-    """Return well-formed request frames."""
-    bodies = golden_bodies()[request_type(api.api_key).NAME][version]
-    assert bodies, f"{api} v{version} has no golden request"
-    return [header(api.api_key, version) + body for body in bodies]
 
 
 @pytest.fixture
@@ -183,55 +151,6 @@ def may_close(api: ServedApi, frame: bytes, version: int) -> bool:
 # -- what is not ----------------------------------------------------------------------------------------------------
 
 
-def changed(frame: bytes, chance: random.Random) -> bytes:
-    """Return the frame with one to three changes behind its API key and version."""
-    data = bytearray(frame)
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        chance.choice(CHANGES)(data, chance)
-    return bytes(data)
-
-
-def cut(data: bytearray, chance: random.Random) -> None:
-    del data[chance.randrange(4, len(data) + 1) :]
-
-
-def flip_a_bit(data: bytearray, chance: random.Random) -> None:
-    if len(data) > 4:
-        data[chance.randrange(4, len(data))] ^= 1 << chance.randrange(8)
-
-
-def overwrite(data: bytearray, chance: random.Random) -> None:
-    """Put in what lengths and counts are feared for."""
-    position = chance.randrange(4, len(data) + 1)
-    value = chance.choice(FEARED)
-    data[position : position + len(value)] = value
-
-
-def insert(data: bytearray, chance: random.Random) -> None:
-    position = chance.randrange(4, len(data) + 1)
-    data[position:position] = chance.choice((chance.choice(FEARED), chance.randbytes(chance.randrange(1, 40))))
-
-
-def repeat(data: bytearray, chance: random.Random) -> None:
-    start = chance.randrange(4, len(data) + 1)
-    data += data[start : start + 64] * chance.randrange(1, 50)
-
-
-CHANGES: list[Callable[[bytearray, random.Random], None]] = [cut, flip_a_bit, overwrite, insert, repeat]
-FEARED = [
-    b"\xff\xff\xff\xff",
-    b"\x7f\xff\xff\xff",
-    b"\x80\x00\x00\x00",
-    b"\x7f\xff",
-    b"\x80\x00",
-    b"\xff\xff\xff\xff\x0f",
-    b"\xfe\xff\xff\xff\x07",
-    b"\xff" * 10,
-    b"\x00\xff\xff\xff",
-    bytes(16),
-]
-
-
 def test_changed_frames_of_every_served_version_hurt_nobody_else(broker: Kafkapy, canary: Canary) -> None:
     chance = random.Random(20190718)
     for api, version in served():
@@ -279,18 +198,6 @@ def test_changed_batches_are_refused_or_can_be_read(broker: Kafkapy, canary: Can
     offsets = [record.offset for record in consume(client, "t", offset=0, end_offset=end)]
     assert offsets == list(range(end))
     assert not crashes_in(broker)
-
-
-def changed_batch(batch: bytes, chance: random.Random) -> bytes:
-    """Return the batch with a few bytes changed behind its magic, its length and its CRC right."""
-    data = bytearray(batch)
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        position = chance.choice((chance.randrange(21, 61), chance.randrange(61, len(data))))
-        data[position] = chance.choice((data[position] ^ 1 << chance.randrange(8), 0xFF, 0x80, 0, 1, 0x7F))
-    if chance.random() < 0.2:
-        del data[chance.randrange(61, len(data)) :]
-        data[8:12] = (len(data) - 12).to_bytes(4, "big")
-    return seal(bytes(data[:61]), data[61:])
 
 
 def test_bytes_that_are_no_protocol_at_all_hurt_nobody_else(broker: Kafkapy, canary: Canary) -> None:
