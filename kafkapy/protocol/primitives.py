@@ -12,16 +12,23 @@ Source: https://kafka.apache.org/protocol#protocol_types, KIP-482 (compact types
 """
 
 import struct
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final
 
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.element_budget import ElementBudget as ElementBudget
+from kafkapy.protocol.message import COMPILED as COMPILED
+from kafkapy.protocol.message import EMPTY as EMPTY
+from kafkapy.protocol.message import EMPTY_STRUCT as EMPTY_STRUCT
+from kafkapy.protocol.message import UNBOUNDED as UNBOUNDED
+from kafkapy.protocol.message import Data as Data
+from kafkapy.protocol.message import EncodeError as EncodeError
+from kafkapy.protocol.message import Message as Message
+from kafkapy.protocol.message import MessageStruct as MessageStruct
+from kafkapy.protocol.message import Records as Records
+from kafkapy.protocol.message import Writer as Writer
+from kafkapy.protocol.message import new as new
 from kafkapy.seams import FileRegion
-
-Data: TypeAlias = bytes | memoryview
-Records: TypeAlias = memoryview | bytes | FileRegion | None
-NewT = TypeVar("NewT")
 
 ZERO_UUID: Final = bytes(16)
 SPLICE_BYTES: Final = 16 * 1024
@@ -29,141 +36,8 @@ SPLICE_BYTES: Final = 16 * 1024
 MAX_STRING_BYTES: Final = 0x7FFF
 """Kafka refuses longer strings in both directions, in the compact form too."""
 
-UNBOUNDED: Final = 1 << 62
-"""No bound on the elements of a message; for messages not sent by clients, such as records and received responses."""
-
-EMPTY: Final[Any] = object()
-"""Default of constructor arguments that means a new empty list or a new struct."""
-
-
-class _New(Protocol):
-    def __call__(self, cls: type[NewT], /) -> NewT: ...
-
-
-new = cast(_New, object.__new__)
-"""Creates an instance without calling its constructor: the readers set every field themselves, a third faster."""
-
-_pack_int16 = struct.Struct(">h").pack
-_pack_int32 = struct.Struct(">i").pack
-
-
-class EncodeError(ProtocolError):
-    """The version cannot represent the message, or a field's type cannot hold its value; the output is unusable."""
-
-
-class MessageStruct:
-    """Base class of the generated classes: equality and repr of all slots."""
-
-    __slots__: tuple[str, ...] = ()
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
-        return f"{type(self).__name__}({values})"
-
-
-class Message(MessageStruct):
-    """Base class of the generated top-level classes: requests, responses, headers, records and values."""
-
-    __slots__ = ()
-
-    NAME: ClassVar[str]
-    API_KEY: ClassVar[int]
-    MIN_VERSION: ClassVar[int]
-    MAX_VERSION: ClassVar[int]
-    FLEXIBLE_FROM: ClassVar[int]
-    READERS: ClassVar[Mapping[int, Callable[[Data, int, "ElementBudget"], tuple[Any, int]]]]
-    WRITERS: ClassVar[Mapping[int, Callable[["Writer", Any], None]]]
-
-    @classmethod
-    def read(
-        cls: type["MessageT"], data: Data, position: int, version: int, max_elements: int = UNBOUNDED
-    ) -> tuple["MessageT", int]:
-        """Read a message of `version` at `position`; return it and the position after it.
-
-        max_elements: the maximum total of its array entries and tagged fields. Raises ProtocolError.
-        """
-        reader = cls.READERS.get(version)
-        if reader is None:
-            raise ProtocolError(f"{cls.NAME} has no version {version}")
-        try:
-            message, end = reader(data, position, ElementBudget(max_elements))
-        except (IndexError, struct.error) as error:
-            raise ProtocolError(f"{cls.NAME} v{version} is cut short: {error}") from error
-        except UnicodeDecodeError as error:
-            raise ProtocolError(f"{cls.NAME} v{version} holds a string that is not UTF-8: {error}") from error
-        except ProtocolError as error:
-            raise ProtocolError(f"{cls.NAME} v{version}: {error}") from error
-        if end > len(data):
-            raise ProtocolError(f"{cls.NAME} v{version} is cut short: needs {end} bytes, has {len(data)}")
-        return message, end
-
-    @classmethod
-    def decode(cls: type["MessageT"], data: Data, version: int) -> "MessageT":
-        """Read a message that fills the whole buffer. Raises ProtocolError, also when bytes are left over."""
-        message, end = cls.read(data, 0, version)
-        if end != len(data):
-            raise ProtocolError(f"{cls.NAME} v{version} ends at byte {end} of {len(data)}")
-        return message
-
-    def write(self, out: "Writer", version: int) -> None:
-        """Append the message to `out` in the format of `version`. Raises EncodeError."""
-        writer = self.WRITERS.get(version)
-        if writer is None:
-            raise EncodeError(f"{self.NAME} has no version {version}")
-        try:
-            writer(out, self)
-        except EncodeError as error:
-            raise EncodeError(f"{self.NAME} v{version}: {error}") from error
-        except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
-            # Raised by the generated code for a null, an int out of range or a lone surrogate.
-            raise EncodeError(f"{self.NAME} v{version} has a value that its field cannot hold: {error}") from error
-
-    def encode(self, version: int) -> bytes:
-        """Return the bytes of the message, including spliced records. Raises EncodeError."""
-        out = Writer()
-        self.write(out, version)
-        return out.joined()
-
-
-MessageT = TypeVar("MessageT", bound=Message)
-
-
-class Writer(bytearray):
-    """The growing bytes of a frame, and the record payloads to insert between them.
-
-    `splices` holds (position in this bytearray, payload) in increasing order. The frame is the bytearray with each
-    payload inserted at its position; positions do not count inserted payloads.
-    """
-
-    __slots__ = ("splices",)
-
-    def __init__(self) -> None:  # an empty bytearray needs no super().__init__(), which takes 150 ns
-        self.splices: list[tuple[int, FileRegion | bytes | memoryview]] = []
-
-    @property
-    def wire_length(self) -> int:
-        """The length of the frame, including all payloads."""
-        return len(self) + sum(len(payload) for _, payload in self.splices)
-
-    def joined(self) -> bytes:
-        """Return the whole frame; reads file regions (may block)."""
-        if not self.splices:
-            return bytes(self)
-        pieces: list[bytes | memoryview] = []
-        start = 0
-        for position, payload in self.splices:
-            pieces.append(bytes(self[start:position]))
-            pieces.append(payload.read() if isinstance(payload, FileRegion) else payload)
-            start = position
-        pieces.append(bytes(self[start:]))
-        return b"".join(pieces)
+_pack_int16: Final = struct.Struct(">h").pack
+_pack_int32: Final = struct.Struct(">i").pack
 
 
 # Reading.
@@ -272,23 +146,6 @@ def compact_nullable_records(data: Data, position: int, size: int) -> tuple[Reco
     if size > 0x7F:
         size, position = uvarint_rest(data, position, size)
     return nullable_records(data, position, size - 1)
-
-
-class ElementBudget:
-    """The remaining number of elements (array entries and tagged fields) that one message may have.
-
-    Each element costs time and memory even if it takes a single byte, like an empty string. An array's count is
-    subtracted before its first element is read, so that a message with too many is refused before they cost anything.
-    """
-
-    __slots__ = ("left",)
-
-    def __init__(self, most: int) -> None:
-        self.left = most
-
-    def exceeded(self, count: int) -> ProtocolError:
-        """Return the error for `count` elements, which have already been subtracted."""
-        return ProtocolError(f"{count} more array entries or tagged fields, where {self.left + count} more are allowed")
 
 
 def check_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> None:

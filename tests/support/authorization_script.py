@@ -12,12 +12,15 @@ request, Apache Kafka sends itself a CreateTopics in the client's name, and asks
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any, Final, NamedTuple, get_args, get_type_hints
+from typing import Any, Final, NamedTuple
 
 from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.protocol.api import APIS, message_type
+from kafkapy.protocol.field_table import FIELDS
+from kafkapy.protocol.primitives import MessageStruct
 from kafkapy.record.builder import build_batch
 from tests.support.asking import create_topic, until
 from tests.support.offsets import find_coordinator
@@ -56,21 +59,21 @@ class Step(NamedTuple):
 
 def request(api: str, fields: Fields) -> Any:
     """Return a request from its fields; structs are dicts."""
-    return _struct(message_type(f"{api}Request"), fields)
+    return _struct(f"{api}Request", f"{api}Request", fields)
 
 
-def _struct(cls: Any, fields: Fields) -> Any:
-    hints = get_type_hints(cls)
-    return cls(**{name: _value(hints[name], value) for name, value in fields.items()})
+def _struct(message: str, struct: str, fields: Fields) -> Any:
+    types = {name: kind.removeprefix("[]") for _, name, kind, *_ in map(str.split, FIELDS[message][struct])}
+    make = getattr(sys.modules[message_type(message).__module__], struct)
+    return make(**{name: _value(message, types[name], value) for name, value in fields.items()})
 
 
-def _value(hint: Any, value: Any) -> Any:
+def _value(message: str, kind: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return _struct(hint, value)
-    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
-        return value
-    (element,) = [part for each in (hint, *get_args(hint)) for part in get_args(each) if hasattr(part, "__slots__")][:1]
-    return [_struct(element, each) for each in value]
+        return _struct(message, kind, value)
+    if isinstance(value, list):
+        return [_value(message, kind, each) for each in value]
+    return value
 
 
 def play(bootstrap: str, audit: Callable[[], Iterable[str]], apis: Iterable[int]) -> Iterator[str]:
@@ -113,8 +116,8 @@ def _errors(answer: Any) -> Iterator[int]:
     if isinstance(answer, list):
         for each in answer:
             yield from _errors(each)
-    elif hasattr(answer, "__slots__"):
-        for name in answer.__slots__:
+    elif isinstance(answer, MessageStruct):
+        for name in answer.field_names():
             value = getattr(answer, name)
             if name == "error_code":
                 yield value

@@ -195,7 +195,7 @@ class Play:
 
 def _plain(value: Any, name: str = "") -> Any:
     if isinstance(value, MessageStruct):
-        return {slot: _plain(getattr(value, slot), slot) for slot in value.__slots__ if slot not in OMITTED}
+        return {slot: _plain(getattr(value, slot), slot) for slot in value.field_names() if slot not in OMITTED}
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, bytes | memoryview):

@@ -51,7 +51,7 @@ class _Reader:
 
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, MessageStruct):
-            return {each: self._value(each, getattr(value, each)) for each in value.__slots__}
+            return {each: self._value(each, getattr(value, each)) for each in value.field_names()}
         if isinstance(value, list):
             shown = [self._value(name, each) for each in value]
             return shown if name in ("partitions", "topics") else sorted(shown, key=json.dumps)

@@ -93,11 +93,13 @@ def test_no_listed_class_inherits_slots_from_an_unlisted_one() -> None:
 
 
 def test_no_unlisted_class_inherits_from_a_listed_one() -> None:
-    """An interpreted class cannot inherit from a compiled one. Classes are told by their names."""
+    """An interpreted class inherits from a compiled one only if that is opened. Classes are told by their names."""
     package = Path(compiled.PACKAGE)
     sources = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
     listed = listed_modules()
-    made = {name for path in listed for name in re.findall(r"^class (\w+)", sources[path], re.MULTILINE)}
+    text = "".join(sources[path] for path in listed)
+    made = set(re.findall(r"^class (\w+)", text, re.M))
+    made -= set(re.findall(r"allow_interpreted_subclasses=True\)\nclass (\w+)", text))
     wrong = [
         f"{path}: {base}"
         for path, source in sorted(sources.items())

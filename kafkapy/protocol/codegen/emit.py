@@ -38,11 +38,11 @@ def _head(spec: MessageSpec, body: Body) -> list[str]:
         "",
     ]
     if body.formats():
-        lines += ["from struct import Struct", ""]
+        lines += ["from struct import Struct"]
+    lines += ["from typing import ClassVar, Final", ""]
     names = sorted(body.names, key=_import_order)
     lines += [*wrap("from kafkapy.protocol.primitives import (", names, ")", "", bare=True)]
-    if body.formats():
-        lines.append("")
+    lines += ["", "_IS_COMPILED: Final = __file__.endswith(COMPILED)"]
     return lines
 
 
@@ -68,11 +68,11 @@ def _class(spec: MessageSpec, struct: StructSpec, body: Body) -> list[str]:
     ]
     if is_root:
         lines += [
-            f'    NAME = "{spec.name}"',
-            f"    API_KEY = {spec.api_key}",
-            f"    MIN_VERSION = {spec.valid.low}",
-            f"    MAX_VERSION = {spec.valid.high}",
-            f"    FLEXIBLE_FROM = {spec.flexible_from}",
+            f'    NAME: ClassVar[str] = "{spec.name}"',
+            f"    API_KEY: ClassVar[int] = {spec.api_key}",
+            f"    MIN_VERSION: ClassVar[int] = {spec.valid.low}",
+            f"    MAX_VERSION: ClassVar[int] = {spec.valid.high}",
+            f"    FLEXIBLE_FROM: ClassVar[int] = {spec.flexible_from}",
             "",
         ]
     lines += [f"    {field.attribute}: {_annotation(field, body)}" for field in struct.fields]
@@ -81,15 +81,14 @@ def _class(spec: MessageSpec, struct: StructSpec, body: Body) -> list[str]:
 
 
 def _constructor(struct: StructSpec, body: Body) -> list[str]:
-    arguments = [
-        f"{field.attribute}: {_annotation(field, body)} = {_argument_default(field, body)}" for field in struct.fields
-    ]
+    arguments = [f"{field.attribute}: {_argument(field, body)}" for field in struct.fields]
     arguments.append("unknown_tagged_fields: dict[int, bytes] | None = None")
     lines = wrap("def __init__(", ["self", *arguments], ") -> None:", "    ")
     for field in struct.fields:
         name = field.attribute
-        if _argument_default(field, body) == "EMPTY":
-            value = f"{default_value(field, body)} if {name} is EMPTY else {name}"
+        missing = _missing(field, body)
+        if missing:
+            value = f"{default_value(field, body)} if {name} is {missing} else {name}"
             line = f"        self.{name} = {value}"
             lines += (
                 [line]
@@ -111,10 +110,18 @@ def _annotation(field: FieldSpec, body: Body) -> str:
     return f"{text} | None" if field.nullable != NONE else text
 
 
-def _argument_default(field: FieldSpec, body: Body) -> str:
-    if field.default is EMPTY_STRUCT or field.default == ():
-        return body.use("EMPTY")
-    return default_value(field, body)
+def _missing(field: FieldSpec, body: Body) -> str:
+    """Return what a constructor's argument is if a new list or struct is meant, "" if it has another default."""
+    if field.default is EMPTY_STRUCT:
+        return "None" if field.nullable == NONE else body.use("EMPTY_STRUCT")
+    return body.use("EMPTY") if field.default == () else ""
+
+
+def _argument(field: FieldSpec, body: Body) -> str:
+    """Return the annotation and the default of a constructor's argument."""
+    missing = _missing(field, body)
+    annotation = _annotation(field, body) + (" | None" if missing == "None" else "")
+    return f"{annotation} = {missing or default_value(field, body)}"
 
 
 def _tables(layouts: MessageLayouts) -> list[str]:

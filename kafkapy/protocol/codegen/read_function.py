@@ -19,11 +19,11 @@ class ReadFunction:
 
     def function(self) -> list[str]:
         layout, name = self.layout, self.layout.spec.name
-        self.body.names |= {"Data", "ElementBudget", "new"}
+        self.body.names |= {"COMPILED", "Data", "ElementBudget", "new"}
         opening = f"def {function_name('read', self.layouts, layout)}("
         arguments = ["data: Data", "position: int", "budget: ElementBudget"]
         header = wrap(opening, arguments, f") -> tuple[{name}, int]:", "")
-        self.emit(f"item = new({name})")
+        self.new_item()
         for field in layout.in_order:
             self.field(field)
         if layout.is_flexible:
@@ -34,6 +34,19 @@ class ReadFunction:
         self.indent = "    "
         self.emit("return item, position")
         return [*tags, "", "", *header, *self.lines]
+
+    def new_item(self) -> None:
+        name = self.layout.spec.name
+        parts = [f"{name}()", "if _IS_COMPILED", f"else new({name})"]
+        line = f"item = {' '.join(parts)}"
+        if len(self.indent + line) <= LINE_LENGTH:
+            self.emit(line)
+            return
+        together = "    " + " ".join(parts)
+        self.emit("item = (")
+        for inner in [together] if len(self.indent + together) <= LINE_LENGTH else [f"    {part}" for part in parts]:
+            self.emit(inner)
+        self.emit(")")
 
     def emit(self, line: str) -> None:
         self.lines.append(self.indent + line)

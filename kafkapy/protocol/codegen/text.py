@@ -35,7 +35,10 @@ class Body:
 
     def formats(self) -> list[str]:
         methods = {"pack": "pack", "unpack": "unpack_from"}
-        return [f'{name} = Struct("{codes}").{methods[verb]}' for (name, verb), codes in sorted(self._formats.items())]
+        return [
+            f'{name}: Final = Struct("{codes}").{methods[verb]}'
+            for (name, verb), codes in sorted(self._formats.items())
+        ]
 
 
 def wrap(

@@ -33,7 +33,7 @@ def context(version: int = 18) -> Any:
 
 def request(version: int, *offsets: int, topic: str = "orders", generation: int = 1, **fields: Any) -> FetchRequest:
     """Ask for partitions 0, 1, ... at these offsets; no waiting and no session unless told."""
-    part_fields = {name: fields.pop(name) for name in list(fields) if name in FetchPartition.__slots__}
+    part_fields = {name: fields.pop(name) for name in list(fields) if name in FetchPartition.field_names()}
     part_fields.setdefault("partition_max_bytes", MIB)
     parts = [FetchPartition(number, fetch_offset=offset, **part_fields) for number, offset in enumerate(offsets)]
     named = FetchTopic(topic, bytes(16), parts) if version < 13 else FetchTopic("", topic_id(topic, generation), parts)

@@ -4,6 +4,7 @@ import tracemalloc
 
 import pytest
 
+from kafkapy import compiled
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.messages.fetch_request import (
     FetchPartition,
@@ -127,17 +128,10 @@ def test_transaction_log_value_v0_is_plain():
 
 NOT_WRITABLE = [
     (MetadataRequest(topics=None), 0),
-    (MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 1),
-    (SaslHandshakeRequest(mechanism=None), 0),
     (SaslHandshakeRequest(mechanism="x" * 32768), 0),
     (SaslHandshakeRequest(mechanism="\ud800"), 0),
-    (FetchRequest(topics=None), 12),
     (FetchRequest(rack_id="x" * 32768), 12),
     (FetchRequest(max_wait_ms=2**31), 12),
-    (FetchRequest(max_wait_ms=None), 12),
-    (FetchRequest(topics=[FetchTopic(topic_id=None)]), 13),
-    (MetadataRequest(topics=[], allow_auto_topic_creation=None), 4),
-    (FetchRequest(replica_state=None), 15),
 ]
 
 
@@ -145,6 +139,29 @@ NOT_WRITABLE = [
 def test_value_that_its_field_cannot_hold_raises(message, version):
     with pytest.raises(EncodeError, match=rf"{message.NAME} v{version}"):
         message.encode(version)
+
+
+NULLS = [
+    (lambda: MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 1),
+    (lambda: SaslHandshakeRequest(mechanism=None), 0),
+    (lambda: FetchRequest(topics=None), 12),
+    (lambda: FetchRequest(max_wait_ms=None), 12),
+    (lambda: FetchRequest(topics=[FetchTopic(topic_id=None)]), 13),
+    (lambda: MetadataRequest(topics=[], allow_auto_topic_creation=None), 4),
+]
+
+
+@pytest.mark.parametrize(("make", "version"), NULLS)
+def test_null_of_a_field_that_cannot_be_null_raises(make, version):
+    """A compiled class raises TypeError already when it is made."""
+    with pytest.raises(
+        (EncodeError, TypeError) if compiled.manifest() else EncodeError, match=rf"Request v{version}|got None"
+    ):
+        make().encode(version)
+
+
+def test_struct_that_is_not_given_has_its_defaults():
+    assert FetchRequest(replica_state=None).replica_state == ReplicaState() == FetchRequest().replica_state
 
 
 def test_string_over_32767_bytes_is_refused_in_its_compact_form_too():
