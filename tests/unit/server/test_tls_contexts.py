@@ -94,6 +94,11 @@ def test_a_certificate_that_is_trusted_itself_needs_no_authority():
     assert shake(server_context(server), client_context(tls(ALICE)))[1] == ALICE.certificate_der
 
 
+def test_a_client_gets_one_session_ticket():
+    """Each costs a handshake with a client certificate an eighth."""
+    assert server_context(tls()).num_tickets == 1
+
+
 def test_names_are_checked_unless_the_algorithm_is_empty():
     server = server_context(tls())
     assert shake(server, client_context(tls()), "127.0.0.1")

@@ -1,0 +1,54 @@
+"""What the fixture `secure_kafka_broker` costs until it is ready, counted: it is to be ready in 0.3 s.
+
+Measured on a quiet machine it is (`make bench ONLY=security`); time is not measured here, as other tests run beside.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+MADE = """
+import itertools, json, sys, threading
+
+counter, already = itertools.count(), set(sys.modules)
+
+def note(frame, event, _argument):
+    if event == "call" and frame.f_globals.get("__name__", "").startswith("kafkapy"):
+        next(counter)
+
+threading.setprofile(note)
+sys.setprofile(note)
+from kafkapy.server import pytest_plugin
+with_fixture = pytest_plugin.secure_kafka_broker.__wrapped__()
+broker = next(with_fixture)
+sys.setprofile(None)
+threading.setprofile(None)
+calls = next(counter)
+print(json.dumps({"calls": calls, "modules": [name for name in sys.modules if name not in already]}))
+assert broker.client_config("alice")["security.protocol"] == "SASL_SSL"
+next(with_fixture, None)
+"""
+MOST_CALLS = 25_000
+"""Of kafkapy's own functions: they were 18,000, 40 ms."""
+MOST_MODULES = 800
+"""Imported in all, pytest's aside: kafkapy's were 370, cryptography's 60."""
+NOT_NEEDED = ("typer", "rich", "pydantic", "jwt", "http", "confluent_kafka", "kafkapy.cli", "kafkapy.server.jwks")
+
+
+@pytest.fixture(scope="module")
+def made() -> Any:
+    command = [sys.executable, "-c", "import pytest\n" + MADE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_it_calls_little(made: Any) -> None:
+    assert made["calls"] <= MOST_CALLS
+
+
+def test_it_imports_what_it_needs(made: Any) -> None:
+    assert len(made["modules"]) <= MOST_MODULES
+    assert [name for name in made["modules"] if name.startswith(NOT_NEEDED)] == []
