@@ -43,10 +43,15 @@ CLUSTER_ID = "a2Fma2FweS1iZW5jaG1hcA"
 
 
 def java(
-    main_class: str, *arguments: str, heap: str = "512m", libs: Path = JAVA_LIBS, options: Sequence[str] = ()
+    main_class: str,
+    *arguments: str,
+    heap: str = "512m",
+    libs: Sequence[Path] = (JAVA_LIBS,),
+    options: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command that runs a class, or a source file, with Apache Kafka's jars."""
-    return ["java", f"-Xmx{heap}", *options, "-cp", f"{libs}/*", main_class, *arguments]
+    """Return the command that runs a class, or a source file, with the jars of these directories."""
+    class_path = os.pathsep.join(f"{each}/*" for each in libs)
+    return ["java", f"-Xmx{heap}", *options, "-cp", class_path, main_class, *arguments]
 
 
 PORTS = range(10_000, 32_000)

@@ -1,6 +1,7 @@
-"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and old clients (Maven Central), kcat, Chromium (Debian).
+"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and of old clients (Maven Central), kcat and Chromium
+(Debian), kafkajs (npm).
 
-`python -m tools.kafka` fills .tools/ (once; what is complete is left alone), and builds franz-go's copier where Go is.
+`python -m tools.kafka` fills .tools/ (once; what is complete is left alone), and builds the Go clients where Go is.
 """
 
 import os
@@ -9,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.franz import build_copier
+from tools.go_clients import SOURCES, build
+from tools.kafkajs import fetch_kafkajs
 from tools.maven import ToolsMissing, maven_copy
 
 KAFKA_VERSION = "4.3.1"
@@ -20,6 +22,9 @@ LOG4J_VERSION = "2.25.4"
 
 STREAMS_LIBS = JAVA_LIBS.parent.parent / f"kafka-streams-{KAFKA_VERSION}"
 """Kafka Streams with all that it needs: a classpath of its own."""
+
+NEIGHBOUR_LIBS = JAVA_LIBS.parent.parent / f"kafka-neighbours-{KAFKA_VERSION}"
+"""Connect's file connectors, MirrorMaker 2, the examples of Kafka Streams: without what they need of other jars."""
 
 JMX_EXPORTER_VERSION = "1.0.1"
 JMX_EXPORTER_LIBS = JAVA_LIBS.parent.parent / "jmx-exporter"
@@ -57,6 +62,18 @@ def fetch_streams(target: Path = STREAMS_LIBS) -> None:
     if not target.exists():
         print(f"fetching Kafka Streams {KAFKA_VERSION} from Maven Central", flush=True)
         maven_copy([("org.apache.kafka", "kafka-streams", KAFKA_VERSION)], target)
+
+
+def fetch_neighbours(target: Path = NEIGHBOUR_LIBS) -> None:
+    if not target.exists():
+        print(
+            f"fetching MirrorMaker, Connect's connectors and Streams' examples {KAFKA_VERSION} from Maven Central",
+            flush=True,
+        )
+        names = ("connect-file", "connect-mirror", "connect-mirror-client", "kafka-streams-examples")
+        logging = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
+        wanted = [("org.apache.kafka", each, KAFKA_VERSION) for each in names]
+        maven_copy([*wanted, logging], target, transitive=False)
 
 
 def fetch_jmx_exporter(target: Path = JMX_EXPORTER_LIBS) -> None:
@@ -117,13 +134,14 @@ def main() -> int:
     try:
         fetch_kafka()
         fetch_streams()
+        fetch_neighbours()
         fetch_old_clients()
         fetch_jmx_exporter()
         fetch_kcat()
         fetch_chromium()
-        why_not = build_copier()
-        if why_not:
-            print(f"{why_not}: its tests will be skipped", flush=True)
+        for why_not in (fetch_kafkajs(), *map(build, SOURCES)):
+            if why_not:
+                print(f"{why_not}: its tests will be skipped", flush=True)
     except ToolsMissing as missing:
         print(missing, file=sys.stderr)
         return 1

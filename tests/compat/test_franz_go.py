@@ -15,14 +15,14 @@ from tests.support.copying import (
     fill_sources,
     only_soaked,
 )
-from tools.franz import COPIER, build_copier
+from tools.go_clients import COPIER, build
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Server]:
     if not COPIER.exists():
         pytest.skip("franz-go's copier is missing: install Go 1.26 and run `make tools`")
-    why_not = build_copier(offline=True)
+    why_not = build(COPIER, offline=True)
     if why_not:
         pytest.skip(why_not)
     with new_server(tmp_path / "data", BROKER_PROPERTIES) as running:

@@ -54,7 +54,7 @@ class Application:
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.state_directory = directory / "state"
         arguments = [bootstrap, "counting", "words", "word-counts", str(self.state_directory)]
-        self._command = java(str(PROGRAM), *arguments, options=QUICK_JVM.split(), libs=STREAMS_LIBS)
+        self._command = java(str(PROGRAM), *arguments, options=QUICK_JVM.split(), libs=[STREAMS_LIBS])
         self._log = directory / "application.log"
         self.start()
 
