@@ -27,11 +27,12 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kafkapy.server.cluster.asking import ask
 from tests.compat.test_cluster_tools import Load
+from tests.support import topics
+from tests.support.committed import commit
 from tests.support.copying import IS_SOAKED
 from tests.support.eventually import eventually
 from tests.support.idempotence import numbers_of
 from tests.support.migrating import records_of
-from tests.support.quorum_tool import is_created
 
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 PROPERTIES = {
@@ -100,8 +101,7 @@ def in_sync(node: Server, topic: str, *, by: set[int], leaders: set[int] | None 
 
 def create(node: Server, topic: str) -> None:
     """Create a topic once both brokers are unfenced."""
-    client = admin(node)
-    eventually(lambda: is_created(client, topic, PARTITIONS, 2))
+    topics.create(node.bootstrap, topic, partitions=PARTITIONS, replicas=2)
 
 
 def produce(bootstrap: str, topic: str, values: list[str], **settings: Any) -> None:
@@ -122,7 +122,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
             values.append(message.value().decode())
-    consumer.commit(asynchronous=False)
+    commit(consumer)
     consumer.close()
     return sorted(values)
 
@@ -207,6 +207,7 @@ def test_leadership_goes_to_and_fro_while_records_are_written(cluster: Nodes) ->
             before = len(load.acknowledged)
             lead_by((ours, javas)[number % 2], "to-and-fro", (JAVAS, OURS)[number % 2])
             eventually(lambda before=before: len(load.acknowledged) > before)
+    eventually(lambda: in_sync(ours, "to-and-fro", by={OURS, JAVAS}, leaders={OURS if MOVES % 2 == 0 else JAVAS}))
     records = records_of(cluster.bootstrap, "to-and-fro")
     assert sorted({value for values in records.values() for value in values}) == sorted(load.acknowledged)
     partitions = [f"to-and-fro-{partition}" for partition in range(PARTITIONS)]

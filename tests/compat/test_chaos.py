@@ -21,12 +21,11 @@ from subprocess import CalledProcessError
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer
 
 from kafkapy.server.cluster import asking
 from kafkapy.server.system_clock import CLOCK_OFFSET
-from tests.support import chaos
+from tests.support import chaos, topics
 from tests.support.chaos import Chaos, Fault
 from tests.support.chaos_clients import (
     PARTITIONS,
@@ -39,6 +38,7 @@ from tests.support.chaos_clients import (
     copier_commands,
     stopping,
 )
+from tests.support.committed import committed
 from tests.support.eventually import eventually
 from tests.support.idempotence import values_of
 from tests.support.migrating import differing_logs, log_of, records_of
@@ -112,11 +112,8 @@ def cluster(tmp_path: Path, disks: dict[int, MountedDisk], java_tool: Callable[.
     for node, offset_ms in zip(nodes.nodes.values(), chaos.CLOCK_OFFSETS_MS, strict=True):
         node.more_environment[CLOCK_OFFSET] = str(offset_ms)
     with nodes as running:
-        client = AdminClient({"bootstrap.servers": running.bootstrap})
         names = [*TOPICS, *(f"{topic}-copy" for topic in COPIED)]
-        topics = [NewTopic(topic, PARTITIONS, 3, config=TOPIC_SETTINGS) for topic in names]
-        for created in client.create_topics(topics).values():
-            created.result(60)
+        topics.create(running.bootstrap, *names, partitions=PARTITIONS, replicas=3, config=TOPIC_SETTINGS)
         eventually(lambda: under_replicated(running) == [])
         yield running
 
@@ -248,12 +245,7 @@ def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
 
 
 def offsets_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
-    def ask() -> dict[tuple[str, int], int]:
-        admin = AdminClient({"bootstrap.servers": bootstrap})  # a new one: librdkafka's may crash after an error
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
-        return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
-
-    return dict(eventually(ask))
+    return {partition: each.offset for partition, each in committed(bootstrap, group).items()}
 
 
 def run(

@@ -1,5 +1,6 @@
 """Three nodes, each broker and controller, topics of one replica: any node takes any request, each may be killed."""
 
+import itertools
 import os
 import signal
 import time
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
+from tests.support import topics
+from tests.support.committed import commit
 from tests.support.eventually import eventually
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
@@ -44,9 +47,12 @@ def leaders(client: AdminClient, topic: str) -> dict[int, int]:
     return found if found and metadata.error is None and -1 not in found.values() else {}
 
 
-def create(client: AdminClient, topic: str, partitions: int = 6) -> dict[int, int]:
-    client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_S)
-    return eventually(lambda: leaders(client, topic))
+def create(bootstrap: str, topic: str) -> dict[int, int]:
+    """Create a topic, wait until each partition has a leader, and return the leaders."""
+    topics.create(bootstrap, topic, partitions=6)
+    client = admin(bootstrap)
+    found: dict[int, int] = eventually(lambda: leaders(client, topic))
+    return found
 
 
 def produce(bootstrap: str, topic: str, values: list[str]) -> None:
@@ -68,7 +74,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
             values.append(message.value().decode())
-    consumer.commit(asynchronous=False)
+    commit(consumer)
     consumer.close()
     return values
 
@@ -81,12 +87,12 @@ def test_every_node_knows_all_three(cluster: ThreeNodes) -> None:
 
 def test_a_topic_is_created_through_any_node_and_its_partitions_are_spread(cluster: ThreeNodes) -> None:
     for number, node in enumerate(cluster.nodes):
-        found = create(admin(node.bootstrap), f"spread-{number}")
-        assert sorted(set(found.values())) == [1, 2, 3]
+        names = (f"spread-{number}-{attempt}" for attempt in itertools.count())  # a fenced broker gets no replica
+        eventually(lambda node=node, names=names: set(create(node.bootstrap, next(names)).values()) == {1, 2, 3})
 
 
 def test_records_and_committed_offsets_are_found_whoever_leads(cluster: ThreeNodes) -> None:
-    create(admin(cluster.bootstrap), "records")
+    create(cluster.bootstrap, "records")
     values = [f"{number}" for number in range(300)]
     produce(cluster.bootstrap, "records", values)
     assert sorted(consume(cluster.bootstrap, "records", "readers", 300)) == sorted(values)
@@ -95,7 +101,7 @@ def test_records_and_committed_offsets_are_found_whoever_leads(cluster: ThreeNod
 
 
 def test_configs_partitions_and_deletions_reach_the_controller_through_any_node(cluster: ThreeNodes) -> None:
-    create(admin(cluster.bootstrap), "changed")
+    create(cluster.bootstrap, "changed")
     for number, node in enumerate(cluster.nodes):
         client = admin(node.bootstrap)
         entry = ConfigEntry("retention.ms", str(1000 + number), incremental_operation=AlterConfigOpType.SET)
@@ -114,23 +120,14 @@ def test_configs_partitions_and_deletions_reach_the_controller_through_any_node(
         eventually(lambda other=other: "changed" not in other.list_topics(timeout=TIMEOUT_S).topics)
 
 
-def is_created(client: AdminClient, topic: str) -> bool:
-    """Try to create a topic; whether it is there. An attempt whose answer was lost may have succeeded."""
-    try:
-        client.create_topics([NewTopic(topic, 6, 1)])[topic].result(TIMEOUT_S)
-    except (KafkaException, TimeoutError):
-        return topic in client.list_topics(timeout=TIMEOUT_S).topics
-    return True
-
-
 def test_the_others_go_on_when_a_node_is_killed_and_take_it_back(cluster: ThreeNodes, tmp_path: Path) -> None:
     """Whichever node the controller is: each is killed once."""
     for number, node in enumerate(cluster.nodes):
         others = [other for other in cluster.nodes if other is not node]
         bootstrap = ",".join(other.bootstrap for other in others)
         node.stop(signal.SIGKILL)
+        topics.create(bootstrap, f"killed-{number}", partitions=6)
         client = admin(bootstrap)
-        eventually(lambda client=client, number=number: is_created(client, f"killed-{number}"))
         node.start()
         eventually(lambda client=client: sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3])
         eventually(lambda client=client, number=number: leaders(client, f"killed-{number}"))

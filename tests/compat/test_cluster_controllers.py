@@ -28,7 +28,7 @@ def test_controllers_join_lead_and_leave(tmp_path: Path, capfd: pytest.CaptureFi
     try:
         for node_id in (102, 103):
             assert run("add", "--controller").startswith(f"node {node_id} on 127.0.0.1:")
-        assert quorum()["voters"] == [101, 102, 103]
+        eventually(lambda: quorum().get("voters") == [101, 102, 103])
         run("kill", "101")
         eventually(lambda: quorum().get("leader_id") in (102, 103))
         run("remove", "101")
@@ -39,7 +39,7 @@ def test_controllers_join_lead_and_leave(tmp_path: Path, capfd: pytest.CaptureFi
         run("remove", "102")
         run("stop", "1")
         run("start", "1")  # it finds the one that is left by its server.properties
-        assert quorum()["voters"] == [103]
+        eventually(lambda: quorum().get("voters") == [103])
         assert main(["cluster", "remove", "103", "--data-dir", str(directory)]) == 1
         assert "node 103 is the only controller" in capfd.readouterr().err
     finally:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkapy import Cluster
+from tests.support import topics
 
 pytestmark = pytest.mark.ours
 TIMEOUT_S = 120
@@ -14,8 +14,7 @@ TIMEOUT_S = 120
 
 def test_the_fixture_is_three_nodes_of_which_one_may_be_killed(kafka_cluster: Cluster) -> None:
     assert kafka_cluster.broker_ids == [1, 2, 3]
-    client = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
-    client.create_topics([NewTopic("orders", 1, 3)])["orders"].result(TIMEOUT_S)
+    topics.create(kafka_cluster.bootstrap_servers, "orders", replicas=3)
     kafka_cluster.kill(kafka_cluster.leader_of("orders", 0))
     failures: list[Any] = []
     producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "acks": "all", "log_level": 0})

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from harness.servers import free_port
 from kafkapy.config.definitions import broker_definitions
+from tests.support import topics
 from tests.support.eventually import eventually
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -127,7 +128,7 @@ def test_services_become_healthy_when_they_are_of_use(file: str, tmp_path: Path)
 def replicate(bootstrap: str) -> None:
     """Create a topic with the default of three replicas, and write to it."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("orders", 3)])["orders"].result(60)
+    topics.create(bootstrap, "orders", partitions=3, replicas=-1)
     eventually(
         lambda: (
             [len(each.isrs) for each in admin.list_topics("orders", 60).topics["orders"].partitions.values()] == [3] * 3

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
 from harness.servers import ApacheKafka, Kafkapy
+from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools, Printed
 
@@ -31,15 +32,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         yield running
 
 
-def is_created(client: AdminClient, topic: str) -> bool:
-    """Try to create a topic; whether it is there. An attempt whose answer was lost may have succeeded."""
-    try:
-        client.create_topics([NewTopic(topic, 2, 2)])[topic].result(TIMEOUT_S)
-    except (KafkaException, TimeoutError):
-        return topic in client.list_topics(timeout=TIMEOUT_S).topics
-    return True
-
-
 def produce(bootstrap: str, topic: str) -> list[Any]:
     """Produce ten records with acks=all; return the errors."""
     results: list[Any] = []
@@ -58,7 +50,7 @@ def status_of(java_tool: Callable[..., str], bootstrap: str) -> dict[str, str]:
 def test_clients_see_the_brokers_alone(cluster: Nodes) -> None:
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
     eventually(lambda: sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2])
-    eventually(lambda: is_created(client, "plain"))
+    topics.create(cluster.bootstrap, "plain", partitions=2, replicas=2)
     assert produce(cluster.bootstrap, "plain") == [None] * 10
 
 
@@ -87,7 +79,7 @@ CHANGES = [
 
 
 def test_configs_that_the_controllers_are_told_are_the_brokers_as_well(cluster: Nodes) -> None:
-    eventually(lambda: is_created(AdminClient({"bootstrap.servers": cluster.bootstrap}), "configured"))
+    topics.create(cluster.bootstrap, "configured", partitions=2, replicas=2)
     bootstrap = {"controller": cluster.controllers_bootstrap, "server": cluster.bootstrap}
     with JavaTools() as tools:
 
@@ -108,8 +100,7 @@ def test_another_controller_takes_over_from_one_that_is_killed(cluster: Nodes, j
     before = status_of(java_tool, cluster.controllers_bootstrap)
     leader = cluster.by_id[int(before["LeaderId"])]
     leader.stop(signal.SIGKILL)
-    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    eventually(lambda: is_created(client, "after"))
+    topics.create(cluster.bootstrap, "after", partitions=2, replicas=2)
     assert produce(cluster.bootstrap, "after") == [None] * 10
     after = status_of(java_tool, cluster.controllers_bootstrap)
     leader.start()

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import ApacheKafka, Kafkapy, Server, free_port
+from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
-from tests.support.quorum_tool import QuorumTool, is_created
+from tests.support.quorum_tool import QuorumTool
 from tools.kafka import JAVA_LIBS
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
@@ -74,8 +74,7 @@ def values(bootstrap: str) -> list[bytes]:
 
 
 def produce(bootstrap: str) -> list[bytes]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("kept", 1, replica_assignment=[[1]])])["kept"].result(TIMEOUT_S)
+    topics.create(bootstrap, "kept", replica_assignment=[[1]])
     producer = Producer({"bootstrap.servers": bootstrap})
     expected = [f"{number}".encode() for number in range(200)]
     for value in expected:
@@ -101,8 +100,7 @@ def test_a_quorum_of_one_grows_to_three_and_back(nodes: list[Server], tools: Jav
 
     first.stop(signal.SIGKILL)
     quorum.bootstrap = f"{second.bootstrap},{third.bootstrap}"
-    admin = AdminClient({"bootstrap.servers": quorum.bootstrap})
-    eventually(lambda: is_created(admin, "after"))
+    topics.create(quorum.bootstrap, "after")
     first.start()
     eventually(lambda: quorum.replicas().get(1, ("", ""))[1] == "Follower")
 

@@ -62,10 +62,10 @@ def fill_with_records(bootstrap: str, topic: str) -> int:
         else:
             refused.append(str(error))
 
-    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 1500, "linger.ms": 0, "log_level": 0})
+    producer = Producer({"bootstrap.servers": bootstrap, "retries": 0, "linger.ms": 0, "log_level": 0})
     while not refused:
         producer.produce(topic, bytes(VALUE_BYTES), on_delivery=on_delivery)
-        producer.flush(10)
+        assert producer.flush(60) == 0
     assert taken == list(range(len(taken)))
     return len(taken)
 

@@ -258,7 +258,7 @@ def test_the_log_start_offset_survives_a_kill(tmp_path: Path, topic: str) -> Non
             assert delete_records(client, inside, 4) == 4
             assert delete_records(client, between, 6) == 6
             checkpoint = server.directory / "log-start-offset-checkpoint"
-            until(lambda: f"{inside} 0 4" in checkpoint.read_text())
+            until(lambda: checkpoint.exists() and f"{inside} 0 4" in checkpoint.read_text())
             until(lambda: files(server, inside) == ["3.log", "6.log"])
             until(lambda: files(server, between) == ["6.log"])
         server.stop(signal.SIGKILL)

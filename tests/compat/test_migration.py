@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from harness.nodes import Kind
 from harness.servers import ApacheKafka, Kafkapy
 from kafkapy.__main__ import main
+from tests.support import topics
+from tests.support.committed import commit, committed_offsets
 from tests.support.copying import IS_SOAKED, only_soaked
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
@@ -30,12 +31,10 @@ from tests.support.migrating import (
     MigratingNode,
     brokers_of,
     combined_nodes,
-    committed,
     differing_logs,
     isolated_nodes,
     records_of,
 )
-from tests.support.quorum_tool import is_created
 from tools.kafka import JAVA_LIBS
 
 if TYPE_CHECKING:
@@ -100,9 +99,9 @@ class Migration:
 
     def _check_committed(self) -> None:
         """No group's offset is behind of what it was before."""
-        assert committed(self.bootstrap, "settled") == SETTLED
+        assert committed_offsets(self.bootstrap, "settled") == SETTLED
         for group, before in self._committed.items():
-            now = committed(self.bootstrap, group)
+            now = committed_offsets(self.bootstrap, group)
             assert all(now.get(partition, 0) >= offset for partition, offset in before.items())
             self._committed[group] = now
 
@@ -144,7 +143,7 @@ def lower_features(bootstrap: str, tools: JavaTools, printed: str) -> None:
 def commit_of_settled_group(bootstrap: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "settled", "log_level": 0})
     offsets = [TopicPartition("orders", partition, offset) for partition, offset in SETTLED.items()]
-    eventually(lambda: consumer.commit(offsets=offsets, asynchronous=False))
+    commit(consumer, *offsets)
     consumer.close()
 
 
@@ -157,8 +156,7 @@ def test_java_nodes_become_ours_and_java_again_under_load(
     request: pytest.FixtureRequest,
 ) -> None:
     bootstrap = ",".join(node.bootstrap for node in brokers_of(nodes))
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    eventually(lambda: is_created(admin, "orders", PARTITIONS, 3))
+    topics.create(bootstrap, "orders", partitions=PARTITIONS, replicas=3)
     commit_of_settled_group(bootstrap)
     capsys.readouterr()
     assert check(bootstrap) == 1
@@ -177,7 +175,7 @@ def test_java_nodes_become_ours_and_java_again_under_load(
         producer.stop()
         records = records_of(bootstrap, "orders")
         ends = {partition: len(values) for partition, values in records.items()}
-        eventually(lambda: all(committed(bootstrap, member.group) == ends for member in members))
+        eventually(lambda: all(committed_offsets(bootstrap, member.group) == ends for member in members))
 
     assert producer.failures() == []
     assert sorted(value for values in records.values() for value in values) == sorted(producer.acknowledged())

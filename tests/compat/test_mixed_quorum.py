@@ -12,16 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from harness.nodes import CONTROLLER, Kind, Nodes, Plan
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, free_port
 from kafkapy.record.batch import batches
+from tests.support import topics
 from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tests.support.migrating import SERVED_BY_BOTH
-from tests.support.quorum_tool import QuorumTool, is_created
+from tests.support.quorum_tool import QuorumTool
 from tools.kafka import JAVA_LIBS
 
 PROPERTIES = {
@@ -100,8 +100,7 @@ class Voters:
 
     def create(self, topic: str) -> None:
         """Have the active controller write to the log."""
-        admin = AdminClient({"bootstrap.servers": self.quorum.bootstrap, "log_level": 0})
-        eventually(lambda: is_created(admin, topic))
+        topics.create(self.quorum.bootstrap, topic)
 
     def change_leader(self, with_signal: int = signal.SIGTERM) -> None:
         """End the leader, see that another one writes, and let the former leader follow."""
@@ -206,13 +205,12 @@ def test_each_of_controllers_alone_leads_in_turn(tmp_path: Path, tools: JavaTool
     nodes.prepare()
     with nodes:
         quorum = QuorumTool(tools, nodes.bootstrap)
-        admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
         have_led: set[int] = set()
         for number in range(20):
             leader = eventually(lambda: max(quorum.leader(), 0))
             have_led.add(leader)
             nodes.by_id[leader].stop(signal.SIGKILL)
-            eventually(lambda number=number: is_created(admin, f"topic-{number}"))
+            topics.create(nodes.bootstrap, f"topic-{number}")
             nodes.by_id[leader].start(START_S)
             eventually(lambda leader=leader: quorum.replicas().get(leader, ("", ""))[1] == "Follower")
             if have_led == {101, 102, 103}:

@@ -116,7 +116,11 @@ def test_librdkafkas_oidc_logs_in_and_renews(secured: Server, provider: Provider
     while provider.server.count("/tokens") < before + 2:
         producer.produce(topic, b"by librdkafka")
         assert producer.flush(60) == 0
-    assert errors == []
+    assert authentication_errors(errors) == []  # a client that stands still beyond its session is disconnected
+
+
+def authentication_errors(errors: list[KafkaError]) -> list[KafkaError]:
+    return [each for each in errors if each.code() == KafkaError._AUTHENTICATION]
 
 
 @pytest.mark.parametrize(("path", "secret"), [("/wrong", SECRET), ("/tokens", "wrong")])
@@ -124,8 +128,7 @@ def test_librdkafkas_oidc_is_refused(secured: Server, provider: Provider, path: 
     """With a token that another key has signed, and without one."""
     errors: list[KafkaError] = []
     producer = Producer(oidc(secured, provider, path, secret) | {"error_cb": errors.append})
-    eventually(lambda: bool(producer.poll(0.1) or errors))
-    assert errors[0].code() == KafkaError._AUTHENTICATION
+    eventually(lambda: producer.poll(0.1) >= 0 and authentication_errors(errors))
 
 
 def test_a_token_without_a_signature_is_refused(secured: Server, topic: str) -> None:
@@ -139,8 +142,7 @@ def test_a_token_without_a_signature_is_refused(secured: Server, topic: str) -> 
         "sasl.oauthbearer.config": f"principal={CLIENT}",
     }
     producer = Producer(settings | {"error_cb": errors.append, "log_level": 0})
-    eventually(lambda: bool(producer.poll(0.1) or errors))
-    assert errors[0].code() == KafkaError._AUTHENTICATION
+    eventually(lambda: producer.poll(0.1) >= 0 and authentication_errors(errors))
 
 
 class _AioTokens(aiokafka.abc.AbstractTokenProvider):

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, Server
+from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.idempotence import numbers_of
 
@@ -41,9 +42,8 @@ def cluster(tmp_path: Path) -> Iterator[ThreeNodes]:
         yield running
 
 
-def create(client: AdminClient, topic: str) -> None:
-    settings = {"min.insync.replicas": "2"}
-    client.create_topics([NewTopic(topic, PARTITIONS, 3, config=settings)])[topic].result(TIMEOUT_S)
+def create(client: AdminClient, bootstrap: str, topic: str) -> None:
+    topics.create(bootstrap, topic, partitions=PARTITIONS, replicas=3, config={"min.insync.replicas": "2"})
     eventually(lambda: in_sync(client, topic) == {3})
 
 
@@ -129,7 +129,7 @@ def segments(node: Server, topic: str) -> dict[str, bytes]:
 
 def test_nothing_acknowledged_is_lost_whichever_node_is_killed(cluster: ThreeNodes) -> None:
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    create(client, "kept")
+    create(client, cluster.bootstrap, "kept")
     writer = Writer(cluster.bootstrap, "kept")
     for node in cluster.nodes:
         writer.wait_for_more()
@@ -147,7 +147,7 @@ def test_nothing_acknowledged_is_lost_whichever_node_is_killed(cluster: ThreeNod
 
 def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(cluster: ThreeNodes) -> None:
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    create(client, "paused")
+    create(client, cluster.bootstrap, "paused")
     writer = Writer(cluster.bootstrap, "paused")
     writer.wait_for_more()
     paused = cluster.nodes[2].process
@@ -168,7 +168,7 @@ def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(cluster: Thr
 
 def test_without_enough_replicas_nothing_is_acknowledged(cluster: ThreeNodes) -> None:
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    create(client, "scarce")
+    create(client, cluster.bootstrap, "scarce")
     leader = client.list_topics("scarce", timeout=TIMEOUT_S).topics["scarce"].partitions[0].leader
     survivors = [node for number, node in enumerate(cluster.nodes, start=1) if number != leader][:1]
     others = [node for number, node in enumerate(cluster.nodes, start=1) if number != leader and node not in survivors]

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, PartitionMetadata
+from confluent_kafka.admin import AdminClient, ConfigResource, PartitionMetadata
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
+from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tools.kafka import JAVA_LIBS
@@ -61,7 +62,7 @@ def fill(bootstrap: str, topic: str) -> None:
 
 def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: ThreeNodes, tmp_path: Path) -> None:
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    client.create_topics([NewTopic("moving", 1, replica_assignment=[[1]])])["moving"].result(TIMEOUT_S)
+    topics.create(cluster.bootstrap, "moving", replica_assignment=[[1]])
     eventually(lambda: partition_of(client).leader == 1)
     fill(cluster.bootstrap, "moving")
     path = tmp_path / "moves.json"

@@ -71,7 +71,7 @@ def killed_silver(spark, bootstrap: str, directory: Path) -> None:
     ):
         wait_for((directory / "silver" / "batch_id=1").exists, process)
         os.killpg(process.pid, signal.SIGKILL)
-    assert not (directory / "silver-checkpoint" / "commits" / "1").exists()
+        assert process.wait() == -signal.SIGKILL, "it ended before it was killed"
 
     silver.run(silver.SilverConfig(**options))
     records = market.consume(bootstrap, "trades")

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
 from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
+from tests.support import topics
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.migrating import SERVED_BY_BOTH, java_in_place_of
@@ -59,8 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
 
 
 def create(cluster: ThreeNodes, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, 6, 3)])[topic].result(TIMEOUT_S)
+    topics.create(cluster.bootstrap, topic, partitions=6, replicas=3)
     eventually(lambda: in_sync(cluster, topic) == [3] * 6)
 
 

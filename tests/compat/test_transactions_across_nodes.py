@@ -3,6 +3,7 @@
 The coordinators of transactions and of groups, and the leaders of the copied partitions, are on different nodes.
 """
 
+import itertools
 import os
 import signal
 import sys
@@ -14,11 +15,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, Server, java
 from tests.compat.conftest import QUICK_JVM
+from tests.support import topics
 from tests.support.copying import PARTITIONS, SOURCES, Copiers, ReaderAlong, fill_sources
 from tests.support.eventually import eventually
 from tests.support.group_starts import commit_starts
@@ -73,14 +75,25 @@ def in_sync(client: AdminClient, topic: str) -> set[int]:
     return {len(partition.isrs) if partition.leader >= 0 else 0 for partition in found}
 
 
-def create(client: AdminClient, topic: str, partition_count: int) -> None:
-    client.create_topics([NewTopic(topic, partition_count, 3)])[topic].result(TIMEOUT_S)
+def create(cluster: ThreeNodes, topic: str, partition_count: int) -> None:
+    topics.create(cluster.bootstrap, topic, partitions=partition_count, replicas=3)
+    client = admin(cluster)
     eventually(lambda: in_sync(client, topic) == {3})
 
 
 def leaders(client: AdminClient, topic: str) -> dict[int, int]:
+    """Return the leader of each partition; empty until all have one."""
     found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions.values()
-    return {partition.id: partition.leader for partition in found}
+    return {} if any(each.leader < 0 for each in found) else {each.id: each.leader for each in found}
+
+
+def led_by_all(cluster: ThreeNodes) -> str:
+    """Return a topic of six partitions that all nodes lead: one that a busy machine fenced meanwhile leads none."""
+    for number in itertools.count():
+        create(cluster, f"spanned-{number}", 6)
+        if set(eventually(lambda: leaders(admin(cluster), f"spanned-{number}")).values()) == {1, 2, 3}:  # noqa: B023
+            return f"spanned-{number}"
+    raise AssertionError
 
 
 def java_hash(text: str) -> int:
@@ -92,7 +105,8 @@ def java_hash(text: str) -> int:
 
 def coordinator_of(cluster: ThreeNodes, transactional_id: str) -> Server:
     partition = java_hash(transactional_id) % int(PROPERTIES["transaction.state.log.num.partitions"])
-    return cluster.nodes[leaders(admin(cluster), STATE_TOPIC)[partition] - 1]
+    found = eventually(lambda: leaders(admin(cluster), STATE_TOPIC))
+    return cluster.nodes[found[partition] - 1]
 
 
 def transactional(cluster: ThreeNodes, transactional_id: str, **settings: Any) -> Producer:
@@ -123,26 +137,24 @@ def read(cluster: ThreeNodes, topic: str, count: int, partitions: int = 1) -> li
 
 
 def test_a_transaction_spans_partitions_of_all_nodes(cluster: ThreeNodes) -> None:
-    client = admin(cluster)
-    create(client, "spanned", 6)
-    assert set(leaders(client, "spanned").values()) == {1, 2, 3}
+    topic = led_by_all(cluster)
     for number, transactional_id in enumerate(["a", "b", "c"]):  # hashes 97, 98, 99: a partition of the state each
         producer = transactional(cluster, transactional_id)
         for is_committed in (True, False, True):
             producer.begin_transaction()
             for partition in range(6):
-                producer.produce("spanned", f"{number}-{is_committed}-{partition}", partition=partition)
+                producer.produce(topic, f"{number}-{is_committed}-{partition}", partition=partition)
             if is_committed:
                 producer.commit_transaction(60)
             else:
                 producer.abort_transaction(60)
     wanted = [b"%d-True-%d" % (number, partition) for number in range(3) for partition in range(6) for _ in range(2)]
-    assert read(cluster, "spanned", len(wanted), 6) == sorted(wanted)
+    assert read(cluster, topic, len(wanted), 6) == sorted(wanted)
 
 
 def test_another_coordinator_aborts_what_has_timed_out(cluster: ThreeNodes) -> None:
     client = admin(cluster)
-    create(client, "timed-out", 3)
+    create(cluster, "timed-out", 3)
     producer = transactional(cluster, "a", transaction_timeout_ms=6000)
     producer.begin_transaction()
     for partition in range(3):

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import ApacheKafka, Server
+from tests.support import topics
 
 SOURCES = ("orders", "trades")
 PARTITIONS = 2
@@ -62,10 +62,8 @@ only_soaked = pytest.mark.skipif(not IS_SOAKED, reason="runs with make soak (KAF
 
 def fill_sources(bootstrap: str, records: int, *, replication_factor: int = 1) -> None:
     """Make sources and copies, and number the sources' records."""
-    topics = [*SOURCES, *(f"{topic}-copy" for topic in SOURCES)]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics([NewTopic(topic, PARTITIONS, replication_factor) for topic in topics]).values():
-        created.result(60)
+    names = [*SOURCES, *(f"{topic}-copy" for topic in SOURCES)]
+    topics.create(bootstrap, *names, partitions=PARTITIONS, replicas=replication_factor)
     producer = Producer({"bootstrap.servers": bootstrap})
     for topic in SOURCES:
         for number in range(records):

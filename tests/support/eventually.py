@@ -8,12 +8,12 @@ from confluent_kafka import KafkaException
 
 
 def eventually(check: Callable[[], Any], timeout_s: float = 120, *, what: str = "it") -> Any:
-    """Return what `check` returns once that is true; a KafkaException or TimeoutError that it raises is: not yet."""
+    """Return what `check` returns once that is true; a KafkaException or OSError that it raises is: not yet."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             found = check()
-        except (KafkaException, TimeoutError):
+        except (KafkaException, OSError):  # a time-out; nobody listens; a file that is not there
             found = None
         if found:
             return found

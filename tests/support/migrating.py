@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from harness.nodes import BROKER, COMBINED, CONTROLLER, Kind
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port, java
@@ -191,19 +190,6 @@ class GroupMember:
     def _positions(self) -> list[TopicPartition]:
         found: list[TopicPartition] = self._consumer.position(self._consumer.assignment())
         return [each for each in found if each.offset >= 0]
-
-
-def committed(bootstrap: str, group: str) -> dict[int, int]:
-    """Return a group's offsets by partition; asked again while the coordinator moves."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-            found = asked[group].result(10).topic_partitions
-            return {each.partition: each.offset for each in found}
-        except (KafkaException, TimeoutError):
-            assert time.monotonic() < deadline
 
 
 def records_of(bootstrap: str, topic: str, isolation_level: str = "read_uncommitted") -> dict[int, list[int]]:

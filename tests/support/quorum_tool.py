@@ -1,11 +1,8 @@
-"""What kafka-metadata-quorum tells of a quorum and changes in it, and whether the controllers make a topic."""
+"""What kafka-metadata-quorum tells of a quorum and changes in it."""
 
 import re
 from pathlib import Path
 from typing import Any
-
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.java_tools import JavaTools
 
@@ -52,16 +49,3 @@ class QuorumTool:
         if not directory:
             return "VoterNotFound"
         return self.run("remove-controller", "--controller-id", str(node_id), "--controller-directory-id", directory)
-
-
-def is_created(admin: AdminClient, topic: str, partition_count: int = 1, replica_count: int = 1) -> bool:
-    """Ask for the topic; an attempt whose answer was lost or late may have made it."""
-    try:
-        admin.create_topics([NewTopic(topic, partition_count, replica_count)])[topic].result(5)
-    except TimeoutError:
-        print(f"{topic}: no answer")
-        return False
-    except KafkaException as error:
-        print(f"{topic}: {error}")
-        return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
-    return True

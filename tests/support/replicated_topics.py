@@ -3,18 +3,15 @@
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from kafkapy import Cluster
-from tests.support.eventually import eventually
-from tests.support.quorum_tool import is_created
+from tests.support import topics
 
 TIMEOUT_S = 120
 
 
 def create(cluster: Cluster, topic: str, replicas: int = 3) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    eventually(lambda: is_created(admin, topic, 1, replicas))  # a broker may be fenced on a busy machine
+    topics.create(cluster.bootstrap_servers, topic, replicas=replicas)
 
 
 def produce(bootstrap_servers: str, topic: str) -> Any:
