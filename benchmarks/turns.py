@@ -33,7 +33,7 @@ from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
-from kafkapy.runtime.quorum_identity import QuorumIdentity
+from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.seams import System
 from kafkapy.server.heap import FrozenMetadata, freeze_heap
 from kafkapy.server.system_clock import SystemClock, SystemRandom
@@ -92,7 +92,7 @@ class Node:
         endpoint = Endpoint("CONTROLLER", "127.0.0.1", 19093)
         self.quorum = Quorum(
             identity=QuorumIdentity(CLUSTER_ID, 1, b"d" * 16, (endpoint,), VoterSet([static_voter(1, endpoint)])),
-            directory=f"{directory}/__cluster_metadata-0",
+            directory=MetadataDirectory(f"{directory}/__cluster_metadata-0"),
             config=self.config.quorum,
             system=System(SystemDisk(), self.clock, SystemRandom(), ThreadIoPool(loop, 2)),
             on_fatal=self.failures.append,
@@ -100,7 +100,6 @@ class Node:
         self.controller = ControllerRuntime(
             quorum=self.quorum,
             config=self.config,
-            cluster_id=CLUSTER_ID,
             rules=DynamicConfigRules(DynamicConfig(self.config)),
             clock=self.clock,
             random=SystemRandom(),
@@ -233,9 +232,9 @@ async def begin_terms(node: Node) -> None:
 async def load_snapshot(node: Node) -> None:
     """Write a snapshot, and load it over the image before."""
     async with node.measured("a snapshot written"):
-        node.quorum._schedule._max_bytes = 1
-        node.quorum._maybe_start_snapshot()
-        while node.quorum._snapshot_job is not None:
+        node.quorum._snapshots._schedule._max_bytes = 1
+        node.quorum._maybe_take_snapshot()
+        while node.quorum._snapshots._job is not None:
             await asyncio.sleep(0.01)
     snapshot_id = node.quorum.latest_snapshot_id
     assert snapshot_id is not None

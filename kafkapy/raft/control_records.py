@@ -3,8 +3,6 @@
 LeaderChange is written at version 0 (ids only) and Voters at version 0, as Apache Kafka 4.3.1 writes them.
 """
 
-from collections.abc import Iterable
-
 from kafkapy.protocol.messages import leader_change_message, voters_record
 from kafkapy.protocol.messages.kraft_version_record import KRaftVersionRecord
 from kafkapy.protocol.messages.leader_change_message import LeaderChangeMessage
@@ -12,19 +10,23 @@ from kafkapy.protocol.messages.voters_record import VotersRecord
 from kafkapy.raft.messages import Control, KRaftVersion, LeaderChange, LogBatch, Voters
 from kafkapy.raft.voters import Endpoint, Voter, VoterHistory, VoterSet
 from kafkapy.record.batch import RecordBatch
+from kafkapy.record.builder import build_batch_of_values
 from kafkapy.record.control import build_raft_control, read_raft_control
 from kafkapy.types import ReplicaKey
 
 
-def build_control_batch(
-    controls: Iterable[Control], *, base_offset: int, leader_epoch: int, timestamp_ms: int
-) -> bytes:
-    """Return a batch with one record per control."""
-    return build_raft_control(
-        [to_message(control) for control in controls],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        timestamp_ms=timestamp_ms,
+def build_log_batch(batch: LogBatch, timestamp_ms: int) -> bytes:
+    """Return the bytes of a batch that the leader appends: with one record per control, or per value of its data."""
+    if batch.controls:
+        return build_raft_control(
+            [to_message(control) for control in batch.controls],
+            base_offset=batch.base_offset,
+            leader_epoch=batch.leader_epoch,
+            timestamp_ms=timestamp_ms,
+        )
+    assert isinstance(batch.data, list)
+    return build_batch_of_values(
+        batch.data, base_offset=batch.base_offset, leader_epoch=batch.leader_epoch, timestamp_ms=timestamp_ms
     )
 
 

@@ -1,8 +1,13 @@
 """KRaft as a pure machine: `step(event, now_ms)` returns effects, `deadline_ms()` returns the time of the next timeout.
 
 Raft with Kafka's pull replication (KIP-595), snapshots (KIP-630), voters in the log (KIP-853) and pre-votes (KIP-996).
-The core knows offsets, epochs and voters, never records. Its parts: state.py (role, log, connections), voting.py,
-replication.py, membership.py; roles.py has the table of transitions.
+The core knows offsets, epochs and voters, never records. It owns one object a concern, each over those before it:
+
+    Outbox, Connections    effects of the step; requests in flight
+    Replica                the log's shape, the voters in it, the high watermark
+    CurrentRole            the role and its changes; roles.py has the table of transitions
+    Commitment             what follows when a majority has more of the leader's log
+    Voting, LeaderReplication, FollowerReplication, Membership    the handling of requests, responses and time
 
 Invariants, asserted here and checked after every event by tests/simulator/raft_cluster.py: epochs and the high
 watermark never decrease; an epoch has at most one leader; no committed record is truncated; state is durable before a
@@ -10,6 +15,10 @@ response promises it.
 """
 
 from kafkapy.machine import Effect, Event
+from kafkapy.raft.commitment import Commitment
+from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.connections import Connections, Outbox
+from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.events import (
     AppendRequested,
@@ -26,6 +35,7 @@ from kafkapy.raft.events import (
     Started,
     TimePassed,
 )
+from kafkapy.raft.log_view import LogView
 from kafkapy.raft.membership import Membership
 from kafkapy.raft.messages import (
     AddVoterRequest,
@@ -39,18 +49,84 @@ from kafkapy.raft.messages import (
     FetchSnapshotResponse,
     RemoveVoterRequest,
     UpdateVoterRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
+from kafkapy.raft.replica import Replica
+from kafkapy.raft.replication import FollowerReplication, LeaderReplication
 from kafkapy.raft.roles import FOREVER_MS, Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
-from kafkapy.raft.state import RaftConfig
-from kafkapy.raft.voting import VoteHandling
+from kafkapy.raft.voters import VoterHistory
+from kafkapy.raft.voting import Voting
 
 __all__ = ["RaftConfig", "RaftCore"]
 
 
-class RaftCore(VoteHandling, Membership):
+class RaftCore:
     """One replica of the metadata quorum. Build it from recovered state and step Started before any other event."""
+
+    def __init__(
+        self, config: RaftConfig, log: LogView, voters: VoterHistory, election: ElectionState, seed: int
+    ) -> None:
+        """`election`: from quorum-state. `seed`: for the election timeouts."""
+        self.log = log
+        self.voters = voters
+        self.local = config.local.key
+        self._config = config
+        self._recovered_election = election
+        self._polled_ms = -1
+        """When _poll last ran: deadlines up to then have been handled."""
+        self._out = out = Outbox()
+        self.connections = connections = Connections(config, out)
+        self._replica = replica = Replica(config, log, voters, out)
+        self._current = current = CurrentRole(config, replica, connections, out, seed)
+        self._commitment = commitment = Commitment(replica, current, out)
+        self._voting = Voting(config, replica, current, connections, out)
+        self._serving = LeaderReplication(config, replica, current, commitment, out)
+        self._fetching = FollowerReplication(config, replica, current, connections, out)
+        self._membership = Membership(config, replica, current, commitment, connections, out)
+
+    # ---- what this replica is
+
+    @property
+    def role(self) -> Role:
+        return self._current.role
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._current.role.leader_epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self._current.role.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self._current.is_leader
+
+    @property
+    def is_only_voter(self) -> bool:
+        return self._replica.is_only_voter
+
+    @property
+    def high_watermark(self) -> int:
+        """The highest committed end offset that this replica knows of, -1 for none; never decreases."""
+        return self._replica.high_watermark
+
+    @property
+    def has_learned_high_watermark(self) -> bool:
+        """Whether a leader has said the high watermark since the start; before, it is the last snapshot's."""
+        return self._replica.has_learned_high_watermark
+
+    def add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
+        """Return the error response to an AddRaftVoter, or None to go on and ask the new voter for its versions."""
+        return self._membership.add_voter_refusal(request, now_ms)
+
+    def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
+        """Return (error code, reason) if kraft.version cannot be raised to 1 now, else None. On the leader only."""
+        return self._membership.kraft_upgrade_refusal()
+
+    # ---- steps
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Process an event and return the effects to carry out, in order. now_ms is monotonic."""
@@ -60,228 +136,185 @@ class RaftCore(VoteHandling, Membership):
 
     def deadline_ms(self) -> int | None:
         """Return when to step TimePassed if no event comes before, None for never. It may lie in the past."""
-        deadlines = [self._role_deadline_ms(self.role), *(peer.due_ms for peer in self.connections.values())]
+        deadlines = [self._role_deadline_ms(self._current.role), *self.connections.due_times_ms()]
         earliest_ms = min((deadline for deadline in deadlines if deadline > self._polled_ms), default=FOREVER_MS)
         return earliest_ms if earliest_ms < FOREVER_MS else None
-
-    _polled_ms = -1
-    """When _poll last ran: deadlines up to then have been handled."""
 
     # ---- events
 
     def _dispatch(self, event: Event, now_ms: int) -> None:
         match event:
             case AppendRequested():
-                assert event.leader_epoch == self.leader_epoch
-                assert event.record_count > 0
-                self._append_as_leader(data=event.data, record_count=event.record_count)
+                self._append(event)
             case LogFlushed():
-                self._on_log_flushed(event)
+                self._commitment.note_durable(event.end_offset, event.generation)
             case KraftUpgradeRequested():
-                self._upgrade_kraft_version()
+                self._membership.upgrade_kraft_version()
             case RequestReceived():
                 self._on_request(event, now_ms)
             case ResponseReceived():
                 self._on_response(event, now_ms)
             case RequestFailed():
-                if self._complete(event.node_id, event.request_id) is not None:
-                    self._back_off(event.node_id, now_ms)
+                if self.connections.complete(event.node_id, event.request_id) is not None:
+                    self.connections.back_off(event.node_id, now_ms)
             case SnapshotTaken():
-                assert event.snapshot_id.offset <= self.high_watermark
-                self.log.add_snapshot(event.snapshot_id)
+                self._replica.add_snapshot(event.snapshot_id)
             case LogPrefixDeleted():
-                self.log.advance_start(event.start_offset)
-                self.voters.trim_before(event.start_offset)
+                self._replica.delete_prefix(event.start_offset)
             case SnapshotInstalled():
-                self._on_snapshot_installed(event.snapshot_id, event.voters, event.kraft_version)
+                self._fetching.on_snapshot_installed(event.snapshot_id, event.voters, event.kraft_version)
             case SnapshotRefused():
-                self._end_installation(event.snapshot_id)
+                self._fetching.end_installation(event.snapshot_id)
             case ResignRequested():
-                if isinstance(self.role, Leader) and self.role.leader_epoch == event.leader_epoch:
-                    self.role.is_resigning = True
+                role = self._current.role
+                if isinstance(role, Leader) and role.leader_epoch == event.leader_epoch:
+                    role.is_resigning = True
             case Started():
                 self._on_started(now_ms)
             case _:
                 assert isinstance(event, TimePassed), event
 
-    def _on_log_flushed(self, event: LogFlushed) -> None:
-        if self.log.note_durable(event.end_offset, event.generation) and isinstance(self.role, Leader):
-            self.role.progress.note_local_durable(self.log.durable_end_offset)
-            self._maybe_advance_high_watermark(self.role)
+    def _append(self, event: AppendRequested) -> None:
+        role = self._current.role
+        assert isinstance(role, Leader), "only a leader is asked to append"
+        assert event.leader_epoch == role.leader_epoch
+        assert event.record_count > 0
+        self._replica.append_as_leader(role, data=event.data, record_count=event.record_count)
 
     def _on_request(self, event: RequestReceived, now_ms: int) -> None:
         request, reply_to = event.request, event.reply_to
         match request:
             case FetchRequest():
-                self._on_fetch_request(reply_to, request, now_ms)
+                self._serving.on_fetch_request(reply_to, request, now_ms)
             case VoteRequest():
-                self._on_vote_request(reply_to, request, now_ms)
+                self._voting.on_vote_request(reply_to, request, now_ms)
             case BeginEpochRequest():
-                self._on_begin_epoch_request(reply_to, request, now_ms)
+                self._voting.on_begin_epoch_request(reply_to, request, now_ms)
             case EndEpochRequest():
-                self._on_end_epoch_request(reply_to, request, now_ms)
+                self._voting.on_end_epoch_request(reply_to, request, now_ms)
             case FetchSnapshotRequest():
-                self._on_fetch_snapshot_request(reply_to, request, now_ms)
+                self._serving.on_fetch_snapshot_request(reply_to, request, now_ms)
             case AddVoterRequest():
-                self._on_add_voter_request(reply_to, request, now_ms)
+                self._membership.on_add_voter_request(reply_to, request, now_ms)
             case RemoveVoterRequest():
-                self._on_remove_voter_request(reply_to, request, now_ms)
+                self._membership.on_remove_voter_request(reply_to, request, now_ms)
             case UpdateVoterRequest():
-                self._on_update_voter_request(reply_to, request, now_ms)
+                self._membership.on_update_voter_request(reply_to, request, now_ms)
 
     def _on_response(self, event: ResponseReceived, now_ms: int) -> None:
-        request = self._complete(event.node_id, event.request_id)
+        request = self.connections.complete(event.node_id, event.request_id)
         if request is None:
             return
         response = event.response
         match response:
             case FetchResponse():
-                self._on_fetch_response(event.node_id, request, response, now_ms)
+                self._fetching.on_fetch_response(event.node_id, request, response, now_ms)
             case VoteResponse():
                 assert isinstance(request, VoteRequest)
-                self._on_vote_response(event.node_id, request, response, now_ms)
+                self._voting.on_vote_response(event.node_id, request, response, now_ms)
             case BeginEpochResponse():
-                self._on_begin_epoch_response(event.node_id, response, now_ms)
+                self._voting.on_begin_epoch_response(event.node_id, response, now_ms)
             case EndEpochResponse():
-                self._on_end_epoch_response(event.node_id, response, now_ms)
+                self._voting.on_end_epoch_response(event.node_id, response, now_ms)
             case FetchSnapshotResponse():
-                self._on_fetch_snapshot_response(event.node_id, response, now_ms)
+                self._fetching.on_fetch_snapshot_response(event.node_id, response, now_ms)
             case _:
-                self._learn_from_response(response, now_ms)
-                self._note_told_leader(request, response)
+                self._current.learn_from_response(response, now_ms)
+                self._membership.note_told_leader(request, response)
 
     def _on_started(self, now_ms: int) -> None:
         """Restore the role from quorum-state. A single voter becomes leader at once, in a new epoch."""
-        self._adopt(self._initial_role(self._recovered_election, now_ms))
-        if isinstance(self.role, Candidate):
-            self._maybe_go_forward(now_ms)
-        elif self.is_only_voter:
-            self._become_prospective(now_ms)
-
-    def _initial_role(self, election: ElectionState, now_ms: int) -> Role:
-        deadline_ms = now_ms + self._election_timeout_ms() if self.is_voter else FOREVER_MS
-        if election.leader_epoch < self.log.last_epoch:
-            return Unattached(leader_epoch=self.log.last_epoch, election_deadline_ms=deadline_ms)
-        if election.leader_id == self.local.node_id:
-            return Resigned(
-                leader_epoch=election.leader_epoch,
-                leader_id=self.local.node_id,
-                leader_endpoints=self.config.local.endpoints,
-                unacknowledged_voter_ids=set(self.voters.current.ids) - {self.local.node_id},
-                preferred_successors=(),
-                election_deadline_ms=now_ms + self._election_timeout_ms(),
-            )
-        voted = election.voted
-        voted_for_us = voted is not None and voted.node_id == self.local.node_id
-        if voted_for_us and election.leader_id < 0 and self.is_voter:
-            return self._candidate(election.leader_epoch, now_ms)
-        endpoints = self.endpoints_of(election.leader_id)
-        if election.leader_id >= 0 and endpoints:
-            return self._follower(election.leader_epoch, election.leader_id, endpoints, voted, now_ms)
-        return Unattached(
-            leader_epoch=election.leader_epoch,
-            leader_id=election.leader_id,
-            voted=voted,
-            election_deadline_ms=deadline_ms,
-        )
+        self._current.restore(self._recovered_election, now_ms)
+        if isinstance(self._current.role, Candidate):
+            self._current.maybe_go_forward(now_ms)
+        elif self._replica.is_only_voter:
+            self._current.become_prospective(now_ms)
 
     # ---- time
 
     def _poll(self, now_ms: int) -> None:
         """Handle expired deadlines: first role transitions, until no more are due, then the role's requests."""
         self._polled_ms = now_ms
-        self._expire_connections(now_ms)
+        self.connections.expire(now_ms)
         role = None
-        while role is not self.role:
-            role = self.role
+        while role is not self._current.role:
+            role = self._current.role
             self._pass_time(role, now_ms)
         self._send_due(role, now_ms)
 
     def _pass_time(self, role: Role, now_ms: int) -> None:
         match role:
             case Unattached():
-                if now_ms >= role.election_deadline_ms and self.is_voter:
-                    self._become_prospective(now_ms)
+                if now_ms >= role.election_deadline_ms and self._replica.is_voter:
+                    self._current.become_prospective(now_ms)
             case Prospective():
                 if role.tally.is_lost or now_ms >= role.election_deadline_ms:
-                    self._give_up_prospect(role, now_ms)
+                    self._voting.give_up_prospect(role, now_ms)
             case Candidate():
                 if now_ms >= role.election_deadline_ms:
                     self._become_prospective_or_wait(now_ms)
             case Follower():
-                if now_ms >= role.fetch_deadline_ms and self.is_voter:
-                    self._become_prospective(now_ms)
+                if now_ms >= role.fetch_deadline_ms and self._replica.is_voter:
+                    self._current.become_prospective(now_ms)
             case Leader():
                 has_lost_quorum = len(role.progress.voters) > 1 and now_ms >= role.check_quorum_deadline_ms
                 if role.is_resigning or has_lost_quorum:
-                    self._resign(role, now_ms)
+                    self._current.resign(role, now_ms)
             case Resigned():
                 if now_ms >= role.election_deadline_ms:
-                    self._become_unattached(role.leader_epoch + 1, -1, now_ms)
+                    self._current.become_unattached(role.leader_epoch + 1, -1, now_ms)
 
     def _become_prospective_or_wait(self, now_ms: int) -> None:
-        if self.is_voter:
-            self._become_prospective(now_ms)
+        if self._replica.is_voter:
+            self._current.become_prospective(now_ms)
         else:
-            self._become_unattached(self.leader_epoch + 1, -1, now_ms)
+            self._current.become_unattached(self._current.leader_epoch + 1, -1, now_ms)
 
     def _send_due(self, role: Role, now_ms: int) -> None:
         match role:
             case Prospective() | Candidate():
-                self._send_votes(role, now_ms)
+                self._voting.send_votes(role, now_ms)
             case Leader():
-                self._expire_voter_change(role, now_ms)
-                self._complete_fetches(role, now_ms)
+                self._membership.expire_voter_change(role, now_ms)
+                self._serving.complete_fetches(role, now_ms)
                 if now_ms >= role.begin_epoch_deadline_ms:
-                    self._send_begin_epochs(role, now_ms)
+                    self._voting.send_begin_epochs(role, now_ms)
             case Resigned():
-                self._send_end_epochs(role, now_ms)
+                self._voting.send_end_epochs(role, now_ms)
             case Follower():
                 self._send_as_follower(role, now_ms)
             case Unattached():
-                self._send_to_any_bootstrap(now_ms)
+                self._fetching.send_to_any_bootstrap(now_ms)
 
     def _send_as_follower(self, role: Follower, now_ms: int) -> None:
         """Send the next request, one at a time. While the leader is in back-off, ask another node for the leader."""
         if role.is_installing:
             return
-        has_sent = self._maybe_send_update_voter(role, now_ms) if self.is_voter else self._maybe_join(role, now_ms)
+        has_sent = (
+            self._membership.maybe_send_update_voter(role, now_ms)
+            if self._replica.is_voter
+            else self._membership.maybe_join(role, now_ms)
+        )
         if has_sent:
             return
-        connection = self.connections.get(role.leader_id)
-        if connection is not None and now_ms < connection.backoff_until_ms:
-            self._send_to_any_bootstrap(now_ms)
-        elif any(other.request is not None for other in self.connections.values()):
+        if self.connections.is_in_back_off(role.leader_id, now_ms):
+            self._fetching.send_to_any_bootstrap(now_ms)
+        elif self.connections.has_request_in_flight:
             return
         elif role.snapshot_id is not None:
-            self._send_fetch_snapshot(role, role.snapshot_id, now_ms)
+            self._fetching.send_fetch_snapshot(role, role.snapshot_id, now_ms)
         else:
-            self._send_fetch(role.leader_id, now_ms)
-
-    def _send_to_any_bootstrap(self, now_ms: int) -> None:
-        """Fetch from any known node, to learn the leader from its response. One request at a time, nodes in turn.
-
-        A deviation: Apache Kafka asks only the bootstrap servers, and finds no leader if all of them are gone. Here the
-        voters in the log are asked, too.
-        """
-        known = dict.fromkeys((*self.config.bootstrap_ids, *self.voters.current.ids))
-        others = [node_id for node_id in known if node_id != self.local.node_id]
-        if any(connection.request is not None for connection in self.connections.values()):
-            return
-        for _ in others:
-            self._next_bootstrap = (self._next_bootstrap + 1) % len(others)
-            if self._send_fetch(others[self._next_bootstrap], now_ms):
-                return
+            self._fetching.send_fetch(role.leader_id, now_ms)
 
     def _role_deadline_ms(self, role: Role) -> int:
         match role:
             case Unattached():
-                return role.election_deadline_ms if self.is_voter else FOREVER_MS
+                return role.election_deadline_ms if self._replica.is_voter else FOREVER_MS
             case Prospective() | Candidate() | Resigned():
                 return role.election_deadline_ms
             case Follower():
-                if not self.is_voter:
-                    return role.update_voter_deadline_ms if self.config.joins_by_itself else FOREVER_MS
+                if not self._replica.is_voter:
+                    return role.update_voter_deadline_ms if self._config.joins_by_itself else FOREVER_MS
                 return min(role.fetch_deadline_ms, role.update_voter_deadline_ms)
             case Leader():
                 return self._leader_deadline_ms(role)

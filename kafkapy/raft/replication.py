@@ -5,14 +5,15 @@ a diverging epoch to truncate to, or with the id of a snapshot to download. Ever
 durable: it sends no fetch before its fsync has ended.
 """
 
+from kafkapy.raft.commitment import Commitment
+from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.connections import Connections, Outbox
+from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import (
-    HighWatermarkAdvanced,
     InstallSnapshot,
     Reply,
     ReplyWithRecords,
     ReplyWithSnapshot,
-    ResetLogToSnapshot,
-    TruncateLog,
     WriteSnapshotPart,
 )
 from kafkapy.raft.log_view import FetchPosition
@@ -30,8 +31,8 @@ from kafkapy.raft.messages import (
     LogBatch,
     Request,
 )
+from kafkapy.raft.replica import Replica
 from kafkapy.raft.roles import Follower, Leader, PendingFetch
-from kafkapy.raft.state import RaftState
 from kafkapy.raft.voters import VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
@@ -39,21 +40,28 @@ BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 """The snapshot written by `storage format`. It is not a prefix of the log, so replicas must not download it."""
 
 
-class Replication(RaftState):
-    """The part of the core that replicates the log."""
+class LeaderReplication:
+    """The part of the core that answers the fetches of other replicas."""
 
-    # ---- as leader
+    def __init__(
+        self, config: RaftConfig, replica: Replica, current: CurrentRole, commitment: Commitment, outbox: Outbox
+    ) -> None:
+        self._config = config
+        self._replica = replica
+        self._current = current
+        self._commitment = commitment
+        self._out = outbox
 
-    def _on_fetch_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
+    def on_fetch_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
         error = self._leader_only_error(request.leader_epoch)
         if request.fetch_offset < 0 or not 0 <= request.last_fetched_epoch <= request.leader_epoch:
             error = INVALID_REQUEST
-        if request.replica.node_id == self.local.node_id:
+        if request.replica.node_id == self._replica.local.node_id:
             error = INVALID_REQUEST
         if error != NONE:
-            self._emit(Reply(reply_to, self._fetch_failure(error)))
+            self._out.emit(Reply(reply_to, self._current.fetch_failure(error)))
             return
-        role = self.role
+        role = self._current.role
         assert isinstance(role, Leader)
         if not self._try_answer_fetch(role, reply_to, request, now_ms, is_last_try=request.max_wait_ms == 0):
             role.pending_fetches.append(PendingFetch(reply_to, request, now_ms + request.max_wait_ms))
@@ -70,57 +78,40 @@ class Replication(RaftState):
             leader_id=role.leader_id,
             leader_endpoints=role.leader_endpoints,
             high_watermark=role.progress.high_watermark,
-            log_start_offset=self.log.start_offset,
+            log_start_offset=self._replica.log.start_offset,
             diverging=position if kind is FetchPosition.DIVERGING else None,
             snapshot_id=position if kind is FetchPosition.SNAPSHOT else None,
         )
         if kind is not FetchPosition.VALID:
-            self._emit(Reply(reply_to, response))
-        elif request.fetch_offset < self.log.end_offset:
-            self._emit(ReplyWithRecords(reply_to, response, request.fetch_offset, request.max_bytes))
+            self._out.emit(Reply(reply_to, response))
+        elif request.fetch_offset < self._replica.log.end_offset:
+            self._out.emit(ReplyWithRecords(reply_to, response, request.fetch_offset, request.max_bytes))
         elif is_last_try or request.high_watermark < role.progress.high_watermark:
-            self._emit(Reply(reply_to, response))
+            self._out.emit(Reply(reply_to, response))
         else:
             return False
         return True
 
     def _fetch_position(self, request: FetchRequest) -> tuple[FetchPosition, OffsetAndEpoch]:
-        latest = self.log.latest_snapshot
+        latest = self._replica.log.latest_snapshot
         if request.fetch_offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
             return FetchPosition.SNAPSHOT, latest
-        return self.log.validate(request.fetch_offset, request.last_fetched_epoch)
+        return self._replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
 
     def _note_fetch(self, role: Leader, replica: ReplicaKey, fetch_offset: int, now_ms: int) -> None:
         if replica.node_id < 0:
             return
-        if role.progress.note_fetch(replica, fetch_offset, self.log.end_offset, now_ms):
-            role.check_quorum_deadline_ms = now_ms + self._check_quorum_timeout_ms()
-        self._maybe_advance_high_watermark(role)
+        if role.progress.note_fetch(replica, fetch_offset, self._replica.log.end_offset, now_ms):
+            role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
+        self._commitment.maybe_advance(role)
 
-    def _maybe_advance_high_watermark(self, role: Leader) -> None:
-        if not role.progress.maybe_advance_high_watermark():
-            return
-        self._learn_high_watermark(role.progress.high_watermark)
-        self._on_committed(role)
-
-    def _on_committed(self, role: Leader) -> None:
-        """Overridden by Membership, which completes a committed voter change."""
-
-    def _learn_high_watermark(self, high_watermark: int) -> None:
-        """Report newly committed records to the driver. A new leader's high watermark may start below the known one."""
-        self.has_learned_high_watermark = True
-        known = min(high_watermark, self.log.end_offset)
-        if known > self.high_watermark:
-            self.high_watermark = known
-            self._emit(HighWatermarkAdvanced(known))
-
-    def _complete_fetches(self, role: Leader, now_ms: int) -> None:
+    def complete_fetches(self, role: Leader, now_ms: int) -> None:
         """Answer the pending fetches that have new records, a higher high watermark, or an expired deadline."""
         waiting, role.pending_fetches = role.pending_fetches, []
         for fetch in waiting:
             has_expired = now_ms >= fetch.deadline_ms
             has_news = (
-                fetch.request.fetch_offset < self.log.end_offset
+                fetch.request.fetch_offset < self._replica.log.end_offset
                 or fetch.request.high_watermark < role.progress.high_watermark
             )
             if not (has_expired or has_news):
@@ -128,123 +119,147 @@ class Replication(RaftState):
                 continue
             self._try_answer_fetch(role, fetch.reply_to, fetch.request, now_ms, is_last_try=True)
 
-    def _on_fetch_snapshot_request(self, reply_to: object, request: FetchSnapshotRequest, now_ms: int) -> None:
+    def on_fetch_snapshot_request(self, reply_to: object, request: FetchSnapshotRequest, now_ms: int) -> None:
         error = self._leader_only_error(request.leader_epoch)
-        is_known = request.snapshot_id in self.log.snapshots and request.snapshot_id != BOOTSTRAP_SNAPSHOT
+        is_known = request.snapshot_id in self._replica.log.snapshots and request.snapshot_id != BOOTSTRAP_SNAPSHOT
         if error == NONE and not is_known:
             error = SNAPSHOT_NOT_FOUND
         response = FetchSnapshotResponse(
             error=error,
-            leader_epoch=self.leader_epoch,
-            leader_id=self.leader_id,
-            leader_endpoints=self.role.leader_endpoints,
+            leader_epoch=self._current.leader_epoch,
+            leader_id=self._current.leader_id,
+            leader_endpoints=self._current.role.leader_endpoints,
             snapshot_id=request.snapshot_id if error == NONE else None,
             position=request.position,
         )
         if error != NONE:
-            self._emit(Reply(reply_to, response))
+            self._out.emit(Reply(reply_to, response))
             return
-        role = self.role
+        role = self._current.role
         assert isinstance(role, Leader)
         if role.progress.note_contact(request.replica):
-            role.check_quorum_deadline_ms = now_ms + self._check_quorum_timeout_ms()
-        self._emit(ReplyWithSnapshot(reply_to, response, request.snapshot_id, request.position, request.max_bytes))
+            role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
+        self._out.emit(ReplyWithSnapshot(reply_to, response, request.snapshot_id, request.position, request.max_bytes))
 
     def _leader_only_error(self, leader_epoch: int) -> int:
-        if leader_epoch < self.leader_epoch:
+        if leader_epoch < self._current.leader_epoch:
             return FENCED_LEADER_EPOCH
-        if leader_epoch > self.leader_epoch:
+        if leader_epoch > self._current.leader_epoch:
             return UNKNOWN_LEADER_EPOCH
-        return NONE if self.is_leader else NOT_LEADER_OR_FOLLOWER
+        return NONE if self._current.is_leader else NOT_LEADER_OR_FOLLOWER
 
-    # ---- as follower
 
-    def _send_fetch(self, node_id: int, now_ms: int) -> bool:
+class FollowerReplication:
+    """The part of the core that fetches the log, or a snapshot, from the leader."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        replica: Replica,
+        current: CurrentRole,
+        connections: Connections,
+        outbox: Outbox,
+    ) -> None:
+        self._config = config
+        self._replica = replica
+        self._current = current
+        self._connections = connections
+        self._out = outbox
+        self._next_bootstrap = 0
+
+    def send_fetch(self, node_id: int, now_ms: int) -> bool:
         """Fetch from the log end offset, if all below it is durable; return whether a request was sent."""
-        if self.log.durable_end_offset < self.log.end_offset:
+        if self._replica.log.durable_end_offset < self._replica.log.end_offset:
             return False
         request = FetchRequest(
-            replica=self.local,
-            leader_epoch=self.leader_epoch,
-            fetch_offset=self.log.end_offset,
-            last_fetched_epoch=self.log.last_epoch,
-            high_watermark=self.high_watermark,
-            max_wait_ms=self.config.fetch_max_wait_ms,
-            max_bytes=self.config.fetch_max_bytes,
+            replica=self._replica.local,
+            leader_epoch=self._current.leader_epoch,
+            fetch_offset=self._replica.log.end_offset,
+            last_fetched_epoch=self._replica.log.last_epoch,
+            high_watermark=self._replica.high_watermark,
+            max_wait_ms=self._config.fetch_max_wait_ms,
+            max_bytes=self._config.fetch_max_bytes,
         )
-        return self._maybe_send(node_id, request, now_ms)
+        return self._connections.maybe_send(node_id, request, self._current.endpoints_of(node_id), now_ms)
 
-    def _send_fetch_snapshot(self, role: Follower, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+    def send_to_any_bootstrap(self, now_ms: int) -> None:
+        """Fetch from any known node, to learn the leader from its response. One request at a time, nodes in turn.
+
+        A deviation: Apache Kafka asks only the bootstrap servers, and finds no leader if all of them are gone. Here the
+        voters in the log are asked, too.
+        """
+        known = dict.fromkeys((*self._config.bootstrap_ids, *self._replica.voters.current.ids))
+        others = [node_id for node_id in known if node_id != self._replica.local.node_id]
+        if self._connections.has_request_in_flight:
+            return
+        for _ in others:
+            self._next_bootstrap = (self._next_bootstrap + 1) % len(others)
+            if self.send_fetch(others[self._next_bootstrap], now_ms):
+                return
+
+    def send_fetch_snapshot(self, role: Follower, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
         request = FetchSnapshotRequest(
-            replica=self.local,
+            replica=self._replica.local,
             leader_epoch=role.leader_epoch,
             snapshot_id=snapshot_id,
             position=role.snapshot_position,
-            max_bytes=self.config.fetch_snapshot_max_bytes,
+            max_bytes=self._config.fetch_snapshot_max_bytes,
         )
-        self._maybe_send(role.leader_id, request, now_ms)
+        self._connections.maybe_send(role.leader_id, request, role.leader_endpoints, now_ms)
 
-    def _on_fetch_response(self, node_id: int, request: Request, response: FetchResponse, now_ms: int) -> None:
-        if not self._learn_from_response(response, now_ms) or response.error != NONE:
-            if not self.is_leader:
-                self._back_off(node_id, now_ms)
+    def on_fetch_response(self, node_id: int, request: Request, response: FetchResponse, now_ms: int) -> None:
+        if not self._current.learn_from_response(response, now_ms) or response.error != NONE:
+            if not self._current.is_leader:
+                self._connections.back_off(node_id, now_ms)
             return
-        role = self.role
+        role = self._current.role
         if not isinstance(role, Follower) or node_id != role.leader_id or response.leader_epoch != role.leader_epoch:
             return
         assert isinstance(request, FetchRequest)
         if response.diverging is not None:
-            self._truncate_to_divergence(response.diverging)
+            self._replica.truncate_to(self._replica.log.truncation_offset(response.diverging))
         elif response.snapshot_id is not None:
             self._begin_snapshot_download(role, response.snapshot_id)
         else:
-            self._append_fetched(request, response)
+            self._append_fetched(response, role)
         role.has_fetched = True
-        role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
+        role.fetch_deadline_ms = now_ms + self._config.fetch_timeout_ms
 
-    def _truncate_to_divergence(self, diverging: OffsetAndEpoch) -> None:
-        offset = self.log.truncation_offset(diverging)
-        assert offset >= self.high_watermark, f"the leader asks to cut committed records: {diverging}"
-        assert offset >= self.log.start_offset
-        self.log.truncate_to(offset)
-        self.voters.truncate_to(offset)
-        self._emit(TruncateLog(offset))
-
-    def _append_fetched(self, request: FetchRequest, response: FetchResponse) -> None:
+    def _append_fetched(self, response: FetchResponse, role: Follower) -> None:
         for batch in response.batches:
             if not self._is_next(batch, response.leader_epoch):
                 break
-            self._append(batch, is_leader=False)
+            self._replica.append_fetched(batch, role)
         if response.high_watermark >= 0:
-            self._learn_high_watermark(response.high_watermark)
+            self._replica.learn_high_watermark(response.high_watermark)
 
     def _is_next(self, batch: LogBatch, leader_epoch: int) -> bool:
         """Return whether a batch continues the log. If not, it and the rest of the response are dropped."""
         return (
-            batch.base_offset == self.log.end_offset
-            and self.log.last_epoch <= batch.leader_epoch <= leader_epoch
+            batch.base_offset == self._replica.log.end_offset
+            and self._replica.log.last_epoch <= batch.leader_epoch <= leader_epoch
             and batch.last_offset >= batch.base_offset
         )
 
     def _begin_snapshot_download(self, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
-        if snapshot_id.offset <= max(self.high_watermark, self.log.start_offset):
+        if snapshot_id.offset <= max(self._replica.high_watermark, self._replica.log.start_offset):
             return
         role.snapshot_id = snapshot_id
         role.snapshot_position = 0
 
-    def _on_fetch_snapshot_response(self, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
-        if not self._learn_from_response(response, now_ms):
-            self._back_off(node_id, now_ms)
+    def on_fetch_snapshot_response(self, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
+        if not self._current.learn_from_response(response, now_ms):
+            self._connections.back_off(node_id, now_ms)
             return
-        role = self.role
+        role = self._current.role
         if not isinstance(role, Follower) or node_id != role.leader_id:
             return
         if response.error == SNAPSHOT_NOT_FOUND or response.snapshot_id is None:
             role.snapshot_id = None
-            role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
+            role.fetch_deadline_ms = now_ms + self._config.fetch_timeout_ms
             return
         if response.error != NONE:
-            self._back_off(node_id, now_ms)
+            self._connections.back_off(node_id, now_ms)
             return
         self._take_snapshot_part(role, response, now_ms)
 
@@ -252,26 +267,25 @@ class Replication(RaftState):
         if response.snapshot_id != role.snapshot_id or response.position != role.snapshot_position:
             return
         assert role.snapshot_id is not None
-        self._emit(WriteSnapshotPart(role.snapshot_id, response.position, response.data))
+        self._out.emit(WriteSnapshotPart(role.snapshot_id, response.position, response.data))
         role.snapshot_position += len(response.data)
-        role.fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
+        role.fetch_deadline_ms = now_ms + self._config.fetch_timeout_ms
         if role.snapshot_position >= response.size_bytes:
             role.is_installing = True
-            self._emit(InstallSnapshot(role.snapshot_id))
+            self._out.emit(InstallSnapshot(role.snapshot_id))
 
-    def _on_snapshot_installed(self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, kraft_version: int) -> None:
+    def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, kraft_version: int) -> None:
         """Restart the log at the snapshot's end, even if the leader has changed: it holds committed records only."""
-        self._end_installation(snapshot_id)
-        if snapshot_id.offset <= self.log.end_offset and snapshot_id.leader_epoch <= self.log.last_epoch:
+        self.end_installation(snapshot_id)
+        if (
+            snapshot_id.offset <= self._replica.log.end_offset
+            and snapshot_id.leader_epoch <= self._replica.log.last_epoch
+        ):
             return
-        self.log.reset_to_snapshot(snapshot_id)
-        self.voters.reset(snapshot_id.offset, voters, kraft_version)
-        self._emit(ResetLogToSnapshot(snapshot_id))
-        self._on_voters_changed()
-        self._learn_high_watermark(snapshot_id.offset)
+        self._replica.reset_to_snapshot(snapshot_id, voters, kraft_version, self._current.role)
 
-    def _end_installation(self, snapshot_id: OffsetAndEpoch) -> None:
-        role = self.role
+    def end_installation(self, snapshot_id: OffsetAndEpoch) -> None:
+        role = self._current.role
         if isinstance(role, Follower) and role.snapshot_id == snapshot_id:
             role.snapshot_id = None
             role.snapshot_position = 0

@@ -1,5 +1,8 @@
 """Vote, BeginQuorumEpoch, EndQuorumEpoch: handling of the requests and responses of an election."""
 
+from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.connections import Connections, Outbox
+from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import Reply
 from kafkapy.raft.election import successor_backoff_ms
 from kafkapy.raft.messages import (
@@ -15,34 +18,48 @@ from kafkapy.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from kafkapy.raft.state import RaftState
+from kafkapy.raft.replica import Replica
+from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigned
 from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 
 
-class VoteHandling(RaftState):
-    """The part of the core that handles elections."""
+class Voting:
+    """The part of the core that handles elections: votes asked for and granted, an epoch's begin and end."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        replica: Replica,
+        current: CurrentRole,
+        connections: Connections,
+        outbox: Outbox,
+    ) -> None:
+        self._config = config
+        self._replica = replica
+        self._current = current
+        self._connections = connections
+        self._out = outbox
 
     # ---- requests
 
-    def _on_vote_request(self, reply_to: object, request: VoteRequest, now_ms: int) -> None:
+    def on_vote_request(self, reply_to: object, request: VoteRequest, now_ms: int) -> None:
         error = self._vote_request_error(request)
         is_granted = False
         if error == NONE:
-            if request.leader_epoch > self.leader_epoch:
-                self._become_unattached(request.leader_epoch, -1, now_ms)
+            if request.leader_epoch > self._current.leader_epoch:
+                self._current.become_unattached(request.leader_epoch, -1, now_ms)
             if not self._is_meant_for_us(request.voter):
                 error = INVALID_VOTER_KEY
             else:
                 is_granted = self._grant_vote(request, now_ms)
         response = VoteResponse(
             error=error,
-            leader_epoch=self.leader_epoch,
-            leader_id=self.leader_id,
-            leader_endpoints=self.role.leader_endpoints,
+            leader_epoch=self._current.leader_epoch,
+            leader_id=self._current.leader_id,
+            leader_endpoints=self._current.role.leader_endpoints,
             is_granted=is_granted,
         )
-        self._emit(Reply(reply_to, response))
+        self._out.emit(Reply(reply_to, response))
 
     def _vote_request_error(self, request: VoteRequest) -> int:
         last_epoch = request.end.leader_epoch
@@ -51,156 +68,155 @@ class VoteHandling(RaftState):
         )
         if request.end.offset < 0 or last_epoch < 0 or is_epoch_illegal or request.candidate.node_id < 0:
             return INVALID_REQUEST
-        return FENCED_LEADER_EPOCH if request.leader_epoch < self.leader_epoch else NONE
+        return FENCED_LEADER_EPOCH if request.leader_epoch < self._current.leader_epoch else NONE
 
     def _grant_vote(self, request: VoteRequest, now_ms: int) -> bool:
         """Decide on a vote, and record a real one (persisted before the response is sent)."""
         end = (request.end.leader_epoch, request.end.offset)
-        is_up_to_date = end >= (self.log.last_epoch, self.log.end_offset)
-        role = self.role
+        is_up_to_date = end >= (self._replica.log.last_epoch, self._replica.log.end_offset)
+        role = self._current.role
         is_granted = role.can_grant_vote(
             request.candidate, is_log_up_to_date=is_up_to_date, is_pre_vote=request.is_pre_vote
         )
         if is_granted and not request.is_pre_vote and role.voted is None:
-            self._note_vote(request.candidate, now_ms)
+            self._current.note_vote(request.candidate, now_ms)
         return is_granted
-
-    def _note_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """Record the vote in the same role and restart the election timeout, to give the candidate time to win."""
-        role = self.role
-        if isinstance(role, Prospective):
-            self._become_prospective(now_ms, voted=candidate)
-            return
-        assert isinstance(role, Unattached)
-        self._enter(
-            Unattached(
-                leader_epoch=role.leader_epoch,
-                leader_id=role.leader_id,
-                voted=candidate,
-                election_deadline_ms=now_ms + self._election_timeout_ms(),
-            )
-        )
 
     def _is_meant_for_us(self, voter: ReplicaKey | None) -> bool:
         return voter is None or (
-            voter.node_id == self.local.node_id and voter.directory_id in (ZERO_UUID, self.local.directory_id)
+            voter.node_id == self._replica.local.node_id
+            and voter.directory_id in (ZERO_UUID, self._replica.local.directory_id)
         )
 
-    def _on_begin_epoch_request(self, reply_to: object, request: BeginEpochRequest, now_ms: int) -> None:
+    def on_begin_epoch_request(self, reply_to: object, request: BeginEpochRequest, now_ms: int) -> None:
         error = self._leader_claim_error(request.leader_epoch, request.leader_id)
         if error == NONE:
-            self._maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
+            self._current.maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
             if not self._is_meant_for_us(request.voter):
                 error = INVALID_VOTER_KEY
-        self._emit(
-            Reply(reply_to, BeginEpochResponse(error=error, leader_epoch=self.leader_epoch, leader_id=self.leader_id))
+        self._out.emit(
+            Reply(
+                reply_to,
+                BeginEpochResponse(
+                    error=error, leader_epoch=self._current.leader_epoch, leader_id=self._current.leader_id
+                ),
+            )
         )
 
-    def _on_end_epoch_request(self, reply_to: object, request: EndEpochRequest, now_ms: int) -> None:
+    def on_end_epoch_request(self, reply_to: object, request: EndEpochRequest, now_ms: int) -> None:
         error = self._leader_claim_error(request.leader_epoch, request.leader_id)
         if error == NONE:
-            self._maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
+            self._current.maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
             self._hurry_election(request, now_ms)
-        self._emit(
-            Reply(reply_to, EndEpochResponse(error=error, leader_epoch=self.leader_epoch, leader_id=self.leader_id))
+        self._out.emit(
+            Reply(
+                reply_to,
+                EndEpochResponse(
+                    error=error, leader_epoch=self._current.leader_epoch, leader_id=self._current.leader_id
+                ),
+            )
         )
 
     def _hurry_election(self, request: EndEpochRequest, now_ms: int) -> None:
         """Replace the fetch timeout by a short back-off, since the leader has resigned: preferred successors first."""
-        role = self.role
+        role = self._current.role
         if not isinstance(role, Follower) or role.leader_id != request.leader_id:
             return
         successors = request.preferred_successors
         position = next((i for i, key in enumerate(successors) if self._is_meant_for_us(key)), len(successors))
         role.fetch_deadline_ms = now_ms + successor_backoff_ms(
-            position, len(successors), self.config.election_backoff_max_ms
+            position, len(successors), self._config.election_backoff_max_ms
         )
 
     def _leader_claim_error(self, leader_epoch: int, leader_id: int) -> int:
-        if leader_epoch < self.leader_epoch:
+        if leader_epoch < self._current.leader_epoch:
             return FENCED_LEADER_EPOCH
-        if leader_id < 0 or leader_id == self.local.node_id or not self._is_consistent_leader(leader_epoch, leader_id):
+        if (
+            leader_id < 0
+            or leader_id == self._replica.local.node_id
+            or not self._current.is_consistent_leader(leader_epoch, leader_id)
+        ):
             return INVALID_REQUEST
         return NONE
 
     # ---- responses
 
-    def _on_vote_response(self, node_id: int, request: VoteRequest, response: VoteResponse, now_ms: int) -> None:
-        if not self._learn_from_response(response, now_ms):
+    def on_vote_response(self, node_id: int, request: VoteRequest, response: VoteResponse, now_ms: int) -> None:
+        if not self._current.learn_from_response(response, now_ms):
             return
-        role = self.role
+        role = self._current.role
         if response.error == UNSUPPORTED_VERSION and request.is_pre_vote and isinstance(role, Prospective):
             # A voter without pre-votes (before Apache Kafka 3.9) can only be asked for a real vote. KIP-996.
-            self._become_candidate(now_ms)
+            self._current.become_candidate(now_ms)
             return
         if response.error != NONE:
-            self._back_off(node_id, now_ms)
+            self._connections.back_off(node_id, now_ms)
             return
         asked_as = Prospective if request.is_pre_vote else Candidate
         if not isinstance(role, asked_as) or response.leader_epoch != request.leader_epoch:
             return
         assert isinstance(role, Prospective | Candidate)
         role.tally.record(node_id, response.is_granted)
-        self._maybe_go_forward(now_ms)
-        if isinstance(self.role, Prospective) and self.role.tally.is_lost:
-            self._give_up_prospect(self.role, now_ms)
+        self._current.maybe_go_forward(now_ms)
+        if isinstance(self._current.role, Prospective) and self._current.role.tally.is_lost:
+            self.give_up_prospect(self._current.role, now_ms)
 
-    def _on_begin_epoch_response(self, node_id: int, response: BeginEpochResponse, now_ms: int) -> None:
-        if self._learn_from_response(response, now_ms) and response.error != NONE:
-            self._back_off(node_id, now_ms)
+    def on_begin_epoch_response(self, node_id: int, response: BeginEpochResponse, now_ms: int) -> None:
+        if self._current.learn_from_response(response, now_ms) and response.error != NONE:
+            self._connections.back_off(node_id, now_ms)
 
-    def _on_end_epoch_response(self, node_id: int, response: EndEpochResponse, now_ms: int) -> None:
-        if not self._learn_from_response(response, now_ms):
+    def on_end_epoch_response(self, node_id: int, response: EndEpochResponse, now_ms: int) -> None:
+        if not self._current.learn_from_response(response, now_ms):
             return
-        if isinstance(self.role, Resigned) and response.error == NONE:
-            self.role.unacknowledged_voter_ids.discard(node_id)
+        if isinstance(self._current.role, Resigned) and response.error == NONE:
+            self._current.role.unacknowledged_voter_ids.discard(node_id)
         elif response.error != NONE:
-            self._back_off(node_id, now_ms)
+            self._connections.back_off(node_id, now_ms)
 
     # ---- time
 
-    def _give_up_prospect(self, role: Prospective, now_ms: int) -> None:
+    def give_up_prospect(self, role: Prospective, now_ms: int) -> None:
         """After a lost pre-vote, follow the former leader again, or wait for a leader."""
-        if role.leader_id >= 0 and role.leader_endpoints and role.leader_id != self.local.node_id:
-            self._become_follower(role.leader_epoch, role.leader_id, role.leader_endpoints, now_ms)
-        elif role.leader_id == self.local.node_id:
-            self._become_unattached(role.leader_epoch + 1, -1, now_ms)
+        if role.leader_id >= 0 and role.leader_endpoints and role.leader_id != self._replica.local.node_id:
+            self._current.become_follower(role.leader_epoch, role.leader_id, role.leader_endpoints, now_ms)
+        elif role.leader_id == self._replica.local.node_id:
+            self._current.become_unattached(role.leader_epoch + 1, -1, now_ms)
         else:
-            self._become_unattached(role.leader_epoch, role.leader_id, now_ms)
+            self._current.become_unattached(role.leader_epoch, role.leader_id, now_ms)
 
-    def _send_votes(self, role: Prospective | Candidate, now_ms: int) -> None:
+    def send_votes(self, role: Prospective | Candidate, now_ms: int) -> None:
         if role.tally.is_lost:
             return
         for voter_id in role.tally.open_voter_ids:
-            voter = self.voters.current.get(voter_id)
+            voter = self._replica.voters.current.get(voter_id)
             request = VoteRequest(
-                candidate=self.local,
+                candidate=self._replica.local,
                 leader_epoch=role.leader_epoch,
-                end=OffsetAndEpoch(self.log.end_offset, self.log.last_epoch),
+                end=OffsetAndEpoch(self._replica.log.end_offset, self._replica.log.last_epoch),
                 is_pre_vote=isinstance(role, Prospective),
                 voter=voter.key if voter is not None else None,
             )
-            self._maybe_send(voter_id, request, now_ms)
+            self._connections.maybe_send(voter_id, request, self._current.endpoints_of(voter_id), now_ms)
 
-    def _send_begin_epochs(self, role: Leader, now_ms: int) -> None:
-        interval_ms = self.config.fetch_timeout_ms // 2
+    def send_begin_epochs(self, role: Leader, now_ms: int) -> None:
+        interval_ms = self._config.fetch_timeout_ms // 2
         for voter_id in role.progress.silent_voter_ids(now_ms, interval_ms):
-            voter = self.voters.current.get(voter_id)
+            voter = self._replica.voters.current.get(voter_id)
             request = BeginEpochRequest(
-                leader_id=self.local.node_id,
+                leader_id=self._replica.local.node_id,
                 leader_epoch=role.leader_epoch,
-                leader_endpoints=self.config.local.endpoints,
+                leader_endpoints=self._config.local.endpoints,
                 voter=voter.key if voter is not None else None,
             )
-            self._maybe_send(voter_id, request, now_ms)
+            self._connections.maybe_send(voter_id, request, self._current.endpoints_of(voter_id), now_ms)
         role.begin_epoch_deadline_ms = now_ms + interval_ms
 
-    def _send_end_epochs(self, role: Resigned, now_ms: int) -> None:
+    def send_end_epochs(self, role: Resigned, now_ms: int) -> None:
         for voter_id in sorted(role.unacknowledged_voter_ids):
             request = EndEpochRequest(
-                leader_id=self.local.node_id,
+                leader_id=self._replica.local.node_id,
                 leader_epoch=role.leader_epoch,
                 preferred_successors=role.preferred_successors,
-                leader_endpoints=self.config.local.endpoints,
+                leader_endpoints=self._config.local.endpoints,
             )
-            self._maybe_send(voter_id, request, now_ms)
+            self._connections.maybe_send(voter_id, request, self._current.endpoints_of(voter_id), now_ms)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.features import MV_3_7_IV2, MV_4_3_IV0
@@ -54,6 +55,21 @@ class LifecycleState(Enum):
     SHUTTING_DOWN = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """What a broker registers with at a start.
+
+    endpoints: advertised, by listener name. directories: the ids of those online. previous_broker_epoch: of the last
+    clean shutdown, else -1.
+    """
+
+    cluster_id: str
+    incarnation_id: Uuid
+    endpoints: Mapping[str, Endpoint]
+    directories: Sequence[Uuid]
+    previous_broker_epoch: int = -1
+
+
 class BrokerLifecycle:
     """The local broker's registration and its state."""
 
@@ -62,18 +78,12 @@ class BrokerLifecycle:
         *,
         controller: "ActiveController",
         config: "BrokerConfig",
-        cluster_id: str,
-        incarnation_id: Uuid,
-        endpoints: Mapping[str, Endpoint],
-        directories: Sequence[Uuid],
-        previous_broker_epoch: int = -1,
+        incarnation: Incarnation,
         applied_offset: Callable[[], int] | None = None,
         cordoned_directories: Callable[[], Sequence[Uuid]] = tuple,
         on_fatal: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`endpoints`: advertised, by listener name. `previous_broker_epoch`: of the last clean shutdown, else -1.
-
-        `applied_offset`: returns the metadata offset that the broker has applied; by default that of the last image.
+        """`applied_offset`: returns the metadata offset that the broker has applied; by default that of the last image.
 
         `on_fatal`: called if a failed directory could not be reported within log.dir.failure.timeout.ms.
         """
@@ -81,19 +91,19 @@ class BrokerLifecycle:
         self._config = config
         self._registration = BrokerRegistrationRequest(
             broker_id=config.node_id,
-            cluster_id=cluster_id,
-            incarnation_id=incarnation_id,
+            cluster_id=incarnation.cluster_id,
+            incarnation_id=incarnation.incarnation_id,
             listeners=[
                 Listener(name=name, host=point.host, port=point.port, security_protocol=point.security_protocol)
-                for name, point in endpoints.items()
+                for name, point in incarnation.endpoints.items()
             ],
             features=[
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in registration_features().items()
             ],
             rack=config.node.broker_rack,
-            log_dirs=sorted(directories),
-            previous_broker_epoch=previous_broker_epoch,
+            log_dirs=sorted(incarnation.directories),
+            previous_broker_epoch=incarnation.previous_broker_epoch,
         )
         self._applied_offset = applied_offset or (lambda: controller.image.provenance.last_offset)
         self._cordoned_directories = cordoned_directories

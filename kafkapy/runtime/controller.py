@@ -65,7 +65,6 @@ class ControllerRuntime:
         *,
         quorum: "Quorum",
         config: "BrokerConfig",
-        cluster_id: str,
         rules: ConfigRules,
         clock: Clock,
         random: Random,
@@ -74,7 +73,6 @@ class ControllerRuntime:
     ) -> None:
         self._quorum = quorum
         self._config = config
-        self._cluster_id = cluster_id
         self._rules = rules
         self._clock = clock
         self._random = random
@@ -311,7 +309,7 @@ class ControllerRuntime:
         config = self._config
         controller = Controller(
             node_id=config.node_id,
-            cluster_id=self._cluster_id,
+            cluster_id=self._quorum.cluster_id,
             rules=self._rules,
             random=self._random,
             session_timeout_ms=config.quorum.broker_session_timeout_ms,

@@ -2,24 +2,25 @@
 
 Everything runs on the loop's thread; only fsyncs run in the IO pool. A record is committed once a majority has it
 *durable*; with one voter that is our own fsync. Appends are group-committed: at most one fsync is in flight.
-quorum_listeners.py defines what listeners are notified of. A listener may append from within its callbacks.
+quorum_listeners.py defines what listeners are notified of. A listener may append from within its callbacks. If the
+metadata directory fails, or an invariant of the core does, `on_fatal` stops the process.
 
-The module is long because the order of effects, fsyncs, listener notifications and the timer belongs in one place. If
-the metadata directory fails, or an invariant of the core does, `on_fatal` stops the process.
+This module has the order of effects, notifications and the timer. Beside it: quorum_flush.py (fsyncs),
+quorum_snapshots.py (snapshots of our own), quorum_peers.py (answers with records, downloads of snapshots).
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Effect, Event
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.raft.control_records import build_control_batch
-from kafkapy.raft.core import RaftConfig, RaftCore
+from kafkapy.raft.control_records import build_log_batch
+from kafkapy.raft.core import RaftCore
 from kafkapy.raft.effects import (
     AppendBatch,
     ElectionState,
@@ -39,7 +40,6 @@ from kafkapy.raft.effects import (
 from kafkapy.raft.events import (
     AppendRequested,
     KraftUpgradeRequested,
-    LogFlushed,
     LogPrefixDeleted,
     RequestFailed,
     RequestReceived,
@@ -51,24 +51,22 @@ from kafkapy.raft.events import (
 )
 from kafkapy.raft.messages import (
     AddVoterRequest,
-    LogBatch,
     RemoveVoterRequest,
     Request,
     Response,
     UpdateVoterRequest,
 )
-from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
-from kafkapy.record.builder import build_batch_of_values
+from kafkapy.raft.voters import Endpoint, VoterSet
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
-from kafkapy.runtime.quorum_identity import QuorumIdentity
+from kafkapy.runtime.quorum_flush import QuorumFlushes
+from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
-from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
+from kafkapy.runtime.quorum_snapshots import ImageSource, OwnSnapshots
 from kafkapy.runtime.quorum_waiters import QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.runtime.voter_candidates import VoterCandidates
-from kafkapy.seams import System, failpoint
-from kafkapy.storage.log.flush import Flush
+from kafkapy.seams import System
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch
 
@@ -108,41 +106,30 @@ class Quorum:
         self,
         *,
         identity: QuorumIdentity,
-        directory: str,
+        directory: MetadataDirectory,
         config: QuorumConfig,
         system: System,
         on_fatal: Callable[[BaseException], None],
-        make_room: Callable[[], None] = lambda: None,
         transport: RaftTransport | None = None,
-        was_clean_shutdown: bool = False,
     ) -> None:
-        """directory: the path of __cluster_metadata-0. make_room: see MetadataLog.
-
-        transport: None for a quorum of one. was_clean_shutdown: the log directory had .kafka_cleanshutdown, so the log
-        need not be recovered.
-        """
+        """transport: None for a quorum of one."""
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
         self._identity = identity
         self._directory = directory
         self._config = config
-        self._disk, self._clock, self._random, self._io_pool = system
+        self._disk, self._clock, self._random, _ = system
         self._on_fatal = on_fatal
-        self._make_room = make_room
         self._transport = transport
-        self._was_clean_shutdown = was_clean_shutdown
         self._delivery = Delivery(identity.node_id)
-        self._source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]] | None = None
+        self._flushes = QuorumFlushes(system, self._step, self._fail)
+        self._snapshots = OwnSnapshots(directory.path, system, self._on_snapshot_written)
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._is_notifying = False
         self._next_turn: asyncio.TimerHandle | None = None
         """Set while notifications remain after a full turn; then they continue."""
-        self._wanted_flush: FlushLog | None = None
-        self._is_flushing = False
-        self._flush_ended = asyncio.Event()
-        self._download = SnapshotDownload(system.disk, directory)
-        self._snapshot_job: SnapshotJob | None = None
+        self._download = SnapshotDownload(system.disk, directory.path)
         self._candidates = VoterCandidates(
             lambda: self._core,
             transport,
@@ -157,7 +144,6 @@ class Quorum:
         self._fatal: BaseException | None = None
         self._log: MetadataLog
         self._core: RaftCore
-        self._schedule: SnapshotSchedule
 
     # ---- properties
 
@@ -242,14 +228,9 @@ class Quorum:
         """Add a listener; only before start()."""
         self._delivery.listeners.append(listener)
 
-    def set_snapshot_source(self, source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]) -> None:
-        """Set the source of snapshots. The quorum decides when to take one (metadata.log.max.*); it writes slices.
-
-        source() returns (snapshot id: end offset and epoch of the committed image, timestamp of its last record in ms,
-        an iterable of lists of framed records: each list becomes a batch, one per turn of the loop). The offset is the
-        end of a committed batch.
-        """
-        self._source = source
+    def set_snapshot_source(self, source: ImageSource) -> None:
+        """Set the source of snapshots. The quorum decides when to take one (metadata.log.max.*); it writes slices."""
+        self._snapshots.set_source(source)
 
     # ---- start and stop
 
@@ -289,10 +270,8 @@ class Quorum:
         for timer in (self._timer, self._clean_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
-        if self._snapshot_job is not None:
-            await self._snapshot_job.cancel()
-        if self._is_flushing:
-            await self._flush_ended.wait()
+        await self._snapshots.cancel()
+        await self._flushes.end_of_flush()
         if self._fatal is None:
             self._log.close()
 
@@ -300,38 +279,19 @@ class Quorum:
         wall_ms = self._clock.wall_ms()
         log = self._log = MetadataLog(
             self._disk,
-            self._directory,
+            self._directory.path,
             self._config,
             now_ms=wall_ms,
             static_voters=self._identity.static_voters,
-            was_clean_shutdown=self._was_clean_shutdown,
-            make_room=self._make_room,
+            was_clean_shutdown=self._directory.was_clean_shutdown,
+            make_room=self._directory.make_room,
         )
         election, file_voter_ids = log.state_file.read() or (ElectionState(), ())
         if not log.voters.current and file_voter_ids:
-            log.voters.static_voters = self._voters_of_file(file_voter_ids)
-        config = self._config
-        others = {*log.voters.current.ids, *self._identity.bootstrap_ids} - {self.node_id}
-        can_become_voter = self._identity.can_become_voter
-        raft_config = RaftConfig(
-            local=self._identity.voter,
-            can_become_voter=can_become_voter,
-            joins_by_itself=can_become_voter and config.controller_quorum_auto_join_enable,
-            bootstrap_ids=tuple(sorted(others)),
-            election_timeout_ms=config.controller_quorum_election_timeout_ms,
-            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
-            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
-            request_timeout_ms=config.controller_quorum_request_timeout_ms,
-            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-            fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
-            fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
-        )
+            log.voters.static_voters = self._identity.voters_of(file_voter_ids)
+        raft_config = self._identity.raft_config(self._config, log.voters.current)
         self._core = RaftCore(raft_config, log.view, log.voters, election, self._random.randrange(0, 1 << 62))
-        self._schedule = SnapshotSchedule(
-            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
-            max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
-            started_ms=self._clock.monotonic_ms(),
-        )
+        self._snapshots.begin(self._config)
         self._delivery.begin_with(log.view.latest_snapshot)
         self._is_recovered = True
         logger.info(
@@ -341,13 +301,6 @@ class Quorum:
             log.view.latest_snapshot,
             max(election.leader_epoch, log.view.last_epoch),
             log.voters.current,
-        )
-
-    def _voters_of_file(self, voter_ids: tuple[int, ...]) -> VoterSet:
-        """Return the voters recorded in quorum-state, for a configuration without static voters."""
-        return VoterSet(
-            static_voter(voter_id, *(self._identity.endpoints if voter_id == self.node_id else ()))
-            for voter_id in voter_ids
         )
 
     # ---- calls of the state machine and of peers
@@ -403,7 +356,7 @@ class Quorum:
             while self._events:
                 for effect in self._core.step(self._events.popleft(), self._clock.monotonic_ms()):
                     self._carry_out(effect)
-            self._maybe_flush()
+            self._flushes.maybe_start(self._log)
         except Exception as error:
             self._fail(error)
             return
@@ -417,7 +370,7 @@ class Quorum:
             case AppendBatch():
                 self._append_batch(effect)
             case FlushLog():
-                self._wanted_flush = effect
+                self._flushes.want(effect)
             case HighWatermarkAdvanced():
                 self._log.log.update_high_watermark(effect.high_watermark)
             case PersistElection():
@@ -450,46 +403,12 @@ class Quorum:
             assert isinstance(batch.data, bytes | memoryview)
             last_offset = self._log.append_fetched(batch.data, now_ms=wall_ms)
         else:
-            data = self._build(batch, wall_ms)
+            data = build_log_batch(batch, wall_ms)
             last_offset = self._log.append(data, leader_epoch=batch.leader_epoch, now_ms=wall_ms)
             self._delivery.note_own(effect, timestamp_ms=wall_ms, size_bytes=len(data))
         assert last_offset == batch.last_offset, f"appended up to {last_offset}, not {batch.last_offset}"
 
-    def _build(self, batch: LogBatch, timestamp_ms: int) -> bytes:
-        if batch.controls:
-            return build_control_batch(
-                batch.controls,
-                base_offset=batch.base_offset,
-                leader_epoch=batch.leader_epoch,
-                timestamp_ms=timestamp_ms,
-            )
-        assert isinstance(batch.data, list)
-        return build_batch_of_values(
-            batch.data, base_offset=batch.base_offset, leader_epoch=batch.leader_epoch, timestamp_ms=timestamp_ms
-        )
-
-    # ---- durability
-
-    def _maybe_flush(self) -> None:
-        """Start an fsync of everything appended so far, unless one is in flight: then the next one covers it."""
-        wanted = self._wanted_flush
-        if wanted is None or self._is_flushing:
-            return
-        self._wanted_flush = None
-        self._is_flushing = True
-        self._flush_ended.clear()
-        flush = self._log.prepare_flush()
-        failpoint("quorum.log.before_flush")
-        self._io_pool.submit(flush.run, lambda _, error: self._on_flushed(flush, wanted, error))
-
-    def _on_flushed(self, flush: Flush, wanted: FlushLog, error: BaseException | None) -> None:
-        self._is_flushing = False
-        self._flush_ended.set()
-        self._log.complete_flush(flush, self._clock.wall_ms())
-        if error is not None:
-            self._fail(error)
-            return
-        self._step(LogFlushed(wanted.end_offset, wanted.generation))
+    # ---- failure
 
     def _fail(self, error: BaseException) -> None:
         """Stop: the disk holds what was promised, and further steps could contradict it."""
@@ -521,7 +440,7 @@ class Quorum:
             self._is_notifying = False
         self._waiters.wake()
         if self._next_turn is None:
-            self._maybe_start_snapshot()
+            self._maybe_take_snapshot()
 
     def _notify_on(self) -> None:
         self._next_turn = None
@@ -549,36 +468,11 @@ class Quorum:
 
     # ---- snapshots of our own
 
-    def _maybe_start_snapshot(self) -> None:
-        if self._source is None or self._snapshot_job is not None or self._is_closed or self._fatal is not None:
-            return
-        committed_bytes, now_ms = self._delivery.delivered_bytes, self._clock.monotonic_ms()
-        if not self._schedule.is_due(committed_bytes, now_ms):
-            return
-        self._schedule.reset(committed_bytes, now_ms)
-        snapshot_id, timestamp_ms, slices = self._source()
-        latest = self.latest_snapshot_id
-        if (latest is not None and snapshot_id <= latest) or snapshot_id.offset > self._delivery.delivered_offset:
-            return
-        voters = self._core.voters
-        self._snapshot_job = SnapshotJob(
-            self._disk,
-            self._directory,
-            self._io_pool,
-            snapshot_id=snapshot_id,
-            last_contained_log_timestamp_ms=timestamp_ms,
-            now_ms=self._clock.wall_ms(),
-            kraft_version=voters.kraft_version_before(snapshot_id.offset),
-            voters=voters.before(snapshot_id.offset),
-            slices=slices,
-            on_done=self._on_snapshot_written,
-        )
+    def _maybe_take_snapshot(self) -> None:
+        if not self._is_closed and self._fatal is None:
+            self._snapshots.maybe_take(self._delivery, self.latest_snapshot_id, self._core.voters)
 
-    def _on_snapshot_written(self, snapshot_id: OffsetAndEpoch, error: BaseException | None) -> None:
-        self._snapshot_job = None
-        if error is not None:
-            logger.warning("Snapshot %s was not written: %s", snapshot_id, error)
-            return
+    def _on_snapshot_written(self, snapshot_id: OffsetAndEpoch) -> None:
         latest = self.latest_snapshot_id
         is_outdated = snapshot_id.offset < self.log_start_offset or (latest is not None and latest >= snapshot_id)
         if self._is_closed or is_outdated:
@@ -618,5 +512,5 @@ class Quorum:
         if self._is_closed or self._fatal is not None:
             return
         self._clean()
-        self._maybe_start_snapshot()
+        self._maybe_take_snapshot()
         self._schedule_clean()

@@ -1,12 +1,18 @@
 """When to take a snapshot of the metadata log, and writing it, one slice per turn of the loop."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
-from kafkapy.raft.voters import VoterSet
-from kafkapy.seams import Disk, IoPool
+from kafkapy.config.quorum import QuorumConfig
+from kafkapy.raft.voters import VoterHistory, VoterSet
+from kafkapy.runtime.quorum_listeners import Delivery
+from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch
+
+logger = logging.getLogger("kafkapy.runtime.quorum")
 
 
 class SnapshotSchedule:
@@ -33,39 +39,97 @@ class SnapshotSchedule:
         self._last_ms = now_ms
 
 
+class SnapshotContent(NamedTuple):
+    """What a snapshot holds. snapshot_id: the end of a committed batch. slices: framed records, a batch each."""
+
+    snapshot_id: OffsetAndEpoch
+    last_contained_log_timestamp_ms: int
+    kraft_version: int
+    voters: VoterSet
+    slices: Iterable[list[bytes]]
+
+
+ImageSource: TypeAlias = Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]
+"""Returns (snapshot id: end offset and epoch of the committed image, timestamp of its last record in ms, slices)."""
+
+
+class OwnSnapshots:
+    """Takes the snapshots of this node's own image when they are due, one at a time."""
+
+    def __init__(self, directory: str, system: System, on_written: Callable[[OffsetAndEpoch], None]) -> None:
+        """on_written(snapshot id) is called when a snapshot is durable; one that fails is logged, and tried later."""
+        self._directory = directory
+        self._system = system
+        self._on_written = on_written
+        self._source: ImageSource | None = None
+        self._schedule: SnapshotSchedule
+        self._job: SnapshotJob | None = None
+
+    def set_source(self, source: ImageSource) -> None:
+        self._source = source
+
+    def begin(self, config: QuorumConfig) -> None:
+        """Start to count, after the log was recovered."""
+        self._schedule = SnapshotSchedule(
+            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+            max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+            started_ms=self._system.clock.monotonic_ms(),
+        )
+
+    def maybe_take(self, delivery: Delivery, latest: OffsetAndEpoch | None, voters: VoterHistory) -> None:
+        """Start a snapshot if one is due. latest: the newest that there is. voters: those in the log."""
+        if self._source is None or self._job is not None:
+            return
+        committed_bytes, now_ms = delivery.delivered_bytes, self._system.clock.monotonic_ms()
+        if not self._schedule.is_due(committed_bytes, now_ms):
+            return
+        self._schedule.reset(committed_bytes, now_ms)
+        snapshot_id, timestamp_ms, slices = self._source()
+        if (latest is not None and snapshot_id <= latest) or snapshot_id.offset > delivery.delivered_offset:
+            return
+        kraft_version = voters.kraft_version_before(snapshot_id.offset)
+        content = SnapshotContent(snapshot_id, timestamp_ms, kraft_version, voters.before(snapshot_id.offset), slices)
+        self._job = SnapshotJob(self._system, self._directory, content, self._on_job_done)
+
+    async def cancel(self) -> None:
+        """Stop the snapshot being written, if any."""
+        if self._job is not None:
+            await self._job.cancel()
+
+    def _on_job_done(self, snapshot_id: OffsetAndEpoch, error: BaseException | None) -> None:
+        self._job = None
+        if error is not None:
+            logger.warning("Snapshot %s was not written: %s", snapshot_id, error)
+        else:
+            self._on_written(snapshot_id)
+
+
 class SnapshotJob:
     """A snapshot being written. Calls on_done(snapshot id, error) when it is durable under its name, or has failed."""
 
     def __init__(
         self,
-        disk: Disk,
+        system: System,
         directory: str,
-        io_pool: IoPool,
-        *,
-        snapshot_id: OffsetAndEpoch,
-        last_contained_log_timestamp_ms: int,
-        now_ms: int,
-        kraft_version: int,
-        voters: VoterSet,
-        slices: Iterable[list[bytes]],
+        content: SnapshotContent,
         on_done: Callable[[OffsetAndEpoch, BaseException | None], None],
     ) -> None:
-        self.snapshot_id = snapshot_id
-        self._io_pool = io_pool
+        self._content = content
+        self._io_pool = system.io_pool
         self._on_done = on_done
-        self._task = asyncio.get_running_loop().create_task(
-            self._run(
-                lambda: SnapshotWriter(
-                    disk,
-                    directory,
-                    snapshot_id,
-                    last_contained_log_timestamp_ms=last_contained_log_timestamp_ms,
-                    now_ms=now_ms,
-                    kraft_version=kraft_version,
-                    voters=voters if kraft_version > 0 else None,
-                ),
-                slices,
-            )
+        now_ms = system.clock.wall_ms()
+        self._task = asyncio.get_running_loop().create_task(self._run(lambda: self._open(system, directory, now_ms)))
+
+    def _open(self, system: System, directory: str, now_ms: int) -> SnapshotWriter:
+        content = self._content
+        return SnapshotWriter(
+            system.disk,
+            directory,
+            content.snapshot_id,
+            last_contained_log_timestamp_ms=content.last_contained_log_timestamp_ms,
+            now_ms=now_ms,
+            kraft_version=content.kraft_version,
+            voters=content.voters if content.kraft_version > 0 else None,
         )
 
     async def cancel(self) -> None:
@@ -73,13 +137,13 @@ class SnapshotJob:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self, open_writer: Callable[[], SnapshotWriter], slices: Iterable[list[bytes]]) -> None:
+    async def _run(self, open_writer: Callable[[], SnapshotWriter]) -> None:
         error: BaseException | None = None
         try:
-            await self._write(open_writer(), slices)
+            await self._write(open_writer(), self._content.slices)
         except OSError as raised:
             error = raised
-        self._on_done(self.snapshot_id, error)
+        self._on_done(self._content.snapshot_id, error)
 
     async def _write(self, writer: SnapshotWriter, slices: Iterable[list[bytes]]) -> None:
         is_frozen = False

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.config.transaction import TransactionConfig
 from kafkapy.errors import ApiError
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinator import Coordinator
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.seams import Clock, IoPool
 from kafkapy.timer.wheel import TimingWheel
+from kafkapy.transaction.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
@@ -45,20 +45,18 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         self,
         *,
         replica_manager: ReplicaManager,
-        config: Callable[[], TransactionConfig],
+        settings: TransactionSettings,
         request_timeout_ms: int,
-        transaction_version: Callable[[], int],
         producer_ids: ProducerIdManager,
         new_sink: "Callable[[], MarkerSink]",
         clock: Clock,
         wheel: TimingWheel,
         io_pool: IoPool,
     ) -> None:
-        """transaction_version: returns the finalized level. new_sink: makes the MarkerSink for partition leaders."""
+        """new_sink: makes the MarkerSink for partition leaders."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
-        self._config = config
+        self._settings = settings
         self._request_timeout_ms = request_timeout_ms
-        self._transaction_version = transaction_version
         self._producer_ids = producer_ids
         self._new_sink = new_sink
         self._log: CoordinatorLog | None = None
@@ -105,15 +103,14 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
 
     @property
     def default_partition_count(self) -> int:
-        return self._config().transaction_state_log_num_partitions
+        return self._settings.config.transaction_state_log_num_partitions
 
     def _new_host(self, partition: "HostedPartition") -> "TransactionHost":
         from kafkapy.runtime.transaction_host import TransactionHost
-        from kafkapy.transaction.settings import TransactionSettings
         from kafkapy.transaction.shard import TransactionShard
 
         shard = TransactionShard(
-            TransactionSettings(self._config, self._transaction_version),
+            self._settings,
             coordinator_epoch=partition.leader_epoch,
             take_producer_id=self._producer_ids.take,
         )
@@ -138,7 +135,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
                 codec=records,
                 compression=lambda: 0,
                 commit_timeout_ms=lambda: self._request_timeout_ms,
-                load_buffer_bytes=lambda: self._config().transaction_state_log_load_buffer_size,
+                load_buffer_bytes=lambda: self._settings.config.transaction_state_log_load_buffer_size,
             )
         return self._log
 
@@ -190,7 +187,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
 
     async def _regularly(self, interval_key: str, act: "Callable[[], Any]") -> None:
         while True:
-            await asyncio.sleep(getattr(self._config(), interval_key) / 1000)
+            await asyncio.sleep(getattr(self._settings.config, interval_key) / 1000)
             try:
                 await act()
             except Exception:

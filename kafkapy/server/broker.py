@@ -28,7 +28,7 @@ from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.active_controller import ActiveController
-from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
+from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation
 from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
@@ -41,7 +41,7 @@ from kafkapy.runtime.metadata_follower import MetadataFollower
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.turns import in_turns
 from kafkapy.server import listeners
-from kafkapy.server.coordinators import Coordinators
+from kafkapy.server.coordinators import ClusterAccess, Coordinators
 from kafkapy.server.limits import changed_limits, limits_at_start
 from kafkapy.server.measuring import measured
 from kafkapy.server.node import Node
@@ -327,13 +327,13 @@ class BrokerServer:
         return Coordinators(
             self._replica_manager,
             self._dynamic_config,
-            image=lambda: self._controller.image,
-            allocate_producer_ids=lambda: self._lifecycle.allocate_producer_ids(),
-            new_peer=self._quorum_node.peers.new_broker_peer,
-            clock=self._clock,
-            random=self._random,
+            ClusterAccess(
+                image=lambda: self._controller.image,
+                allocate_producer_ids=lambda: self._lifecycle.allocate_producer_ids(),
+                new_peer=self._quorum_node.peers.new_broker_peer,
+            ),
+            system=self._node.system,
             wheel=self._wheel,
-            io_pool=self._io_pool,
             stops=self._stops,
         )
 
@@ -343,7 +343,6 @@ class BrokerServer:
             self._log_manager,
             self._quorum_node,
             dynamic_config=self._dynamic_config,
-            node_id=self.node_id,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             flush=self._flusher.flush,
             clock=self._clock,
@@ -497,15 +496,17 @@ class BrokerServer:
         return BrokerLifecycle(
             controller=ActiveController(self._controller, self._quorum_node.new_channel),
             config=self.config,
-            cluster_id=self.cluster_id,
-            incarnation_id=self._node.incarnation_id,
-            endpoints=listeners.advertised(self.config, self._addresses),
-            directories=[
-                directory.directory_id
-                for directory in self._log_manager.directories.live
-                if directory.directory_id is not None
-            ],
-            previous_broker_epoch=self._node.previous_broker_epoch,
+            incarnation=Incarnation(
+                self.cluster_id,
+                self._node.incarnation_id,
+                listeners.advertised(self.config, self._addresses),
+                [
+                    directory.directory_id
+                    for directory in self._log_manager.directories.live
+                    if directory.directory_id is not None
+                ],
+                previous_broker_epoch=self._node.previous_broker_epoch,
+            ),
             cordoned_directories=lambda: self._log_manager.directories.cordoned_ids,
             on_fatal=self._node.fail,
         )

@@ -1,7 +1,7 @@
 """A broker's group coordinator and transaction coordinator, and the other parts that transactions need."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.group.settings import GroupSettings
@@ -13,6 +13,7 @@ from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
 from kafkapy.runtime.transaction_verification import RoutedGate, TransactionVerification
 from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.server.transaction_links import TransactionLinks
+from kafkapy.transaction.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
@@ -20,8 +21,20 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.markers import MarkerSink
     from kafkapy.runtime.peer import Peer
-    from kafkapy.seams import Clock, IoPool, Random
+    from kafkapy.seams import Random, System
     from kafkapy.timer.wheel import TimingWheel
+
+
+class ClusterAccess(NamedTuple):
+    """What a broker's coordinators ask of the cluster.
+
+    image: returns the newest committed image. allocate_producer_ids: asks the controller for a block. new_peer: makes a
+    connection to another node.
+    """
+
+    image: "Callable[[], MetadataImage]"
+    allocate_producer_ids: Callable[[], Awaitable[range]]
+    new_peer: "Callable[[str, int], Peer]"
 
 
 class Coordinators:
@@ -31,31 +44,23 @@ class Coordinators:
         self,
         replica_manager: "ReplicaManager",
         dynamic_config: DynamicConfig,
+        cluster: ClusterAccess,
         *,
-        image: "Callable[[], MetadataImage]",
-        allocate_producer_ids: Callable[[], Awaitable[range]],
-        new_peer: "Callable[[str, int], Peer]",
-        clock: "Clock",
-        random: "Random",
+        system: "System",
         wheel: "TimingWheel",
-        io_pool: "IoPool",
         stops: Stops,
     ) -> None:
-        """`image`: returns the newest committed image. `allocate_producer_ids`: asks the controller for a block.
-
-        `new_peer`: makes a connection to another node.
-        """
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
-        self._image = image
-        self._clock = clock
+        self._image = cluster.image
+        self._clock = system.clock
         self._wheel = wheel
-        self._io_pool = io_pool
-        self.groups = self._new_groups(random)
+        self._io_pool = system.io_pool
+        self.groups = self._new_groups(system.random)
         stops.add(StopOrder.GROUPS, self.groups.close)
-        self.producer_ids = ProducerIdManager(allocate_producer_ids)
+        self.producer_ids = ProducerIdManager(cluster.allocate_producer_ids)
         stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
-        self._links = self._new_links(new_peer)
+        self._links = self._new_links(cluster.new_peer)
         stops.add(StopOrder.TRANSACTION_LINKS, self._links.close)
         self.transactions = self._new_transactions()
         stops.add(StopOrder.TRANSACTIONS, self.transactions.close)
@@ -106,9 +111,11 @@ class Coordinators:
     def _new_transactions(self) -> TransactionCoordinator:
         return TransactionCoordinator(
             replica_manager=self._replica_manager,
-            config=lambda: self._dynamic_config.current.transaction,
+            settings=TransactionSettings(
+                lambda: self._dynamic_config.current.transaction,
+                lambda: self._image().features.levels.get(TRANSACTION_VERSION, 0),
+            ),
             request_timeout_ms=self._dynamic_config.static.node.request_timeout_ms,
-            transaction_version=lambda: self._image().features.levels.get(TRANSACTION_VERSION, 0),
             producer_ids=self.producer_ids,
             new_sink=self._new_marker_sink,
             clock=self._clock,

@@ -15,17 +15,18 @@ from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.quorum_identity import MetadataDirectory
 from kafkapy.seams import System
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server.formatted import check_identity, check_metadata_log
 from kafkapy.server.limits import limits_of_controllers, open_file_capacity
-from kafkapy.server.quorum_node import QuorumNode
+from kafkapy.server.quorum_node import ControllerEdge, Failures, Network, NodeIdentity, QuorumNode
 from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import DirectoryWatcher, LogManager
 from kafkapy.storage.manager.space_reserve import SpaceReserve
 from kafkapy.storage.segment.open_files import OpenFiles
-from kafkapy.types import ZERO_UUID
+from kafkapy.types import METADATA_PARTITION, ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkapy import seams
@@ -89,6 +90,11 @@ class Node:
         self._has_metadata = False
         self._started_at = 0.0
         """In seconds of the event loop's clock."""
+
+    @property
+    def system(self) -> System:
+        """Disk, clock, randomness and IO pool; once `run` has opened the pool."""
+        return System(self.disk, self.clock, self.random, self.io_pool)
 
     async def run(self, start: Callable[[], Awaitable[None]]) -> None:
         """Open the IO pool and run `start`. If that fails, undo what was started and raise."""
@@ -271,9 +277,7 @@ class Node:
             random=self.random,
             metadata_path=self.config.metadata_log_dir,
             files=OpenFiles(self.disk, open_file_capacity()),
-            on_directory_failed=self._directory_failed,
-            on_directory_full=self._directory_full,
-            on_directory_room=self._directory_has_room,
+            watcher=DirectoryWatcher(self._directory_failed, self._directory_full, self._directory_has_room),
         )
 
     def _new_quorum_node(self) -> QuorumNode:
@@ -282,21 +286,17 @@ class Node:
         directory = directories.at(config.metadata_log_dir)
         directory_id = directory.directory_id if directory is not None else None
         return QuorumNode(
-            config,
-            cluster_id=self.cluster_id,
-            directory_id=directory_id or ZERO_UUID,
-            incarnation_id=self.incarnation_id,
-            dynamic_config=self.dynamic_config,
-            authorizer=self.authorizer,
-            limits=limits_of_controllers(config),
-            system=System(self.disk, self.clock, self.random, self.io_pool),
-            listen=self.listen,
-            new_connector=self._new_connector,
-            was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),
-            make_room=self._keep_room_for_metadata,
-            on_quorum_failed=self._quorum_failed,
-            on_fatal=self.fail,
-            counts=self.counts,
+            self.dynamic_config,
+            NodeIdentity(self.cluster_id, directory_id or ZERO_UUID, self.incarnation_id),
+            MetadataDirectory(
+                f"{config.metadata_log_dir}/{METADATA_PARTITION}",
+                was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),
+                make_room=self._keep_room_for_metadata,
+            ),
+            system=self.system,
+            network=Network(self.listen, self._new_connector),
+            edge=ControllerEdge(limits_of_controllers(config), self.authorizer, self.counts),
+            failures=Failures(self._quorum_failed, self.fail),
         )
 
 

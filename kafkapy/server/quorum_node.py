@@ -9,10 +9,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy import __version__
-from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError
@@ -28,13 +27,13 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
-from kafkapy.runtime.quorum_identity import QuorumIdentity
+from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.security.authorizer import Authorizer
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records
 from kafkapy.server.measuring import measured
 from kafkapy.server.peers import Peers
-from kafkapy.types import METADATA_PARTITION, Uuid
+from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
@@ -57,39 +56,60 @@ GOODBYE_S: Final = 1.0
 logger = logging.getLogger("kafkapy.server")
 
 
+class NodeIdentity(NamedTuple):
+    """Who a node is: its cluster, its metadata directory, this run of its process."""
+
+    cluster_id: str
+    directory_id: Uuid
+    incarnation_id: Uuid
+
+
+class Network(NamedTuple):
+    """How a node listens, and how it connects to others."""
+
+    listen: "Callable[..., seams.Listener]"
+    new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]"
+
+
+class ControllerEdge(NamedTuple):
+    """What the controller's listeners keep to. counts: what requests are counted in, None without an admin listener."""
+
+    limits: ReactorLimits
+    authorizer: Authorizer
+    counts: "NodeCounts | None"
+
+
+class Failures(NamedTuple):
+    """Called when the node cannot go on, with the reason: one for the quorum and its directory, one for other parts."""
+
+    on_quorum_failed: Callable[[BaseException], None]
+    on_fatal: Callable[[BaseException], None]
+
+
 class QuorumNode:
     """`quorum`, `controller` (this node's) and `active` (the cluster's active controller) are used by other parts."""
 
     def __init__(
         self,
-        config: BrokerConfig,
-        *,
-        cluster_id: str,
-        directory_id: Uuid,
-        incarnation_id: Uuid,
         dynamic_config: DynamicConfig,
-        authorizer: Authorizer,
-        limits: ReactorLimits,
+        identity: NodeIdentity,
+        directory: MetadataDirectory,
+        *,
         system: "seams.System",
-        listen: "Callable[..., seams.Listener]",
-        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]",
-        was_clean_shutdown: bool,
-        make_room: Callable[[], None],
-        on_quorum_failed: Callable[[BaseException], None],
-        on_fatal: Callable[[BaseException], None],
-        counts: "NodeCounts | None",
+        network: Network,
+        edge: ControllerEdge,
+        failures: Failures,
     ) -> None:
-        """`counts`: what the requests are counted in, None without an admin listener."""
-        self._config = config
-        self._counts = counts
-        self._cluster_id = cluster_id
-        self._incarnation_id = incarnation_id
+        self._config = config = dynamic_config.static
+        self._identity = identity
         self._dynamic_config = dynamic_config
-        self._authorizer = authorizer
+        self._edge = edge
         disk, clock, random, io_pool = system
         self._clock, self._random, self._io_pool = clock, random, io_pool
         self._loop = asyncio.get_running_loop()
-        self.peers = Peers(dynamic_config, new_connector=new_connector, clock=clock, random=random, io_pool=io_pool)
+        self.peers = Peers(
+            dynamic_config, new_connector=network.new_connector, clock=clock, random=random, io_pool=io_pool
+        )
         self._channels: list[ControllerChannel] = []
         self._registration: asyncio.Task[None] | None = None
         self._router = Router()
@@ -100,35 +120,32 @@ class QuorumNode:
         """The controller listeners that do not accept before the ACLs are loaded."""
         self._transport = _Transport(self._new_transport)
         bootstrap = bootstrap_records(disk, config.metadata_log_dir)  # may fail, so before anything is bound
-        self.endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
+        self.endpoints = self._bind(network) if config.is_controller else ()
         """The endpoints of this controller, with the bound ports."""
         self.quorum = Quorum(
             identity=QuorumIdentity(
-                cluster_id,
+                identity.cluster_id,
                 config.node_id,
-                directory_id,
+                identity.directory_id,
                 self.endpoints,
                 self._static_voters(),
                 bootstrap_ids=tuple(self._bootstrap_servers()),
                 can_become_voter=config.is_controller,
             ),
-            directory=f"{config.metadata_log_dir}/{METADATA_PARTITION}",
+            directory=directory,
             config=config.quorum,
             system=system,
-            on_fatal=on_quorum_failed,
-            make_room=make_room,
+            on_fatal=failures.on_quorum_failed,
             transport=self._transport,
-            was_clean_shutdown=was_clean_shutdown,
         )
         self.controller = ControllerRuntime(
             quorum=self.quorum,
             config=config,
-            cluster_id=cluster_id,
             rules=DynamicConfigRules(dynamic_config),
             clock=clock,
             random=random,
             bootstrap_records=bootstrap,
-            on_fatal=on_fatal,
+            on_fatal=failures.on_fatal,
         )
         self.active = ActiveController(self.controller, self.new_channel)
 
@@ -249,25 +266,23 @@ class QuorumNode:
 
     # ---- the controllers' listener
 
-    def _bind(
-        self, limits: ReactorLimits, io_pool: "seams.IoPool", listen: "Callable[..., seams.Listener]"
-    ) -> tuple[Endpoint, ...]:
+    def _bind(self, network: Network) -> tuple[Endpoint, ...]:
         """Bind the controller listeners; return this controller's endpoints."""
         logins = listeners.new_logins(
             self._config,
             self._config.controller_listeners,
             image=lambda: self.controller.image,
             random=self._random,
-            io_pool=io_pool,
-            cluster_id=self._cluster_id,
+            io_pool=self._io_pool,
+            cluster_id=self._identity.cluster_id,
         )
-        route, _ = measured(self._router, self._counts, are_fetches_of_followers=True)
+        route, _ = measured(self._router, self._edge.counts, are_fetches_of_followers=True)
         self._reactor = Reactor(
             self._loop,
-            limits,
+            self._edge.limits,
             route=route,
-            io_pool=io_pool,
-            listen=listen,
+            io_pool=self._io_pool,
+            listen=network.listen,
             new_login=listeners.new_login(logins, route, gather_nothing, self._clock),
         )
         try:
@@ -278,14 +293,14 @@ class QuorumNode:
 
     def _new_services(self) -> ControllerServices:
         return ControllerServices(
-            cluster_id=self._cluster_id,
+            cluster_id=self._identity.cluster_id,
             node_id=self._config.node_id,
             config=self._config,
             dynamic_config=self._dynamic_config,
             clock=self._clock,
             random=self._random,
             io_pool=self._io_pool,
-            authorizer=self._authorizer,
+            authorizer=self._edge.authorizer,
             metadata=self.controller,
             controller=self.controller,
             follower=ControllerChanges(self.controller),
@@ -294,10 +309,10 @@ class QuorumNode:
 
     async def _register_controller(self) -> None:
         """Register this controller in the metadata log, if the metadata.version has such registrations (KIP-919)."""
-        request = listeners.controller_registration(self._config, self._incarnation_id, self.endpoints)
+        request = listeners.controller_registration(self._config, self._identity.incarnation_id, self.endpoints)
         while True:
             registered = self.controller.image.cluster.controllers.get(self._config.node_id)
-            if registered is not None and registered.incarnation_id == self._incarnation_id:
+            if registered is not None and registered.incarnation_id == self._identity.incarnation_id:
                 return
             try:
                 await self.active.ask(request, lambda controller, _: controller.decide_register_controller(request))
@@ -332,7 +347,7 @@ class QuorumNode:
         from kafkapy.runtime.raft_transport import NetworkRaftTransport
 
         return NetworkRaftTransport(
-            wire=WirePeer(self._cluster_id, self._config.controller_listener_names[0]),
+            wire=WirePeer(self._identity.cluster_id, self._config.controller_listener_names[0]),
             new_peer=self.peers.new_controller_peer,
             request_timeout_ms=self._config.quorum.controller_quorum_request_timeout_ms,
             bootstrap_servers=self._bootstrap_servers(),

@@ -49,7 +49,8 @@ def remove(partition: Path, *base_offsets: int) -> None:
 
 def clean(data: Path, first_dirty_offset: int, now_ms: int) -> None:
     disk = SystemDisk()
-    logs = LogManager(disk, [str(data)], COMPACT, random=SeededRandom(1), producer_id_expiration_ms=1 << 60)
+    logs = LogManager(disk, [str(data)], COMPACT, random=SeededRandom(1))
+    logs.configure_producers(expiration_ms=1 << 60, is_verification_enabled=True)
     logs.directories.lock()
     load_logs(logs, now_ms)
     log = logs.logs[LOG]

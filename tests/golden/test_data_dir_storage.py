@@ -16,7 +16,7 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.storage import checkpoint
-from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.log.lookup import offset_for_timestamp, offset_of_max_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
@@ -61,8 +61,8 @@ def started(directory: str) -> LogManager:
         [directory],
         LogConfig(),
         random=SeededRandom(1),
-        producer_id_expiration_ms=NEVER_EXPIRES_MS,
     )
+    manager.configure_producers(expiration_ms=NEVER_EXPIRES_MS, is_verification_enabled=True)
     manager.directories.lock()
     load_logs(manager, NOW_MS)
     for log in manager.logs.values():
@@ -174,6 +174,7 @@ def rebuilt_files(directory: str) -> dict[str, bytes]:
     for path in sorted(Path(directory).iterdir()):
         if path.is_dir():
             topic, _, partition = path.name.rpartition("-")
+            shared = SharedByLogs.by_one(SystemDisk(), str(path))
             log = open_log(
                 SystemDisk(),
                 str(path),
@@ -181,7 +182,9 @@ def rebuilt_files(directory: str) -> dict[str, bytes]:
                 LogConfig(),
                 now_ms=NOW_MS,
                 last_stop=LastStop(was_clean=False),
-                new_producer_state=lambda: ProducerState(producer_id_expiration_ms=NEVER_EXPIRES_MS),
+                shared=shared._replace(
+                    new_producer_state=lambda: ProducerState(producer_id_expiration_ms=NEVER_EXPIRES_MS)
+                ),
             )
             log.close()
     return binary_files(directory)

@@ -16,7 +16,7 @@ from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log.append import AppendResult
-from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.log.lookup import offset_for_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
@@ -119,7 +119,7 @@ class LogLife:
             self.config,
             now_ms=self.now_ms,
             last_stop=LastStop(self.model.log_start_offset, was_clean=was_clean_shutdown),
-            jitter=lambda limit: limit // 2,
+            shared=SharedByLogs.by_one(self.disk, "/logs/t-0")._replace(jitter=lambda limit: limit // 2),
         )
         log.update_high_watermark(log.log_end_offset)
         return log

@@ -8,7 +8,7 @@ from kafkapy.errors import StorageError
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.membership import Membership
 from kafkapy.raft.messages import NONE, NOT_LEADER_OR_FOLLOWER
-from kafkapy.raft.replication import Replication
+from kafkapy.raft.replication import FollowerReplication
 from kafkapy.storage.metadata.quorum_state import QuorumStateFile, encode_quorum_state
 from tests.sim.test_raft_faults import test_all_faults_at_once_do_no_harm as run_all_faults
 from tests.support.interpreter import needs_interpreter
@@ -30,22 +30,23 @@ def answer_a_vote_before_its_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def change_two_voters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def voter_change_error(self: Membership, _change: str, _now_ms: int) -> tuple[int, None]:
-        return (NONE if self.is_leader else NOT_LEADER_OR_FOLLOWER), None
+        return (NONE if self._current.is_leader else NOT_LEADER_OR_FOLLOWER), None
 
     monkeypatch.setattr(Membership, "_voter_change_error", voter_change_error)
 
 
 def acknowledge_records_before_their_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    send = Replication._send_fetch
+    send = FollowerReplication.send_fetch
 
-    def send_fetch(self: Replication, node_id: int, now_ms: int) -> bool:
-        log, durable_end_offset = self.log, self.log.durable_end_offset
+    def send_fetch(self: FollowerReplication, node_id: int, now_ms: int) -> bool:
+        log = self._replica.log
+        durable_end_offset = log.durable_end_offset
         log.durable_end_offset = log.end_offset
         was_sent = send(self, node_id, now_ms)
         log.durable_end_offset = durable_end_offset
         return was_sent
 
-    monkeypatch.setattr(Replication, "_send_fetch", send_fetch)
+    monkeypatch.setattr(FollowerReplication, "send_fetch", send_fetch)
 
 
 @needs_interpreter("faults are planted by replacing methods")

@@ -328,8 +328,8 @@ def start(disk: SimDisk, promises: dict[TopicPartition, Promise]) -> LogManager:
         PLAIN_CONFIG,
         random=SeededRandom(disk.boot + 1),
         files=OpenFiles(disk, capacity=3),
-        is_verification_enabled=False,
     )
+    manager.is_verification_enabled = False
     manager.directories.lock()
 
     def is_stray(log: Log) -> bool:

@@ -44,7 +44,8 @@ class CompactedLogs:
 
     def start(self) -> None:
         """Load what is there, as a start of the broker does."""
-        self.logs = LogManager(self.disk, ["/logs"], self.config, random=SeededRandom(1), is_verification_enabled=False)
+        self.logs = LogManager(self.disk, ["/logs"], self.config, random=SeededRandom(1))
+        self.logs.is_verification_enabled = False
         self.logs.directories.lock()
         load_logs(self.logs, NOW_MS)
         self.logs.checkpoints.read_cleaner_offsets()

@@ -14,7 +14,8 @@ from kafkapy.types import OffsetAndEpoch
 class FakeQuorum:
     """Becomes leader by `lead()`, and loses the leadership by `lose()`."""
 
-    def __init__(self, node_id: int = 1, commit_delay_ms: int = 5) -> None:
+    def __init__(self, cluster_id: str, node_id: int = 1, commit_delay_ms: int = 5) -> None:
+        self.cluster_id = cluster_id
         self.node_id = node_id
         self.commit_delay_ms = commit_delay_ms
         self.leader_id = -1

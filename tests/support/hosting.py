@@ -24,7 +24,7 @@ from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.turns import Turns, Walk
 from kafkapy.seams import Clock
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import DirectoryWatcher, LogManager
 from kafkapy.timer.wheel import TimingWheel
 from tests.simulator.disk import SimDisk
 from tests.simulator.io_pool import SimIoPool
@@ -80,7 +80,7 @@ class Hosting:
             ["/data"],
             self.config.log_config,
             random=SeededRandom(),
-            on_directory_failed=lambda path: self.manager.directory_failed(path),
+            watcher=DirectoryWatcher(lambda path: self.manager.directory_failed(path)),
         )
         self.log_manager.directories.lock()
         load_logs(self.log_manager, self.clock.wall_ms())

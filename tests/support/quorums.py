@@ -7,7 +7,7 @@ from kafkapy.config.quorum import QuorumConfig
 from kafkapy.raft.messages import Request, Response
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
-from kafkapy.runtime.quorum_identity import QuorumIdentity
+from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.runtime.quorum_peers import KraftVersions
 from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import SnapshotWriter
@@ -95,6 +95,7 @@ def local_voter(node_id: int, port: int = 9093) -> Voter:
 
 
 IDENTITY_FIELDS = frozenset(QuorumIdentity.__slots__)
+DIRECTORY_FIELDS = frozenset(("was_clean_shutdown", "make_room"))
 
 
 def new_quorum(
@@ -109,11 +110,12 @@ def new_quorum(
     }
     own |= {name: options.pop(name) for name in IDENTITY_FIELDS & options.keys()}
     io_pool = options.pop("io_pool", None) or SimIoPool(loop)
+    place = {name: options.pop(name) for name in DIRECTORY_FIELDS & options.keys()}
     quorum = Quorum(
         **{
             "identity": QuorumIdentity(cluster_id="c", node_id=node_id, **own),
             "config": QuorumConfig(),
-            "directory": DIRECTORY,
+            "directory": MetadataDirectory(DIRECTORY, **place),
             "system": System(disk, SimClock(loop), SeededRandom(node_id), io_pool),
             "on_fatal": fatal.append,
         }

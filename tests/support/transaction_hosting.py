@@ -8,7 +8,6 @@ from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -27,6 +26,7 @@ from kafkapy.runtime.transaction_verification import (
     TransactionGate,
     TransactionVerification,
 )
+from kafkapy.transaction.settings import TransactionSettings
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import batch
 
@@ -45,9 +45,8 @@ class TransactionHosting(GroupHosting):
         super()._load()
         self.transactions = TransactionCoordinator(
             replica_manager=self.manager,
-            config=lambda: self.config.transaction,
+            settings=TransactionSettings(lambda: self.config.transaction, lambda: self.transaction_version),
             request_timeout_ms=30_000,
-            transaction_version=lambda: self.transaction_version,
             producer_ids=ProducerIdManager(self._allocate_block),
             new_sink=self._new_sink,
             clock=self.clock,
@@ -129,11 +128,11 @@ class SimProducer:
             value, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence,
             is_transactional=True,
         )  # fmt: skip
-        append = PartitionAppend(partition, bytearray(records), PartitionProduceResponse(), verification=verified.guard)
+        append = PartitionAppend(partition, bytearray(records), verification=verified.guard)
         self._hosting.manager.append_records([append], required_acks=1)
-        if not append.response.error_code:
+        if not append.error_code:
             self._sequences[f"{topic}-{partition_id}"] = sequence + 1
-        return append.response.error_code
+        return append.error_code
 
     async def commit_offset(self, offset: int, group_id: str = GROUP) -> list[int]:
         """Commit an offset of orders-0 in the transaction, as TxnOffsetCommit 5 does; return the error codes."""

@@ -17,6 +17,7 @@ Less frequent operations are functions over a Log in neighbouring modules: openi
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError
@@ -24,7 +25,7 @@ from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
-from kafkapy.seams import ReadableBuffer
+from kafkapy.seams import Disk, ReadableBuffer
 from kafkapy.storage.errors import (
     INCONSISTENT_TOPIC_ID,
     KAFKA_STORAGE_ERROR,
@@ -45,7 +46,7 @@ from kafkapy.storage.log.flush import Flush, prepare_flush, run_flush
 from kafkapy.storage.log.local_log import LocalLog
 from kafkapy.storage.log.reader import FetchIsolation, LogRead
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.producers.state import PreparedAppend, VerificationGuard
+from kafkapy.storage.producers.state import PreparedAppend, ProducerState, VerificationGuard
 from kafkapy.storage.recovery.loader import LoadedLog
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.segment import Segment
@@ -55,23 +56,35 @@ from kafkapy.types import OffsetAndEpoch, TopicPartition, Uuid
 logger = logging.getLogger("kafkapy.storage")
 
 
+class SharedByLogs(NamedTuple):
+    """What the logs of one directory share. jitter(n): returns a random int in [0, n) for segment.jitter.ms."""
+
+    files: OpenFiles
+    log_dir: LogDirState
+    new_producer_state: Callable[[], ProducerState] = ProducerState
+    jitter: Callable[[int], int] | None = None
+
+    @classmethod
+    def by_one(cls, disk: Disk, directory: str) -> "SharedByLogs":
+        """Return what a log needs that shares nothing; `directory`: the log's own."""
+        return cls(OpenFiles(disk), LogDirState(directory.rpartition("/")[0] or "."))
+
+
 class Log:
     """One partition's records and state. Only this class writes its fields. Created by `open_log`."""
 
     def __init__(
         self,
         loaded: LoadedLog,
-        files: OpenFiles,
         directory: str,
         topic_partition: TopicPartition,
         config: LogConfig,
-        log_dir: LogDirState,
+        shared: SharedByLogs,
         *,
         now_ms: int,
-        jitter: Callable[[int], int] | None = None,
     ) -> None:
         self.topic_partition = topic_partition
-        self.log_dir = log_dir
+        self.log_dir = shared.log_dir
         self.config = config
         self.topic_id: Uuid | None = None
         """The id in partition.metadata; None if the file is missing or unreadable."""
@@ -90,7 +103,7 @@ class Log:
         """Whether it is permanently out of service: deleted, or replaced by its copy in another directory."""
         self.truncation_count = 0
         """Lets a flush or cleaning pass detect a truncation after its start."""
-        self.local_log = LocalLog(loaded, files, directory, config, jitter)
+        self.local_log = LocalLog(loaded, shared.files, directory, config, shared.jitter)
         self._reader = self.local_log.reader
         self._rules: dict[AppendOrigin, ValidationRules] = {}
         self.now_ms = now_ms

@@ -1,18 +1,14 @@
 """Open a log: create or recover its directory, read its topic id."""
 
-from collections.abc import Callable
 from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import StorageError
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
-from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.producers.state import ProducerState
+from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.recovery.loader import LastStop, LogLoader
-from kafkapy.storage.segment.open_files import OpenFiles
-from kafkapy.types import TopicPartition, Uuid
+from kafkapy.types import TopicPartition
 
 NEW_LOG: Final = LastStop()
 """The last stop of a log that is not there yet. One that is there was closed cleanly, and its checkpoints are 0."""
@@ -26,38 +22,30 @@ def open_log(
     *,
     now_ms: int,
     last_stop: LastStop = NEW_LOG,
-    topic_id: Uuid | None = None,
-    files: OpenFiles | None = None,
-    log_dir: LogDirState | None = None,
-    new_producer_state: Callable[[], ProducerState] = ProducerState,
-    jitter: Callable[[int], int] | None = None,
+    shared: SharedByLogs | None = None,
 ) -> Log:
     """Open the log in `directory`, creating it if missing; recover it unless the last stop was clean. Blocks.
 
-    files: the open-file cache shared by all logs, a new one if None; log_dir: likewise. jitter(n): returns a random int
-    in [0, n) for segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID if the directory holds another
-    topic.
+    shared: None for a log of its own. Raises StorageError.
     """
-    files = files if files is not None else OpenFiles(disk)
-    log_dir = log_dir if log_dir is not None else LogDirState(directory.rpartition("/")[0] or ".")
+    if shared is None:
+        shared = SharedByLogs.by_one(disk, directory)
     try:
         disk.make_directory(directory)
         loader = LogLoader(
-            files,
+            shared.files,
             directory,
             topic_partition,
             config,
             last_stop,
             now_ms=now_ms,
-            new_producer_state=new_producer_state,
+            new_producer_state=shared.new_producer_state,
         )
         loaded = loader.load()
-        log = Log(loaded, files, directory, topic_partition, config, log_dir, now_ms=now_ms, jitter=jitter)
+        log = Log(loaded, directory, topic_partition, config, shared, now_ms=now_ms)
         log.read_topic_id()
-        if topic_id is not None:
-            log.assign_topic_id(topic_id)
     except OSError as error:
-        raise log_dir.failure(error, f"loading {topic_partition}") from error
+        raise shared.log_dir.failure(error, f"loading {topic_partition}") from error
     except RecordsError as error:  # after a clean stop nothing is truncated: an operator decides
-        raise StorageError(log_dir.path, f"{directory} is damaged: {error.message}") from error
+        raise StorageError(shared.log_dir.path, f"{directory} is damaged: {error.message}") from error
     return log

@@ -12,7 +12,7 @@ does not have a partition's name (lost+found, for example) is ignored with a war
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
@@ -22,7 +22,7 @@ from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.log.doomed_files import FileDeletion
 from kafkapy.storage.log.flush import Flush, prepare_flush
-from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.log.opening import NEW_LOG, open_log
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log.upkeep import delete_old_segments
@@ -39,6 +39,7 @@ from kafkapy.types import TopicPartition, Uuid
 
 LOGS_PER_SLICE: Final = 1_000
 """Logs looked at in one step: half a millisecond. 100,000 in one would hold the loop for 50."""
+DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -56,6 +57,14 @@ class LogDirFacts:
     future_logs: list[Log] = field(default_factory=list)
 
 
+class DirectoryWatcher(NamedTuple):
+    """What is called when a log directory fails (after its logs have left `logs`), is full, or has room again."""
+
+    on_failed: Callable[[str], None]
+    on_full: Callable[[LogDirState], None] | None = None
+    on_room: Callable[[LogDirState], None] | None = None
+
+
 class LogManager:
     """Owns the logs of all partitions on this broker, and their directories.
 
@@ -71,13 +80,8 @@ class LogManager:
         random: Random,
         metadata_path: str | None = None,
         files: OpenFiles | None = None,
-        producer_id_expiration_ms: int = 86400000,
-        is_verification_enabled: bool = True,
-        on_directory_failed: Callable[[str], None] | None = None,
-        on_directory_full: Callable[[LogDirState], None] | None = None,
-        on_directory_room: Callable[[LogDirState], None] | None = None,
+        watcher: DirectoryWatcher | None = None,
     ) -> None:
-        """on_directory_failed(path) is called when a directory fails, after its logs were removed from `logs`."""
         self.disk = disk
         self.default_config = default_config
         self.logs = LogTable()
@@ -90,15 +94,15 @@ class LogManager:
             random=random,
             metadata_path=metadata_path,
             on_directory_failed=self._directory_failed,
-            on_full=on_directory_full,
-            on_room=on_directory_room,
+            on_full=None if watcher is None else watcher.on_full,
+            on_room=None if watcher is None else watcher.on_room,
         )
         self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
         self.doomed = DoomedLogs(disk, random)
-        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
         self._random = random
-        self.is_verification_enabled = is_verification_enabled
-        self._on_directory_failed = on_directory_failed
+        self.is_verification_enabled = True
+        self._watcher = watcher
         self._preferred_paths: dict[TopicPartition, str] = {}
         self._lost_logs: list[Log] = []
         """Logs in failed directories that are no longer needed: `close` closes their files."""
@@ -124,8 +128,8 @@ class LogManager:
             "directory %s",
             ",".join(map(str, failed)), ",".join(map(str, future)), state.path,
         )  # fmt: skip
-        if self._on_directory_failed is not None:
-            self._on_directory_failed(state.path)
+        if self._watcher is not None:
+            self._watcher.on_failed(state.path)
 
     # Logs
 
@@ -143,22 +147,17 @@ class LogManager:
         topic_id: Uuid | None = None,
         last_stop: LastStop = NEW_LOG,
     ) -> Log:
-        """Open or create the log in a directory's subdirectory `name`; it is in no table yet. Raises as `open_log`."""
+        """Open or create the log in a directory's subdirectory `name`; it is in no table yet.
+
+        Raises as `open_log`, and ApiError INCONSISTENT_TOPIC_ID if the directory holds another topic.
+        """
         path = directory.file(name)
         self.doomed.make_way(path)
-        return open_log(
-            self.disk,
-            path,
-            topic_partition,
-            config,
-            now_ms=now_ms,
-            last_stop=last_stop,
-            topic_id=topic_id,
-            files=self.files,
-            log_dir=directory.state,
-            new_producer_state=self._new_producer_state,
-            jitter=self._jitter,
-        )
+        shared = SharedByLogs(self.files, directory.state, self._new_producer_state, self._jitter)
+        log = open_log(self.disk, path, topic_partition, config, now_ms=now_ms, last_stop=last_stop, shared=shared)
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
 
     def _new_producer_state(self) -> ProducerState:
         return ProducerState(

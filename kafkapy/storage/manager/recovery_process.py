@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.loading import LogToLoad
 from kafkapy.storage.producers.state import ProducerState
@@ -49,6 +49,9 @@ def recover(
 ) -> str | None:
     """Recover a log; return the error message if that failed, else None. The broker may then try it itself."""
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
+    shared = SharedByLogs.by_one(SystemDisk(), directory)._replace(
+        new_producer_state=lambda: ProducerState(producer_id_expiration_ms=producer_id_expiration_ms)
+    )
     try:
         log = open_log(
             SystemDisk(),
@@ -57,7 +60,7 @@ def recover(
             LogConfig(**values),
             now_ms=now_ms,
             last_stop=LastStop(log_start_offset, recovery_point, was_clean=False),
-            new_producer_state=lambda: ProducerState(producer_id_expiration_ms=producer_id_expiration_ms),
+            shared=shared,
         )
         hand_over(log)
     except (ApiError, StorageError) as error:

@@ -31,11 +31,9 @@ from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
-from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.metadata.quorum_state import QuorumStateFile
 from kafkapy.storage.metadata.snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
 from kafkapy.storage.recovery.loader import LastStop
-from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
 
 logger = logging.getLogger("kafkapy.storage")
@@ -126,8 +124,6 @@ class MetadataLog:
                 metadata_log_config(self._config),
                 now_ms=now_ms,
                 last_stop=LastStop(self._start_offset(disk, snapshot_ids), was_clean=self._was_clean),
-                files=OpenFiles(disk),
-                log_dir=LogDirState(self.directory.rpartition("/")[0] or "."),
             )
         except StorageError as error:
             if isinstance(error.__cause__, RecordsError):

@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecor
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.active_controller import ActiveController
-from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
+from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation, LifecycleState
 from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
 from kafkapy.runtime.controller_schedule import FENCE_CHECKS_PER_SESSION
 from kafkapy.runtime.controller_term import RECORDS_PER_STEP
@@ -48,12 +48,11 @@ class Node:
     def __init__(self, loop: SimLoop, **properties: str) -> None:
         keys = {key.replace("_", "."): value for key, value in properties.items()}
         self.config, _ = load({**PROPERTIES, **keys})
-        self.quorum = FakeQuorum()
+        self.quorum = FakeQuorum(CLUSTER_ID)
         self.failures: list[BaseException] = []
         self.controller = ControllerRuntime(
             quorum=self.quorum,  # type: ignore[arg-type]
             config=self.config,
-            cluster_id=CLUSTER_ID,
             rules=SimpleRules(),
             clock=SimClock(loop),
             random=SeededRandom(),
@@ -67,10 +66,12 @@ class Node:
         return BrokerLifecycle(
             controller=ActiveController(self.controller),
             config=self.config,
-            cluster_id=CLUSTER_ID,
-            incarnation_id=incarnation,
-            endpoints={"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)},
-            directories=[directory_id(1), directory_id(2)],
+            incarnation=Incarnation(
+                CLUSTER_ID,
+                incarnation,
+                {"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)},
+                [directory_id(1), directory_id(2)],
+            ),
             on_fatal=self.failures.append,
         )
 
@@ -539,10 +540,7 @@ def test_broker_of_another_cluster_is_told_so() -> None:
         lifecycle = BrokerLifecycle(
             controller=ActiveController(node.controller),
             config=node.config,
-            cluster_id="other",
-            incarnation_id=b"i" * 16,
-            endpoints={},
-            directories=[directory_id(1)],
+            incarnation=Incarnation("other", b"i" * 16, {}, [directory_id(1)]),
         )
         with pytest.raises(ApiError) as refusal:
             await lifecycle.register()

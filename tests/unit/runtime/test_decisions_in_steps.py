@@ -43,12 +43,11 @@ class Node:
             }
         )
         self.loop = loop
-        self.quorum = FakeQuorum()
+        self.quorum = FakeQuorum(CLUSTER_ID)
         self.failures: list[BaseException] = []
         self.controller = ControllerRuntime(
             quorum=self.quorum,  # type: ignore[arg-type]
             config=config,
-            cluster_id=CLUSTER_ID,
             rules=SimpleRules(),
             clock=SimClock(loop),
             random=SeededRandom(),

@@ -20,7 +20,7 @@ from kafkapy.raft.events import SnapshotInstalled, SnapshotRefused
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.runtime.quorum import NotLeaderError, Quorum
-from kafkapy.runtime.quorum_identity import QuorumIdentity
+from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.runtime.quorum_peers import SnapshotDownload
 from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import parse_name, snapshot_name
@@ -519,7 +519,7 @@ def kafkas_quorum(loop: SimLoop, disk: SimDisk, node_id: int, directory_id: byte
     endpoints = (Endpoint("CONTROLLER", "127.0.0.1", 28393),)
     quorum = Quorum(
         identity=QuorumIdentity("c", node_id, directory_id, endpoints, VoterSet()),
-        directory=DIRECTORY,
+        directory=MetadataDirectory(DIRECTORY),
         config=QuorumConfig(),
         system=System(disk, SimClock(loop), SeededRandom(1), SimIoPool(loop)),
         on_fatal=lambda error: None,

@@ -28,11 +28,10 @@ PROPERTIES = {
 
 
 def controller_of(loop: SimLoop, failures: list[BaseException], **more: str) -> ControllerRuntime:
-    quorum: Any = FakeQuorum()
+    quorum: Any = FakeQuorum(CLUSTER_ID)
     controller = ControllerRuntime(
         quorum=quorum,
         config=load({**PROPERTIES, **more})[0],
-        cluster_id=CLUSTER_ID,
         rules=SimpleRules(),
         clock=SimClock(loop),
         random=SeededRandom(),

@@ -17,12 +17,13 @@ from kafkapy.storage.errors import (
     NeedsWarming,
 )
 from kafkapy.storage.log.flush import flush_log, prepare_flush
-from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.log.lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
+from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES
 from kafkapy.types import OffsetAndEpoch
@@ -193,9 +194,8 @@ def test_a_segment_keeps_to_its_jitter_after_a_start(disk: SimDisk) -> None:
 
     def opened(part: int) -> Log:
         disk.make_directory("/logs")
-        return open_log(
-            disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, jitter=lambda limit: drawn.append(limit) or part
-        )
+        shared = SharedByLogs.by_one(disk, DIRECTORY)._replace(jitter=lambda limit: drawn.append(limit) or part)
+        return open_log(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, shared=shared)
 
     log = opened(part=0)
     append(log, timestamp_ms=NOW_MS)
@@ -737,7 +737,8 @@ def test_few_open_files_are_enough(disk: SimDisk) -> None:
     disk.make_directory("/logs")
     files = OpenFiles(disk, capacity=2)
     config = LogConfig(segment_bytes=300, index_interval_bytes=0, segment_index_bytes=4096)
-    log = open_log(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, files=files)
+    shared = SharedByLogs(files, LogDirState("/logs"))
+    log = open_log(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, shared=shared)
     for _ in range(30):
         append(log, value_bytes=50)
     assert [ranges(log, offset, 10) for offset in range(30)] == [[(offset, offset)] for offset in range(30)]

@@ -14,7 +14,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.manager import log_manager
 from kafkapy.storage.manager.doomed_logs import NAMES_AT_ONCE
-from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import DirectoryWatcher, LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.simulator.disk import SimDisk
@@ -507,7 +507,7 @@ def test_retention_passes_over_a_log_that_was_deleted_since_it_began() -> None:
 def test_a_failing_directory_goes_offline_with_its_logs() -> None:
     disk = SimDisk()
     failed: list[str] = []
-    manager = started(disk, "/d1", "/d2", on_directory_failed=failed.append)
+    manager = started(disk, "/d1", "/d2", watcher=DirectoryWatcher(failed.append))
     create(manager, A0, A1)
     disk.fail("write", errno.EIO, path="/d1/a-0")
     with pytest.raises(StorageError):

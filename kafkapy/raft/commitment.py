@@ -1,0 +1,41 @@
+"""What a leader does when a majority of voters has more of its log: advance the high watermark, end a voter change."""
+
+from kafkapy.raft.connections import Outbox
+from kafkapy.raft.current_role import CurrentRole
+from kafkapy.raft.effects import Reply
+from kafkapy.raft.messages import NONE
+from kafkapy.raft.replica import Replica
+from kafkapy.raft.roles import Leader
+
+
+class Commitment:
+    """The part of the core that counts what the voters have."""
+
+    def __init__(self, replica: Replica, current: CurrentRole, outbox: Outbox) -> None:
+        self._replica = replica
+        self._current = current
+        self._out = outbox
+
+    def note_durable(self, end_offset: int, generation: int) -> None:
+        """Record the end of an fsync of this replica's own log."""
+        role = self._current.role
+        if self._replica.log.note_durable(end_offset, generation) and isinstance(role, Leader):
+            role.progress.note_local_durable(self._replica.log.durable_end_offset)
+            self.maybe_advance(role)
+
+    def maybe_advance(self, role: Leader) -> None:
+        """Advance the high watermark to what a majority has, and complete a voter change that this commits."""
+        if not role.progress.maybe_advance_high_watermark():
+            return
+        self._replica.learn_high_watermark(role.progress.high_watermark)
+        self._complete_voter_change(role)
+        if not self._replica.is_voter and role.progress.high_watermark > self._replica.voters.current_offset:
+            role.is_resigning = True  # the committed voter set is without this node
+
+    def _complete_voter_change(self, role: Leader) -> None:
+        change = role.pending_voter_change
+        if change is None or role.progress.high_watermark <= change.offset:
+            return
+        role.pending_voter_change = None
+        if change.reply_to is not None:
+            self._out.emit(Reply(change.reply_to, self._current.voter_change_response(NONE)))

@@ -1,0 +1,106 @@
+"""The requests of a RaftCore to other nodes, and the list that its effects are added to."""
+
+from collections.abc import Iterator
+
+from kafkapy.dataclass import dataclass
+from kafkapy.machine import Effect
+from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.effects import SendRequest
+from kafkapy.raft.messages import Request
+from kafkapy.raft.roles import FOREVER_MS
+from kafkapy.raft.voters import Endpoint
+
+
+class Outbox:
+    """Effects of the current step, in order."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+
+@dataclass(slots=True)
+class Connection:
+    """The requests to one peer: at most one in flight, and a back-off after a failure."""
+
+    request_id: int = -1
+    request: Request | None = None
+    deadline_ms: int = FOREVER_MS
+    backoff_until_ms: int = 0
+
+    @property
+    def due_ms(self) -> int:
+        return self.deadline_ms if self.request is not None else self.backoff_until_ms
+
+
+class Connections:
+    """The connections to the nodes asked in the current role, by node id (negative for bootstrap servers)."""
+
+    def __init__(self, config: RaftConfig, outbox: Outbox) -> None:
+        self._config = config
+        self._out = outbox
+        self._by_node: dict[int, Connection] = {}
+        self._next_request_id = 0
+
+    def __getitem__(self, node_id: int) -> Connection:
+        return self._by_node[node_id]
+
+    def get(self, node_id: int) -> Connection | None:
+        return self._by_node.get(node_id)
+
+    def items(self) -> Iterator[tuple[int, Connection]]:
+        return iter(self._by_node.items())
+
+    def due_times_ms(self) -> Iterator[int]:
+        """Yield when each connection's request times out or its back-off ends."""
+        return (connection.due_ms for connection in self._by_node.values())
+
+    @property
+    def has_request_in_flight(self) -> bool:
+        return any(connection.request is not None for connection in self._by_node.values())
+
+    def is_in_back_off(self, node_id: int, now_ms: int) -> bool:
+        connection = self._by_node.get(node_id)
+        return connection is not None and now_ms < connection.backoff_until_ms
+
+    def maybe_send(self, node_id: int, request: Request, endpoints: tuple[Endpoint, ...], now_ms: int) -> bool:
+        """Send unless a request to that node is in flight or it is in back-off; return whether it was sent."""
+        connection = self._by_node.setdefault(node_id, Connection())
+        if connection.request is not None or now_ms < connection.backoff_until_ms:
+            return False
+        self._next_request_id += 1
+        connection.request_id = self._next_request_id
+        connection.request = request
+        connection.deadline_ms = now_ms + self._config.request_timeout_ms
+        self._out.emit(SendRequest(node_id, connection.request_id, request, endpoints))
+        return True
+
+    def complete(self, node_id: int, request_id: int) -> Request | None:
+        """Return the request that was in flight, or None if the response is to an older one and must be ignored."""
+        connection = self._by_node.get(node_id)
+        if connection is None or connection.request_id != request_id:
+            return None
+        request, connection.request = connection.request, None
+        connection.deadline_ms = FOREVER_MS
+        return request
+
+    def back_off(self, node_id: int, now_ms: int) -> None:
+        self._by_node[node_id] = Connection(backoff_until_ms=now_ms + self._config.retry_backoff_ms)
+
+    def expire(self, now_ms: int) -> None:
+        """Give up the requests that have timed out."""
+        for node_id, connection in list(self._by_node.items()):
+            if connection.request is not None and now_ms >= connection.deadline_ms:
+                self.back_off(node_id, now_ms)
+
+    def forget_all(self) -> None:
+        """Ignore the responses to all requests in flight, and end all back-offs: the role has changed."""
+        self._by_node.clear()

@@ -1,0 +1,101 @@
+"""What a replica has: its log's shape, the voters written in it, and how far it is committed."""
+
+from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.connections import Outbox
+from kafkapy.raft.effects import AppendBatch, FlushLog, HighWatermarkAdvanced, ResetLogToSnapshot, TruncateLog
+from kafkapy.raft.log_view import LogView
+from kafkapy.raft.messages import Control, KRaftVersion, LogBatch, Voters
+from kafkapy.raft.roles import FOREVER_MS, Leader, Role, Unattached
+from kafkapy.raft.voters import VoterHistory, VoterSet
+from kafkapy.types import OffsetAndEpoch, ReplicaKey
+
+
+class Replica:
+    """The log of one replica, and the voters in it, which change together.
+
+    Methods that may change the voters take the current role, which has to know them.
+    """
+
+    def __init__(self, config: RaftConfig, log: LogView, voters: VoterHistory, outbox: Outbox) -> None:
+        self.local: ReplicaKey = config.local.key
+        self.log = log
+        self.voters = voters
+        self.high_watermark = log.latest_snapshot.offset if log.latest_snapshot is not None else -1
+        """The highest committed end offset that this replica knows of; never decreases."""
+        self.has_learned_high_watermark = False
+        """Whether a leader, this replica or another, has said it since the start. Before, it is the last snapshot's."""
+        self._out = outbox
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.current.contains(self.local)
+
+    @property
+    def is_only_voter(self) -> bool:
+        return self.voters.current.is_only_voter(self.local)
+
+    def append_as_leader(
+        self, role: Leader, controls: tuple[Control, ...] = (), data: object = None, record_count: int = 0
+    ) -> int:
+        """Add one batch to the log view and emit its append; return its last offset."""
+        base_offset = self.log.end_offset
+        last_offset = base_offset + (len(controls) or record_count) - 1
+        self._append(LogBatch(base_offset, last_offset, role.leader_epoch, controls, data), role, is_leader=True)
+        return last_offset
+
+    def append_fetched(self, batch: LogBatch, role: Role) -> None:
+        """Add a batch from the leader."""
+        self._append(batch, role, is_leader=False)
+
+    def truncate_to(self, offset: int) -> None:
+        assert offset >= self.high_watermark, f"the leader asks to cut committed records: {offset}"
+        assert offset >= self.log.start_offset
+        self.log.truncate_to(offset)
+        self.voters.truncate_to(offset)
+        self._out.emit(TruncateLog(offset))
+
+    def reset_to_snapshot(
+        self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, kraft_version: int, role: Role
+    ) -> None:
+        """Restart the log at the end of an installed snapshot."""
+        self.log.reset_to_snapshot(snapshot_id)
+        self.voters.reset(snapshot_id.offset, voters, kraft_version)
+        self._out.emit(ResetLogToSnapshot(snapshot_id))
+        self._tell_voters(role)
+        self.learn_high_watermark(snapshot_id.offset)
+
+    def delete_prefix(self, start_offset: int) -> None:
+        """Note that the log was deleted below start_offset, the end of a snapshot."""
+        self.log.advance_start(start_offset)
+        self.voters.trim_before(start_offset)
+
+    def add_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Note a snapshot that the driver has written."""
+        assert snapshot_id.offset <= self.high_watermark
+        self.log.add_snapshot(snapshot_id)
+
+    def learn_high_watermark(self, high_watermark: int) -> None:
+        """Report newly committed records to the driver. A new leader's high watermark may start below the known one."""
+        self.has_learned_high_watermark = True
+        known = min(high_watermark, self.log.end_offset)
+        if known > self.high_watermark:
+            self.high_watermark = known
+            self._out.emit(HighWatermarkAdvanced(known))
+
+    def _append(self, batch: LogBatch, role: Role, *, is_leader: bool) -> None:
+        self.log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
+        self._out.emit(AppendBatch(batch, is_leader))
+        self._out.emit(FlushLog(self.log.end_offset, self.log.generation))
+        for offset, control in enumerate(batch.controls, batch.base_offset):
+            if isinstance(control, KRaftVersion):
+                self.voters.add_kraft_version(offset, control.level)
+            elif isinstance(control, Voters):
+                self.voters.add_voters(offset, control.voters)
+                self._tell_voters(role)
+
+    def _tell_voters(self, role: Role) -> None:
+        """Have the role take over new voters: a leader counts their majority, a new voter may stand for election."""
+        if isinstance(role, Leader):
+            role.progress.set_voters(self.voters.current)
+        elif isinstance(role, Unattached) and self.is_voter and role.election_deadline_ms == FOREVER_MS:
+            role.election_deadline_ms = 0

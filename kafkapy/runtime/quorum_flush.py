@@ -1,0 +1,56 @@
+"""The fsyncs of the metadata log: one at a time, each of everything appended so far (group commit)."""
+
+import asyncio
+from collections.abc import Callable
+
+from kafkapy.raft.effects import FlushLog
+from kafkapy.raft.events import LogFlushed
+from kafkapy.seams import System, failpoint
+from kafkapy.storage.log.flush import Flush
+from kafkapy.storage.metadata.metadata_log import MetadataLog
+
+
+class QuorumFlushes:
+    """Starts an fsync when the core wants one and none is in flight; then the next one covers it."""
+
+    def __init__(
+        self, system: System, on_flushed: Callable[[LogFlushed], None], on_failed: Callable[[BaseException], None]
+    ) -> None:
+        """on_flushed(event) takes the end of an fsync to the core; on_failed(error) is called instead if it failed."""
+        self._io_pool = system.io_pool
+        self._clock = system.clock
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._wanted: FlushLog | None = None
+        self._is_flushing = False
+        self._ended = asyncio.Event()
+
+    def want(self, effect: FlushLog) -> None:
+        """Flush up to the offset of the effect, in the next fsync."""
+        self._wanted = effect
+
+    def maybe_start(self, log: MetadataLog) -> None:
+        """Start an fsync of everything appended so far, unless none is wanted or one is in flight."""
+        wanted = self._wanted
+        if wanted is None or self._is_flushing:
+            return
+        self._wanted = None
+        self._is_flushing = True
+        self._ended.clear()
+        flush = log.prepare_flush()
+        failpoint("quorum.log.before_flush")
+        self._io_pool.submit(flush.run, lambda _, error: self._end(log, flush, wanted, error))
+
+    async def end_of_flush(self) -> None:
+        """Return once no fsync is in flight."""
+        if self._is_flushing:
+            await self._ended.wait()
+
+    def _end(self, log: MetadataLog, flush: Flush, wanted: FlushLog, error: BaseException | None) -> None:
+        self._is_flushing = False
+        self._ended.set()
+        log.complete_flush(flush, self._clock.wall_ms())
+        if error is not None:
+            self._on_failed(error)
+        else:
+            self._on_flushed(LogFlushed(wanted.end_offset, wanted.generation))
