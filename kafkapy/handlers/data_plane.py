@@ -17,8 +17,8 @@ from kafkapy.storage.errors import NeedsWarming
 
 if TYPE_CHECKING:
     from kafkapy.metadata.registrations import PartitionRegistration
-    from kafkapy.protocol.messages.fetch_response import PartitionData
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.partition_read import PartitionRead
 
 NO_LEADER_ID = -1
 PARTITION_BYTES = 44
@@ -154,7 +154,7 @@ def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
     return future, on_done
 
 
-def sent_bytes(answer: "PartitionData") -> int:
+def sent_bytes(answer: "PartitionRead") -> int:
     """Return the size in bytes for which a partition of a Fetch response counts in quotas."""
     records = answer.records
     record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")

@@ -20,17 +20,20 @@ from kafkapy.security.authorizer import AclOperation
 
 async def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     access = TopicAccess(services, context, AclOperation.DELETE, (topic.name for topic in request.topics))
-    deletions: list[PartitionDeletion] = []
+    deletions: dict[PartitionDeletion, DeleteRecordsPartitionResult] = {}
     response = DeleteRecordsResponse()
     way = walk(services, context)
     async for topic in way.over(request.topics):
         results = [_plan(services, access, topic.name, asked, deletions) async for asked in way.over(topic.partitions)]
         response.topics.append(DeleteRecordsTopicResult(topic.name, results))
     manager = services.replica_manager
-    if not manager.delete_records(deletions):
+    if not manager.delete_records(list(deletions)):
         future, on_done = completion()
-        manager.wait_for_deletions(deletions, timeout_ms=request.timeout_ms, on_done=on_done)
+        manager.wait_for_deletions(list(deletions), timeout_ms=request.timeout_ms, on_done=on_done)
         await future
+    for deletion, result in deletions.items():
+        result.error_code = deletion.error_code
+        result.low_watermark = deletion.low_watermark
     return response
 
 
@@ -39,9 +42,9 @@ def _plan(
     access: TopicAccess,
     topic: str,
     asked: DeleteRecordsPartition,
-    deletions: list[PartitionDeletion],
+    deletions: dict[PartitionDeletion, DeleteRecordsPartitionResult],
 ) -> DeleteRecordsPartitionResult:
-    """Return the result of one partition: an error, or a result that the PartitionDeletion added here completes."""
+    """Return the result of one partition: an error, or a result that is completed from the deletion added here."""
     result = DeleteRecordsPartitionResult(asked.partition_index, INVALID_LOW_WATERMARK)
     partitions = services.replica_manager.partitions
     partition = partitions.find(topic, asked.partition_index)
@@ -52,5 +55,5 @@ def _plan(
     elif is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
-        deletions.append(PartitionDeletion(partition, asked.offset, result))
+        deletions[PartitionDeletion(partition, asked.offset)] = result
     return result

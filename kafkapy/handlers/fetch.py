@@ -31,36 +31,27 @@ from typing import Final, NamedTuple
 
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders, TopicAccess, completion, sent_bytes, warm
+from kafkapy.handlers.data_plane import TopicAccess, completion, sent_bytes, warm
 from kafkapy.handlers.fetch_counts import count_reads, count_sent, count_sent_to_follower
+from kafkapy.handlers.fetch_wire import TOPIC_IDS_SINCE, Reads, asked_of, forgotten_of, respond, respond_throttled
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
-from kafkapy.protocol.messages.fetch_response import (
-    FetchableTopicResponse,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
-)
-from kafkapy.replication.fetch_read import FetchRead, failed_partition, release_records
-from kafkapy.replication.fetch_session import TOPIC_IDS_SINCE, FetchContext, FetchedPartition
+from kafkapy.protocol.messages.fetch_response import FetchResponse
+from kafkapy.replication.fetch_read import FetchRead
+from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
 from kafkapy.replication.follower_watch import FollowerWatch
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import SessionTimes
+from kafkapy.replication.partition_read import PartitionRead, failed_read
 from kafkapy.replication.replica_selector import RACK_AWARE, preferred_read_replica
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.reader import FetchIsolation
 
 RACK_SINCE: Final = 11
-LEADERS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
 NO_LEADER_EPOCH: Final = -1
-KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
-NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-CODES_WITH_LEADER: Final = frozenset((NOT_LEADER_OR_FOLLOWER, int(ErrorCode.FENCED_LEADER_EPOCH)))
 
 Readable = tuple[FetchedPartition, HostedPartition]
-Answers = list[tuple[FetchedPartition, PartitionData]]
 
 
 class _Follower(NamedTuple):
@@ -89,9 +80,11 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     )
     watches = services.replica_manager.watches
     fetch = services.fetch_sessions.open(
-        request,
-        version,
-        is_from_follower=is_from_follower,
+        request.session_id,
+        request.session_epoch,
+        asked_of(request),
+        forgotten_of(request) if request.forgotten_topics_data else [],
+        uses_topic_ids=version >= TOPIC_IDS_SINCE,
         now_ms=services.clock.monotonic_ms(),
         new_watch=partial(FollowerWatch, watches, replica_id) if is_from_follower else None,
     )
@@ -107,17 +100,17 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         answers = await _fetch_for(services, context, request, fetch, _Follower(replica_id, broker_epoch))
     elif names_replica:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        answers = [(asked, failed_partition(asked.request.partition, code)) for asked in fetch.partitions]
+        answers = [(asked, failed_read(code)) for asked in fetch.partitions]
     else:
         if meter is not None:
             request.max_bytes = meter.most_fetched(request.max_bytes)
         answers = await _fetch(services, context, request, fetch)
         if meter is not None and (throttled_ms := meter.throttle_fetch(answers)) > 0:
-            return _respond_throttled(fetch, answers, throttled_ms)
-    return _respond(services, context, fetch, answers)
+            return respond_throttled(fetch, answers, throttled_ms)
+    return respond(services, context, fetch, answers)
 
 
-async def _fetch(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Answers:
+async def _fetch(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Reads:
     """Return an answer for each requested partition, in their order."""
     readable, refused = _sort_out(services, context, fetch.partitions)
     if context.api_version >= RACK_SINCE and request.rack_id:
@@ -133,26 +126,25 @@ async def _fetch(services: Services, context: RequestContext, request: FetchRequ
 
 def _sort_out(
     services: Services, context: RequestContext, asked_partitions: Sequence[FetchedPartition]
-) -> tuple[list[Readable], dict[object, PartitionData]]:
+) -> tuple[list[Readable], dict[object, PartitionRead]]:
     """Return the partitions that can be read, and, by key, the error answers of the others."""
     partitions = services.replica_manager.partitions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     names = _topic_names(services, asked_partitions, uses_topic_ids=uses_topic_ids)
     access = TopicAccess(services, context, AclOperation.READ, names)
     readable: list[Readable] = []
-    refused: dict[object, PartitionData] = {}
+    refused: dict[object, PartitionRead] = {}
     for asked in asked_partitions:
-        partition_id = asked.request.partition
         if uses_topic_ids:
-            partition = partitions.find_by_id(asked.topic_id, partition_id)
+            partition = partitions.find_by_id(asked.topic_id, asked.request.partition)
         else:
-            partition = partitions.find(asked.topic, partition_id)
+            partition = partitions.find(asked.topic, asked.request.partition)
         if partition is not None and access.allows(topic := partition.topic_partition.topic):
             asked.known_topic = topic
             readable.append((asked, partition))
             continue
         code = _refusal(services, access, asked, uses_topic_ids=uses_topic_ids)
-        refused[asked.key] = failed_partition(partition_id, code)
+        refused[asked.key] = failed_read(code)
     return readable, refused
 
 
@@ -161,7 +153,7 @@ def _send_near(
     context: RequestContext,
     rack: str,
     readable: list[Readable],
-    refused: dict[object, PartitionData],
+    refused: dict[object, PartitionRead],
 ) -> list[Readable]:
     """Redirect partitions that have a replica in the consumer's rack (answers in `refused`); return the others."""
     if services.config.replication.replica_selector_class != RACK_AWARE:
@@ -182,7 +174,7 @@ def _send_near(
         if log is None or replica_id is None:
             others.append((asked, partition))
             continue
-        refused[asked.key] = answer = failed_partition(request.partition, 0)
+        refused[asked.key] = answer = failed_read(0)
         answer.high_watermark, answer.last_stable_offset = log.high_watermark, log.last_stable_offset
         answer.log_start_offset, answer.preferred_read_replica = log.log_start_offset, replica_id
     return others
@@ -226,7 +218,7 @@ def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *
 
 async def _fetch_for(
     services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext, follower: _Follower
-) -> Answers:
+) -> Reads:
     """Return an answer for each partition that a follower requests, in their order."""
     watch = fetch.watch
     if watch is not None:
@@ -243,7 +235,7 @@ async def _fetch_for(
     return answers
 
 
-def _count_throttled(services: Services, context: RequestContext, answers: Answers) -> None:
+def _count_throttled(services: Services, context: RequestContext, answers: Reads) -> None:
     """Count the bytes sent to a follower of partitions in leader.replication.throttled.replicas."""
     throttle = services.replica_manager.watches.throttle
     assert throttle is not None, "asked first"
@@ -265,11 +257,11 @@ def _sort_out_for(
     asked_partitions: Sequence[FetchedPartition],
     follower: _Follower,
     watch: FollowerWatch | None,
-) -> tuple[list[Readable], dict[object, PartitionData]]:
+) -> tuple[list[Readable], dict[object, PartitionRead]]:
     """Return the partitions that a follower can read, and, by key, the error answers of the others."""
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     readable: list[Readable] = []
-    refused: dict[object, PartitionData] = {}
+    refused: dict[object, PartitionRead] = {}
     for asked in asked_partitions:
         partition = _find(services, asked, uses_topic_ids=uses_topic_ids)
         refusal = _follower_refusal(services, asked, partition, follower, uses_topic_ids=uses_topic_ids)
@@ -279,7 +271,7 @@ def _sort_out_for(
             asked.known_topic = partition.topic_partition.topic
             readable.append((asked, partition))
         else:
-            refused[asked.key] = failed_partition(asked.request.partition, refusal)
+            refused[asked.key] = failed_read(refusal)
     return readable, refused
 
 
@@ -296,7 +288,7 @@ async def _fetch_watched(
     request: FetchRequest,
     by: _Watched,
     taken: Sequence[FetchedPartition],
-) -> Answers:
+) -> Reads:
     """Return the answers of the partitions with news; if there is not enough, wait for more first."""
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
@@ -317,8 +309,8 @@ async def _fetch_watched(
 
 
 def _with_refused(
-    asked_partitions: Sequence[FetchedPartition], read: FetchRead, refused: dict[object, PartitionData]
-) -> Answers:
+    asked_partitions: Sequence[FetchedPartition], read: FetchRead, refused: dict[object, PartitionRead]
+) -> Reads:
     """Return an answer for each partition, in their order."""
     read_answers = iter(read.answers)
     return [(asked, refused.get(asked.key) or next(read_answers)) for asked in asked_partitions]
@@ -447,7 +439,7 @@ def _note_progress(
     services: Services,
     limits: _Limits,
     readable: list[Readable],
-    answers: list[PartitionData],
+    answers: list[PartitionRead],
     before: list[tuple[int, int]],
 ) -> bool:
     """Note a follower's fetch offsets for partitions where its log has not diverged; return whether any was refused.
@@ -460,7 +452,7 @@ def _note_progress(
     assert follower is not None
     for index, ((asked, partition), (end_offset, follow_count)) in enumerate(zip(readable, before, strict=True)):
         answer = answers[index]
-        if answer.error_code or answer.diverging_epoch.end_offset >= 0 or partition.follow_count != follow_count:
+        if answer.error_code or answer.diverging is not None or partition.follow_count != follow_count:
             continue
         code = services.replica_manager.note_follower_fetch(
             partition,
@@ -472,8 +464,8 @@ def _note_progress(
             session=limits.session,
         )
         if code:
-            release_records(answer)
-            answers[index] = failed_partition(asked.request.partition, code)
+            answer.release()
+            answers[index] = failed_read(code)
             is_refused = True
     return is_refused
 
@@ -484,48 +476,3 @@ def _isolation(request: FetchRequest) -> FetchIsolation:
     if request.isolation_level == 1:
         return FetchIsolation.TXN_COMMITTED
     raise ProtocolError(f"isolation level {request.isolation_level} does not exist")
-
-
-def _respond(services: Services, context: RequestContext, fetch: FetchContext, answers: Answers) -> FetchResponse:
-    """Return the response with the answers to send, in order and grouped by topic."""
-    version = context.api_version
-    error_code, session_id, sent = fetch.finish(answers, services.clock.monotonic_ms())
-    if error_code and not sent:
-        for _, answer in answers:
-            release_records(answer)
-    topics: list[FetchableTopicResponse] = []
-    last: FetchedPartition | None = None
-    has_moved = False
-    for asked, answer in sent:
-        if answer.error_code:
-            if answer.error_code == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
-                answer.error_code = NOT_LEADER_OR_FOLLOWER
-            has_moved = has_moved or answer.error_code in CODES_WITH_LEADER
-        if last is None or last.topic_id != asked.topic_id or last.topic != asked.topic:
-            topics.append(FetchableTopicResponse(asked.topic, asked.topic_id, []))
-            last = asked
-        topics[-1].partitions.append(answer)
-    response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
-    if has_moved and version >= LEADERS_SINCE:
-        _tell_leaders(services, context, response)
-    return response
-
-
-def _respond_throttled(fetch: FetchContext, answers: Answers, throttle_time_ms: int) -> FetchResponse:
-    """Return a response without partitions: the client fetches them again after the throttle time."""
-    for _, answer in answers:
-        release_records(answer)
-    error_code, session_id = fetch.finish_throttled()
-    return FetchResponse(throttle_time_ms=throttle_time_ms, error_code=error_code, session_id=session_id)
-
-
-def _tell_leaders(services: Services, context: RequestContext, response: FetchResponse) -> None:
-    leaders = Leaders(services, context)
-    for topic in response.responses:
-        image = services.metadata.image.topics.by_id.get(topic.topic_id)
-        if image is None:
-            continue
-        for answer in topic.partitions:
-            if answer.error_code in CODES_WITH_LEADER:
-                answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(image.name, answer.partition_index))
-    response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from kafkapy.seams import FileRegion
 
 if TYPE_CHECKING:
-    from kafkapy.protocol.messages.fetch_response import PartitionData
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.partition_read import PartitionRead
     from kafkapy.replication.replica_manager import ReplicaManager
 
 
 def count_reads(
-    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionData]"
+    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionRead]"
 ) -> None:
     """Count reads of partitions; `answers` are in their order."""
     for (_, partition), answer in zip(readable, answers, strict=True):
@@ -22,7 +22,7 @@ def count_reads(
 
 
 def count_sent(
-    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionData]"
+    readable: "Sequence[tuple[FetchedPartition, HostedPartition]]", answers: "Sequence[PartitionRead]"
 ) -> None:
     """Count the bytes sent to a consumer."""
     for (_, partition), answer in zip(readable, answers, strict=True):
@@ -31,7 +31,7 @@ def count_sent(
 
 
 def count_sent_to_follower(
-    manager: "ReplicaManager", answers: "Sequence[tuple[FetchedPartition, PartitionData]]", replica_id: int
+    manager: "ReplicaManager", answers: "Sequence[tuple[FetchedPartition, PartitionRead]]", replica_id: int
 ) -> None:
     """Count the bytes sent to a follower."""
     traffic = manager.traffic
@@ -45,6 +45,6 @@ def count_sent_to_follower(
             traffic.note_sent_to_follower(size_bytes, is_reassigned=is_reassigned)
 
 
-def _record_bytes(answer: "PartitionData") -> int:
+def _record_bytes(answer: "PartitionRead") -> int:
     records = answer.records
     return records.length if isinstance(records, FileRegion) else len(records or b"")

@@ -12,7 +12,7 @@ request fails (CVE-2018-17196).
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from struct import Struct
 from typing import Final
@@ -155,9 +155,9 @@ async def _flush(services: Services, append: PartitionAppend) -> None:
 
 
 class _Plan:
-    """The response under construction, and the appends that complete it."""
+    """The outcome of each partition of a request: an append, or a refusal, which is its part of the response."""
 
-    __slots__ = ("_access", "_context", "_request", "_services", "_version", "appends", "response", "transactional")
+    __slots__ = ("_access", "_context", "_outcomes", "_request", "_services", "_version", "appends", "transactional")
 
     def __init__(
         self, services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
@@ -170,72 +170,72 @@ class _Plan:
         self.appends: list[PartitionAppend] = []
         self.transactional: list[PartitionAppend] = []
         """The appends with a transactional batch."""
-        self.response = ProduceResponse(
-            [
-                TopicProduceResponse(
-                    topic.name, topic.topic_id, [self._plan(topic, partition) for partition in topic.partition_data]
-                )
-                for topic in request.topic_data
-            ]
-        )
+        self._outcomes: list[tuple[TopicProduceData, list[PartitionAppend | PartitionProduceResponse]]] = [
+            (topic, [self._plan(topic, data) for data in topic.partition_data]) for topic in request.topic_data
+        ]
 
-    def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
-        answer = PartitionProduceResponse(data.index, 0, -1, -1, -1, NO_RECORD_ERRORS, None, NO_LEADER)
+    def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionAppend | PartitionProduceResponse:
+        index = data.index
         partitions = self._services.replica_manager.partitions
         if self._version >= TOPIC_IDS_SINCE:
-            partition = partitions.find_by_id(topic.topic_id, data.index)
+            partition = partitions.find_by_id(topic.topic_id, index)
         else:
-            partition = partitions.find(topic.name, data.index)
+            partition = partitions.find(topic.name, index)
         name = topic.name if partition is None else partition.topic_partition.topic
         if partition is None and self._version >= TOPIC_IDS_SINCE:
             image = partitions.newest_image.topics.by_id.get(topic.topic_id)
             if image is None:
-                return _refused(answer, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+                return _refusal(index, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             name = image.name
         if not self._access.allows(name):
-            return _refused(answer, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+            return _refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         if partition is None:
-            code = partitions.missing_code(name, data.index)
-            return _refused(answer, code, f"{name}-{data.index} is not here")
+            code = partitions.missing_code(name, index)
+            return _refusal(index, code, f"{name}-{index} is not here")
         if is_internal(name) and self._context.client_id != ADMIN_CLIENT_ID:
-            return _refused(answer, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
+            return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
         assert not isinstance(data.records, FileRegion), "a request never carries a region"
         try:
             records, attributes = check_batch(data.records, self._version)
         except ApiError as error:
-            return _refused(answer, error.code, error.message)
-        append = PartitionAppend(partition, records, answer)
+            return _refusal(index, error.code, error.message)
+        append = PartitionAppend(partition, records)
         if attributes & TRANSACTIONAL_FLAG:
             self.transactional.append(append)
         self.appends.append(append)
-        return answer
+        return append
 
     @property
     def transactional_id(self) -> str | None:
         return self._request.transactional_id
 
     def drop_refused(self) -> None:
-        """Remove the appends whose response has an error."""
-        self.appends = [append for append in self.appends if not append.response.error_code]
+        """Remove the appends that were refused."""
+        self.appends = [append for append in self.appends if not append.error_code]
 
     def refuse_appends(self, code: ErrorCode) -> None:
         """Refuse all appends with this code; errors set before stay."""
         for append in self.appends:
-            _refused(append.response, code, f"acks={self._request.acks}, which must be -1, 0 or 1")
+            append.refuse(code, f"acks={self._request.acks}, which must be -1, 0 or 1")
         self.appends.clear()
 
     def close_on_error(self) -> None:
         """Raise CloseConnection if a partition has an error: with acks=0 there is no response to report it."""
-        failed = {answer.index: answer.error_code for answer in self._answers() if answer.error_code}
-        if failed:
+        if any(outcome.error_code for _, outcomes in self._outcomes for outcome in outcomes):
+            answers = [answer for topic in self.finish().responses for answer in topic.partition_responses]
+            failed = {answer.index: answer.error_code for answer in answers if answer.error_code}
             raise CloseConnection(f"errors by partition {failed} under acks=0, client id {self._context.client_id}")
 
     def finish(self) -> ProduceResponse:
-        tell_leaders(self._services, self._context, self.response)
-        return self.response
-
-    def _answers(self) -> list[PartitionProduceResponse]:
-        return [answer for topic in self.response.responses for answer in topic.partition_responses]
+        response = ProduceResponse(
+            [
+                TopicProduceResponse(topic.name, topic.topic_id, [response_of(outcome) for outcome in outcomes])
+                for topic, outcomes in self._outcomes
+            ]
+        )
+        if self._version >= LEADERS_SINCE and _has_moved(response):
+            tell_leaders(self._services, self._context, response)
+        return response
 
 
 def tell_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
@@ -260,10 +260,30 @@ def _has_moved(response: ProduceResponse) -> bool:
     return False
 
 
-def _refused(answer: PartitionProduceResponse, code: int, message: str | None) -> PartitionProduceResponse:
-    answer.error_code = code
-    answer.error_message = message
-    return answer
+def _refusal(index: int, code: int, message: str | None) -> PartitionProduceResponse:
+    """Return the response for a partition whose batch is not even tried to be appended."""
+    return PartitionProduceResponse(index, code, -1, -1, -1, NO_RECORD_ERRORS, message, NO_LEADER)
+
+
+def response_of(append: PartitionAppend | PartitionProduceResponse) -> PartitionProduceResponse:
+    """Return a partition's part of the response, made of the outcome of its append; a refusal as it is."""
+    if append.__class__ is PartitionProduceResponse:  # isinstance would be a call
+        return append
+    assert append.__class__ is PartitionAppend
+    return PartitionProduceResponse(
+        append.partition.topic_partition.partition,
+        append.error_code,
+        append.base_offset,
+        append.log_append_time_ms,
+        append.log_start_offset,
+        _record_errors(append.record_errors) if append.record_errors else NO_RECORD_ERRORS,
+        append.error_message,
+        NO_LEADER,
+    )
+
+
+def _record_errors(record_errors: Iterable[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
+    return [BatchIndexAndErrorMessage(index, message) for index, message in record_errors]
 
 
 def has_transactional_batch(request: ProduceRequest) -> bool:
@@ -294,10 +314,7 @@ def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCod
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [
-                    PartitionProduceResponse(data.index, code, -1, -1, -1, NO_RECORD_ERRORS, None, NO_LEADER)
-                    for data in topic.partition_data
-                ],
+                [_refusal(data.index, code, None) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]

@@ -36,7 +36,7 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.security.quotas import user_of
 
 if TYPE_CHECKING:
-    from kafkapy.protocol.messages.fetch_response import PartitionData
+    from kafkapy.replication.partition_read import PartitionRead
 
 R = TypeVar("R")
 
@@ -132,7 +132,7 @@ class Meter:
         most = self._quotas.fetch.most_in_windows(self._user, self._client_id)
         return max_bytes if most is None or most >= max_bytes else int(most)
 
-    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionData]]") -> int:
+    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]") -> int:
         """Count a Fetch response; return the throttle in ms, for which the connection is muted.
 
         A throttled response does not count, because it is not sent.

@@ -24,7 +24,7 @@ from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.delayed_answers import DelayedAnswers
-from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, tell_leaders
+from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, response_of, tell_leaders
 from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
@@ -206,10 +206,10 @@ class SmallProduces:
 
     def _refusals(self, plan: "_Plan", correlation_ids: list[int], error: Exception) -> bytes:
         """Return the encoded responses to requests whose batches could not be written."""
-        append = PartitionAppend(plan.partition, b"", plan.new_response(-1, -1, -1))
+        append = PartitionAppend(plan.partition, b"")
         self._manager.refuse_append(append, error)
         self._manager.count_refusal(append)
-        response = plan.response_of(append.response)
+        response = plan.response_of(response_of(append))
         return b"".join(plan.encode(correlation_id, response) for correlation_id in correlation_ids)
 
 

@@ -116,5 +116,4 @@ def _settle(append: "PartitionAppend", verified: Verified, producer: Transaction
         name = ErrorCode(code).name
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {name}"
         code = ErrorCode.NOT_ENOUGH_REPLICAS
-    append.response.error_code = code
-    append.response.error_message = message
+    append.refuse(code, message)

@@ -1,14 +1,16 @@
 """The driver of one connection: moves bytes between channel and protocol machine, starts handlers, sends responses.
 
-A link reads while its machine can start requests and the broker's backlog has room. When reading pauses, the read
-callback stays registered until it next fires, so that a short pause costs no system call.
+A link reads while its machine can start requests and the broker's backlog has room. `Rest` has the states in which it
+does not, and what ends each. When reading pauses, the read callback stays registered until it next fires, so that a
+short pause costs no system call.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.connection import Connection, ConnectionInfo, Login, discard
@@ -33,6 +35,28 @@ logger = logging.getLogger(__name__)
 _FRAME_OVERHEAD = 4
 
 
+class Rest(Enum):
+    """Why a link does not read.
+
+        state     entered when                                              ended by
+        READING   nothing more has arrived, or BYTES_PER_TURN have          the loop, when bytes arrive: on_readable
+        QUEUED    FRAMES_PER_TURN requests have been started                its place in the processor's queue
+        ANSWERS   the machine can start no request: too many are not        a response that completes or is sent,
+                  answered, a handler holds the connection, it is muted     the end of the throttle
+        ROOM      the account of queued requests has no room for it         Processor.wake_waiting
+
+    Any state may follow any other, by a turn: `resume` of a link that still cannot go on leaves it as it is.
+    """
+
+    READING = auto()
+    QUEUED = auto()
+    ANSWERS = auto()
+    ROOM = auto()
+
+
+READING: Final = Rest.READING
+
+
 class Link:
     """The driver of one connection. All methods run on the loop's thread. Callbacks of the loop never raise."""
 
@@ -42,7 +66,6 @@ class Link:
         "_gather",
         "_is_admitted",
         "_is_reading",
-        "_is_resting",
         "_is_writing",
         "_login",
         "_login_deadline",
@@ -52,6 +75,7 @@ class Link:
         "_probed",
         "_processor",
         "_read_ahead",
+        "_rest",
         "_route",
         "_unmuting",
         "_warm_until",
@@ -84,7 +108,7 @@ class Link:
         else:
             self._begin_login(processor.new_login(info))
         self._is_reading = False
-        self._is_resting = False  # reading is paused; a later resume() continues it
+        self._rest = READING
         self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = 0
         self._warming: FileRegion | None = None
@@ -145,7 +169,7 @@ class Link:
     # ---- callbacks of the loop; each catches all exceptions
 
     def on_readable(self) -> None:
-        if self._is_resting:  # resume() registers the callback again
+        if self._rest is not READING:  # resume() registers the callback again
             self._is_reading = False
             self._channel.on_readable(None)
             return
@@ -184,15 +208,12 @@ class Link:
     # ---- in
 
     def _turn(self) -> None:
-        """Start the requests that have arrived, within a turn's budget, then send all ready responses together.
-
-        If other connections have turns at the same time, sending is deferred until after those: Processor.is_crowded.
-        """
+        """Start the requests that have arrived, within a turn's budget, then send all ready responses together."""
         machine = self._machine
         frames_left = FRAMES_PER_TURN
         bytes_left = BYTES_PER_TURN
         is_drained = False
-        self._is_resting = False
+        self._rest = READING
         self.last_active = self._loop.time()
         while not self.is_closed:
             frames_started = self._serve_together(frames_left) if machine.input else 0
@@ -202,7 +223,7 @@ class Link:
             if frames_started:
                 frames_left -= frames_started
                 if not frames_left:
-                    self._is_resting = True
+                    self._rest = Rest.QUEUED
                     self._processor.enqueue(self)
                     break
             elif not machine.can_start:
@@ -211,17 +232,23 @@ class Link:
             elif is_drained or bytes_left <= 0:
                 break
             elif not self._backlog.may_receive(self):
-                self._is_resting = True
+                self._rest = Rest.ROOM
                 break
             else:
                 count, is_drained = self._receive()
                 bytes_left -= count
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        """Send, or leave that until after the turns of other connections at the same time: Processor.is_crowded."""
         if not self.is_closed:
-            if self._processor.is_crowded(self) and machine.output:
+            if self._processor.is_crowded(self) and self._machine.output:
                 self._processor.send_later(self)
             else:
                 self._flush()
-            self._ensure_reading()
+            if not self._is_reading and self._rest is READING and not self.is_closed:
+                self._is_reading = True
+                self._channel.on_readable(self.on_readable)
         if self._backlog.waiting:
             self._processor.wake_waiting(self)
 
@@ -311,13 +338,8 @@ class Link:
             self._flush()
             if self.is_closed or self._machine.can_start:
                 return not self.is_closed
-        self._is_resting = True
+        self._rest = Rest.ANSWERS
         return False
-
-    def _ensure_reading(self) -> None:
-        if not self._is_reading and not self._is_resting and not self.is_closed:
-            self._is_reading = True
-            self._channel.on_readable(self.on_readable)
 
     def _end_of_input(self) -> None:
         """The peer has closed its sending side: answer its pending requests for HALF_CLOSED_LINGER_MS, then close."""
@@ -403,7 +425,7 @@ class Link:
     def _progress(self) -> None:
         self.last_active = self._loop.time()
         self._flush()
-        if self._is_resting and not self.is_queued and not self.is_closed:
+        if self._rest is not READING and not self.is_queued and not self.is_closed:
             self._resume()
 
     # ---- out
@@ -416,7 +438,7 @@ class Link:
             return
         if not self._is_writing:
             self._channel.on_writable(None)
-        if self._is_resting and not self.is_queued:
+        if self._rest is not READING and not self.is_queued:
             self._resume()
 
     def _flush(self) -> None:
@@ -480,7 +502,7 @@ class Link:
 
     def _continue_warmed(self) -> None:
         self._flush()
-        if self._is_resting and not self.is_queued and not self.is_closed:
+        if self._rest is not READING and not self.is_queued and not self.is_closed:
             self._resume()
 
     # ---- closing

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.delete_records_response import DeleteRecordsPartitionResult
 from kafkapy.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
@@ -15,27 +14,29 @@ INVALID_LOW_WATERMARK: Final = -1
 
 
 class PartitionDeletion:
-    """One partition's deletion up to `offset`, and the part of the response for its result.
+    """One partition's deletion up to `offset`, and its outcome.
 
+    error_code: 0 unless it failed; low_watermark: the smallest log start offset of a replica, -1 if it failed.
     required_offset: the low watermark to wait for; -1 if the deletion failed, has not been tried, or is done.
     """
 
-    __slots__ = ("offset", "partition", "required_offset", "result")
+    __slots__ = ("error_code", "low_watermark", "offset", "partition", "required_offset")
 
-    def __init__(self, partition: "HostedPartition", offset: int, result: DeleteRecordsPartitionResult) -> None:
+    def __init__(self, partition: "HostedPartition", offset: int) -> None:
         self.partition = partition
         self.offset = offset
-        self.result = result
+        self.error_code = 0
+        self.low_watermark = INVALID_LOW_WATERMARK
         self.required_offset = -1
 
     def is_settled(self) -> bool:
-        """Return whether the result is final: all replicas start at or after the offset, or we are not the leader."""
+        """Return whether the outcome is final: all replicas start at or after the offset, or we are not the leader."""
         if self.required_offset < 0:
             return True
         code = self.partition.check_leader()
-        self.result.error_code = code
-        self.result.low_watermark = INVALID_LOW_WATERMARK if code else self.partition.low_watermark
-        if code == 0 and self.result.low_watermark < self.required_offset:
+        self.error_code = code
+        self.low_watermark = INVALID_LOW_WATERMARK if code else self.partition.low_watermark
+        if code == 0 and self.low_watermark < self.required_offset:
             return False
         self.required_offset = -1
         return True
@@ -57,7 +58,7 @@ class DelayedDeleteRecords(DelayedOperation):
 
     def on_expiration(self) -> None:
         for deletion in self._pending:
-            deletion.result.error_code = REQUEST_TIMED_OUT
+            deletion.error_code = REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:
         self._on_done()

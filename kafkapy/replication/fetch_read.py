@@ -1,8 +1,8 @@
-"""Reading the records of a fetch, partition by partition, into the structs of its response.
+"""Reading the records of a fetch, partition by partition.
 
 The limits are KIP-74's: the first partition with records returns at least one batch, whatever its size; after that,
-the partition's limit and the rest of the response's limit apply. An error of a partition goes into its part of the
-response. Regions that were read are pinned: if they are not sent, the caller must call `release`.
+the partition's limit and the rest of the response's limit apply. An error of a partition is its outcome. Regions that
+were read are pinned: if they are not sent, the caller must call `release`.
 """
 
 import logging
@@ -11,52 +11,22 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.fetch_response import (
-    AbortedTransaction,
-    EpochEndOffset,
-    LeaderIdAndEpoch,
-    PartitionData,
-    SnapshotId,
-)
+from kafkapy.replication.partition_read import NO_RECORDS, FetchPosition, PartitionRead, failed_read
 from kafkapy.seams import FileRegion
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from kafkapy.protocol.messages.fetch_request import FetchPartition
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.storage.log.log import Log
 
 logger = logging.getLogger("kafkapy.replication")
 
-UNKNOWN_OFFSET: Final = -1
-NO_RECORDS: Final = b""
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
-
-# Shared by all answers that have the default. They may be replaced, but never modified.
-NO_DIVERGING_EPOCH: Final = EpochEndOffset()
-NO_LEADER: Final = LeaderIdAndEpoch()
-NO_SNAPSHOT: Final = SnapshotId()
-
-
-def failed_partition(partition_id: int, error_code: int) -> PartitionData:
-    """Return the answer of a partition that could not be read."""
-    return PartitionData(
-        partition_id,
-        error_code,
-        UNKNOWN_OFFSET,
-        UNKNOWN_OFFSET,
-        UNKNOWN_OFFSET,
-        NO_DIVERGING_EPOCH,
-        NO_LEADER,
-        NO_SNAPSHOT,
-        None,
-        -1,
-        NO_RECORDS,
-    )
 
 
 class FetchRead:
@@ -95,7 +65,7 @@ class FetchRead:
         self._reads_followers = reads_followers
         self._isolation = isolation
         self._bytes_left = max_bytes
-        self.answers: list[PartitionData] = []
+        self.answers: list[PartitionRead] = []
         """In the order of the partitions."""
         self.bytes_read = 0
         self.must_answer = False
@@ -110,13 +80,13 @@ class FetchRead:
                 self._cold_log = partition.log
                 return cold
             except ApiError as error:
-                answer = failed_partition(asked.request.partition, error.code)
+                answer = failed_read(error.code)
             except StorageError:
-                answer = failed_partition(asked.request.partition, KAFKA_STORAGE_ERROR)
+                answer = failed_read(KAFKA_STORAGE_ERROR)
             except AssertionError:
                 logger.exception("Taking %s offline: an invariant broke", partition.topic_partition)
                 partition.go_offline()
-                answer = failed_partition(asked.request.partition, UNKNOWN_SERVER_ERROR)
+                answer = failed_read(UNKNOWN_SERVER_ERROR)
             if answer.error_code:
                 self.must_answer = True
             self.answers.append(answer)
@@ -124,43 +94,43 @@ class FetchRead:
 
     def fail_next(self, error: OSError) -> None:
         """Report that warming failed: the partition gets KAFKA_STORAGE_ERROR, its log directory is marked failed."""
-        asked, partition = self._partitions[len(self.answers)]
+        _, partition = self._partitions[len(self.answers)]
         if self._cold_log is not None:
             self._cold_log.log_dir.failure(error, f"reading {partition.topic_partition}")
-        self.answers.append(failed_partition(asked.request.partition, KAFKA_STORAGE_ERROR))
+        self.answers.append(failed_read(KAFKA_STORAGE_ERROR))
         self.must_answer = True
 
     def release(self) -> None:
         """Unpin all regions that were read and will not be sent."""
         for answer in self.answers:
-            release_records(answer)
+            answer.release()
 
-    def _read_partition(self, asked: "FetchedPartition", partition: "HostedPartition") -> PartitionData:
+    def _read_partition(self, asked: "FetchedPartition", partition: "HostedPartition") -> PartitionRead:
         request = asked.request
         code = partition.check_leader(request.current_leader_epoch)
         if code and self._reads_followers:
             code = partition.check_readable(request.current_leader_epoch)
         log = partition.log
         if code or log is None:
-            return failed_partition(request.partition, code or KAFKA_STORAGE_ERROR)
-        diverging = NO_DIVERGING_EPOCH
+            return failed_read(code or KAFKA_STORAGE_ERROR)
         if request.last_fetched_epoch >= 0:
-            diverging = self._diverging_epoch(partition, request.last_fetched_epoch, request.fetch_offset)
-        if diverging is not NO_DIVERGING_EPOCH:
-            self.must_answer = True
-            return PartitionData(
-                request.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging,
-                NO_LEADER, NO_SNAPSHOT, None, -1, NO_RECORDS,
-            )  # fmt: skip
-        if (
-            request.fetch_offset == end_offset(log, self._isolation)
-            or (self._is_held_back is not None and self._is_held_back(partition) and _has_offset(log, request))
-        ) and not log.is_offline:
-            aborts: list[AbortedTransaction] | None = [] if self._isolation is FetchIsolation.TXN_COMMITTED else None
-            return PartitionData(
-                request.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
-                NO_DIVERGING_EPOCH, NO_LEADER, NO_SNAPSHOT, aborts, -1, NO_RECORDS,
-            )  # fmt: skip
+            diverging = _divergence(log, request)
+            if diverging is not None:
+                self.must_answer = True
+                return PartitionRead(
+                    0, log.high_watermark, log.last_stable_offset, log.log_start_offset, NO_RECORDS, None, diverging
+                )
+        is_nothing_to_read = request.fetch_offset == end_offset(log, self._isolation) or (
+            self._is_held_back is not None and self._is_held_back(partition) and _has_offset(log, request)
+        )
+        if is_nothing_to_read and not log.is_offline:
+            aborted: list[tuple[int, int]] | None = [] if self._isolation is FetchIsolation.TXN_COMMITTED else None
+            return PartitionRead(
+                0, log.high_watermark, log.last_stable_offset, log.log_start_offset, NO_RECORDS, aborted
+            )
+        return self._read_records(log, request)
+
+    def _read_records(self, log: "Log", request: FetchPosition) -> PartitionRead:
         max_bytes = request.partition_max_bytes
         read = log.read(
             request.fetch_offset,
@@ -173,54 +143,37 @@ class FetchRead:
             self.bytes_read += region.length
             self._bytes_left = max(self._bytes_left - region.length, 0)
         aborted = read.aborted_transactions
-        return PartitionData(
-            request.partition,
+        return PartitionRead(
             0,
             read.high_watermark,
             read.last_stable_offset,
             read.log_start_offset,
-            NO_DIVERGING_EPOCH,
-            NO_LEADER,
-            NO_SNAPSHOT,
-            None if aborted is None else sorted_aborts(aborted),
-            -1,
             NO_RECORDS if region is None else region,
+            None if aborted is None else sorted_aborts(aborted),
         )
 
-    def _diverging_epoch(
-        self, partition: "HostedPartition", last_fetched_epoch: int, fetch_offset: int
-    ) -> EpochEndOffset:
-        """Return where the reader's log diverges from this one, NO_DIVERGING_EPOCH if it does not (KIP-595)."""
-        log = partition.log
-        assert log is not None
-        found = log.end_offset_for_epoch(last_fetched_epoch)
-        if found is None or fetch_offset < log.log_start_offset:
-            message = f"offset {fetch_offset} at epoch {last_fetched_epoch} of {partition.topic_partition}"
-            raise ApiError(OFFSET_OUT_OF_RANGE, message)
-        if found.leader_epoch < last_fetched_epoch or found.offset < fetch_offset:
-            return EpochEndOffset(epoch=found.leader_epoch, end_offset=found.offset)
-        return NO_DIVERGING_EPOCH
+
+def _divergence(log: "Log", request: FetchPosition) -> OffsetAndEpoch | None:
+    """Return where the reader's log diverges from this one, None if it does not (KIP-595)."""
+    last_fetched_epoch, fetch_offset = request.last_fetched_epoch, request.fetch_offset
+    found = log.end_offset_for_epoch(last_fetched_epoch)
+    if found is None or fetch_offset < log.log_start_offset:
+        message = f"offset {fetch_offset} at epoch {last_fetched_epoch} of {log.topic_partition}"
+        raise ApiError(OFFSET_OUT_OF_RANGE, message)
+    if found.leader_epoch < last_fetched_epoch or found.offset < fetch_offset:
+        return found
+    return None
 
 
-def _has_offset(log: "Log", request: "FetchPartition") -> bool:
+def _has_offset(log: "Log", request: FetchPosition) -> bool:
     return log.log_start_offset <= request.fetch_offset <= log.log_end_offset
 
 
-def release_records(answer: PartitionData) -> None:
-    """Unpin the region of an answer that will not be sent."""
-    records, answer.records = answer.records, NO_RECORDS
-    if isinstance(records, FileRegion):
-        records.release()
-
-
-def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[AbortedTransaction]:
-    """Return aborted transactions sorted by first offset, as clients require."""
+def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int]]:
+    """Return (first offset, producer id) of aborted transactions, sorted by first offset, as clients require."""
     if not aborted:
         return []
-    pairs = sorted((first_offset, producer_id) for producer_id, first_offset, *_ in aborted)
-    return [
-        AbortedTransaction(producer_id=producer_id, first_offset=first_offset) for first_offset, producer_id in pairs
-    ]
+    return sorted((first_offset, producer_id) for producer_id, first_offset, *_ in aborted)
 
 
 def available_bytes(

@@ -20,16 +20,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
-from kafkapy.protocol.messages.fetch_response import PartitionData
+from kafkapy.replication.partition_read import FetchPosition, PartitionRead
 from kafkapy.types import ZERO_UUID, Uuid
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 0x7FFFFFFF
-TOPIC_IDS_SINCE: Final = 13
-"""The first version of Fetch that names topics by id."""
 EVICTION_MS: Final = 120_000
 """How long a session is safe from eviction; a constant in Apache Kafka, too."""
 UNKNOWN_OFFSET: Final = -1
@@ -44,7 +41,7 @@ class FetchedPartition:
 
     __slots__ = ("high_watermark", "key", "known_topic", "log_start_offset", "request", "topic", "topic_id")
 
-    def __init__(self, topic: str, topic_id: Uuid, request: FetchPartition) -> None:
+    def __init__(self, topic: str, topic_id: Uuid, request: FetchPosition) -> None:
         """`topic` is empty if the request names the topic by id."""
         self.topic = topic
         self.topic_id = topic_id
@@ -55,7 +52,7 @@ class FetchedPartition:
         self.high_watermark = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
 
-    def note_answer(self, answer: PartitionData) -> bool:
+    def note_answer(self, answer: PartitionRead) -> bool:
         """Record an answer; return whether it differs from the one before or has records.
 
         After an error the high watermark is set to unknown, so that the first successful answer is sent.
@@ -66,7 +63,7 @@ class FetchedPartition:
             or answer.high_watermark != self.high_watermark
             or answer.log_start_offset != self.log_start_offset
             or answer.preferred_read_replica >= 0
-            or answer.diverging_epoch.epoch >= 0
+            or answer.diverging is not None
         )
         self.high_watermark = answer.high_watermark if answer.error_code == 0 else UNKNOWN_OFFSET
         self.log_start_offset = answer.log_start_offset
@@ -93,7 +90,6 @@ class FetchSession:
         partitions: Iterable[FetchedPartition],
         *,
         uses_topic_ids: bool,
-        is_privileged: bool,
         now_ms: int,
         new_watch: "NewWatch | None" = None,
     ) -> None:
@@ -101,7 +97,8 @@ class FetchSession:
         self.epoch = 1
         self.partitions = {partition.key: partition for partition in partitions}
         self.uses_topic_ids = uses_topic_ids
-        self.is_privileged = is_privileged
+        self.is_privileged = new_watch is not None
+        """Whether it is a follower's, which may evict any consumer's."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.watch = None if new_watch is None else new_watch(self.partitions.values())
@@ -126,8 +123,8 @@ class FetchSession:
             self.watch.close()
 
     def note_answers(
-        self, answers: Iterable[tuple[FetchedPartition, PartitionData]]
-    ) -> list[tuple[FetchedPartition, PartitionData]]:
+        self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]
+    ) -> list[tuple[FetchedPartition, PartitionRead]]:
         """Return the answers that have to be sent; partitions with records move to the end of the order."""
         news = []
         for partition, answer in answers:
@@ -147,7 +144,7 @@ class SessionWatch(Protocol):
     def take(self) -> list[FetchedPartition]: ...
     def ask(self, asked: FetchedPartition) -> None: ...
     def forget(self, asked: FetchedPartition) -> None: ...
-    def settle(self, answers: Iterable[tuple[FetchedPartition, PartitionData]]) -> None: ...
+    def settle(self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -161,7 +158,6 @@ class FetchContext:
     __slots__ = (
         "_cache",
         "_epoch",
-        "_is_privileged",
         "_new_watch",
         "_session",
         "_uses_topic_ids",
@@ -177,7 +173,6 @@ class FetchContext:
         session: FetchSession | None = None,
         wants_session_of: "FetchSessionCache | None" = None,
         uses_topic_ids: bool = False,
-        is_privileged: bool = False,
         new_watch: "NewWatch | None" = None,
     ) -> None:
         """`partitions`: for a session with a watch, only those that must be read."""
@@ -188,7 +183,6 @@ class FetchContext:
         self._epoch = session.epoch if session is not None else FINAL_EPOCH
         self._cache = wants_session_of
         self._uses_topic_ids = uses_topic_ids
-        self._is_privileged = is_privileged
 
     @property
     def watch(self) -> SessionWatch | None:
@@ -205,8 +199,8 @@ class FetchContext:
         return 0, session.session_id
 
     def finish(
-        self, answers: list[tuple[FetchedPartition, PartitionData]], now_ms: int
-    ) -> tuple[int, int, list[tuple[FetchedPartition, PartitionData]]]:
+        self, answers: list[tuple[FetchedPartition, PartitionRead]], now_ms: int
+    ) -> tuple[int, int, list[tuple[FetchedPartition, PartitionRead]]]:
         """Return (error code, session id, the answers to send).
 
         Omitted answers have no records to release, with one exception: if the session's epoch has changed meanwhile (a
@@ -225,7 +219,6 @@ class FetchContext:
         session_id = self._cache.maybe_create(
             answers,
             uses_topic_ids=self._uses_topic_ids,
-            is_privileged=self._is_privileged,
             now_ms=now_ms,
             new_watch=self._new_watch,
         )
@@ -251,28 +244,28 @@ class FetchSessionCache:
 
     def open(
         self,
-        request: FetchRequest,
-        version: int,
+        session_id: int,
+        epoch: int,
+        asked: list[FetchedPartition],
+        forgotten: list[PartitionKey],
         *,
-        is_from_follower: bool,
+        uses_topic_ids: bool,
         now_ms: int,
         new_watch: "NewWatch | None" = None,
     ) -> FetchContext:
         """Return the context of a request, with the partitions in its order; none if it has a session error.
 
-        new_watch: creates the watch of a follower's session.
+        asked, forgotten: the partitions that the request names. new_watch: creates the watch of a session; given only
+        for a follower's request, whose session is privileged.
         """
-        session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION_ID:
                 self._remove(session_id)
-            asked = _asked_once(request)
             cache = self if epoch == INITIAL_EPOCH else None
             return FetchContext(
-                asked,
+                _without_duplicates(asked),
                 wants_session_of=cache,
-                uses_topic_ids=version >= TOPIC_IDS_SINCE,
-                is_privileged=is_from_follower,
+                uses_topic_ids=uses_topic_ids,
                 new_watch=new_watch,
             )
         session = self._sessions.get(session_id)
@@ -280,16 +273,18 @@ class FetchSessionCache:
             return FetchContext((), error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return FetchContext((), error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
+        if session.uses_topic_ids != uses_topic_ids:
             return FetchContext((), error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        return self._continue(session, request, now_ms)
+        return self._continue(session, asked, forgotten, now_ms)
 
-    def _continue(self, session: FetchSession, request: FetchRequest, now_ms: int) -> FetchContext:
-        if request.topics or request.forgotten_topics_data:
-            session.update(_asked(request), _forgotten(request))
+    def _continue(
+        self, session: FetchSession, asked: list[FetchedPartition], forgotten: list[PartitionKey], now_ms: int
+    ) -> FetchContext:
+        if asked or forgotten:
+            session.update(asked, forgotten)
         if not session.partitions:
             self._remove(session.session_id)
-            return FetchContext(_asked_once(request))
+            return FetchContext(_without_duplicates(asked))
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
         session.last_used_ms = now_ms
@@ -304,14 +299,14 @@ class FetchSessionCache:
 
     def maybe_create(
         self,
-        answers: Sequence[tuple[FetchedPartition, PartitionData]],
+        answers: Sequence[tuple[FetchedPartition, PartitionRead]],
         *,
         uses_topic_ids: bool,
-        is_privileged: bool,
         now_ms: int,
         new_watch: "NewWatch | None" = None,
     ) -> int:
         """Create a session with the partitions just answered; return its id, NO_SESSION_ID if there is no room."""
+        is_privileged = new_watch is not None
         has_room = len(self._sessions) < self._max_slots or self._evict(len(answers), is_privileged, now_ms)
         if not has_room:
             return NO_SESSION_ID
@@ -324,7 +319,6 @@ class FetchSessionCache:
             session_id,
             [partition for partition, _ in answers],
             uses_topic_ids=uses_topic_ids,
-            is_privileged=is_privileged,
             now_ms=now_ms,
             new_watch=new_watch,
         )
@@ -358,25 +352,8 @@ def _is_evictable(session: FetchSession, is_by_privileged: bool) -> bool:
     return is_old or (is_by_privileged and not session.is_privileged)
 
 
-def _asked(request: FetchRequest) -> list[FetchedPartition]:
-    return [
-        FetchedPartition(topic.topic, topic.topic_id, partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-
-
-def _asked_once(request: FetchRequest) -> list[FetchedPartition]:
-    """Like _asked, without duplicates: the last entry of a partition counts, in the position of its first."""
-    asked = _asked(request)
+def _without_duplicates(asked: list[FetchedPartition]) -> list[FetchedPartition]:
+    """Return each partition once: its last entry counts, in the position of its first."""
     if len(asked) < 2:
         return asked
     return list({partition.key: partition for partition in asked}.values())
-
-
-def _forgotten(request: FetchRequest) -> list[PartitionKey]:
-    return [
-        (topic.topic_id if topic.topic_id != ZERO_UUID else topic.topic, partition)
-        for topic in request.forgotten_topics_data
-        for partition in topic.partitions
-    ]

@@ -5,10 +5,10 @@ StorageError if the disk fails.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kafkapy.protocol.messages.fetch_response import EpochEndOffset, PartitionData
 from kafkapy.seams import FileRegion, ReadableBuffer
+from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
@@ -18,13 +18,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.replication")
 
 
+class LeaderAnswer(Protocol):
+    """What a leader's response has of a partition: Fetch's own struct, or whatever has its fields."""
+
+    high_watermark: int
+    log_start_offset: int
+
+    @property
+    def records(self) -> memoryview | bytes | FileRegion | None: ...
+
+
 class FollowerLogs:
     """The logs of the partitions that this broker follows."""
 
     def __init__(self, log_manager: "LogManager") -> None:
         self._log_manager = log_manager
 
-    def append(self, partition: "HostedPartition", log: "Log", answer: PartitionData, now_ms: int) -> bool:
+    def append(self, partition: "HostedPartition", log: "Log", answer: LeaderAnswer, now_ms: int) -> bool:
         """Append the records, update high watermark and log start offset; return whether the high watermark moved.
 
         Batches of a later leader epoch than the partition's are skipped (KAFKA-18723).
@@ -50,15 +60,15 @@ class FollowerLogs:
             if last_offset >= log.log_end_offset:
                 self.start_over(partition, base_offset)
 
-    def truncate_to_agreement(self, partition: "HostedPartition", log: "Log", diverging: EpochEndOffset) -> None:
+    def truncate_to_agreement(self, partition: "HostedPartition", log: "Log", diverging: OffsetAndEpoch) -> None:
         """Truncate the log to where it diverges from the leader's: the smaller end of the epoch that both have.
 
         diverging: the leader's largest epoch at or below our last one, and its end. If this log does not have that
         epoch, the next fetch compares again.
         """
-        ours = log.end_offset_for_epoch(diverging.epoch)
-        offset = diverging.end_offset if ours is None else min(ours.offset, diverging.end_offset)
-        logger.info("%s parts from its leader's log in epoch %d", partition.topic_partition, diverging.epoch)
+        ours = log.end_offset_for_epoch(diverging.leader_epoch)
+        offset = diverging.offset if ours is None else min(ours.offset, diverging.offset)
+        logger.info("%s parts from its leader's log in epoch %d", partition.topic_partition, diverging.leader_epoch)
         self.truncate(partition, min(offset, log.log_end_offset))
 
     def truncate(self, partition: "HostedPartition", offset: int) -> None:

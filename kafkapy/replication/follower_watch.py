@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from kafkapy.replication.fetch_read import available_bytes
 from kafkapy.replication.partition import Role, SessionTimes
+from kafkapy.replication.partition_read import PartitionRead
 from kafkapy.storage.log.reader import FetchIsolation
 
 if TYPE_CHECKING:
-    from kafkapy.protocol.messages.fetch_response import PartitionData
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.replication.throttle import ReplicationThrottle
@@ -92,7 +92,7 @@ class FollowerWatch:
             self._unbind(asked)
         self._to_read = {}
 
-    def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionData]]") -> None:
+    def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
 
         Order: partitions just read, then those changed meanwhile, last those that had records. Responses are limited in
@@ -111,11 +111,11 @@ class FollowerWatch:
                 self._to_read[asked] = None
         self._to_read |= with_records
 
-    def _is_unsettled(self, asked: "FetchedPartition", partition: "HostedPartition", answer: "PartitionData") -> bool:
+    def _is_unsettled(self, asked: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead) -> bool:
         log = partition.log
         return (
             answer.error_code != 0
-            or answer.diverging_epoch.end_offset >= 0
+            or answer.diverging is not None
             or log is None
             or partition.role is not Role.LEADER
             or asked.request.fetch_offset != log.log_end_offset

@@ -1,8 +1,8 @@
 """Requests to the partitions hosted on this broker: append, wait for replicas, wait for data, delete records.
 
-Plain calls and callbacks on the event loop's thread. Results are written into the structs of the response:
-`append_records`, `delete_records` and a FetchRead fill them in and return whether they are final. If not, the
-`wait_for_...` calls keep the request in a purgatory and call `on_done` exactly once, later.
+Plain calls and callbacks on the event loop's thread. Outcomes are kept by the PartitionAppend, PartitionDeletion or
+FetchRead: `append_records` and `delete_records` set them and return whether they are final. If not, the `wait_for_...`
+calls keep the request in a purgatory and call `on_done` exactly once, later. Handlers make responses of outcomes.
 
 After any change of a partition's offsets, `complete_waiting` has to be called.
 """
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.produce_response import BatchIndexAndErrorMessage, PartitionProduceResponse
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.brokers import default_max_lag_ms
@@ -180,9 +179,9 @@ class ReplicaManager:
         required_acks: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> bool:
-        """Append to partitions that this broker leads, filling in each append's response.
+        """Append to partitions that this broker leads, setting each append's outcome.
 
-        Returns whether all responses are final. If not: for each append with work `needed` from a worker, set `checked`
+        Returns whether all outcomes are final. If not: for each append with work `needed` from a worker, set `checked`
         to its result and call this again; with acks=-1 then call `wait_for_replicas`.
         """
         now_ms = self._clock.wall_ms()
@@ -248,17 +247,17 @@ class ReplicaManager:
         self._produces.try_complete_else_watch(operation, [partition], timeout_ms=timeout_ms, now_ms=now_ms)
 
     def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> bool:
-        """Return whether the response is filled in; if not, the append is `needed` by a worker first."""
-        partition, response = append.partition, append.response
+        """Return whether the append has an outcome; if not, it is `needed` by a worker first."""
+        partition = append.partition
         log = partition.log
         if partition.role is not Role.LEADER or log is None:
-            _refuse(response, partition.check_leader() or KAFKA_STORAGE_ERROR, None)
+            append.refuse(partition.check_leader() or KAFKA_STORAGE_ERROR, None)
             self.count_refusal(append)
             return True
         if required_acks == ALL_ACKS and partition.is_under_min_isr:
-            response.log_start_offset = log.log_start_offset
+            append.log_start_offset = log.log_start_offset
             message = f"{len(partition.isr)} in-sync replicas of {partition.topic_partition} {partition.isr}"
-            _refuse(response, NOT_ENOUGH_REPLICAS, message)
+            append.refuse(NOT_ENOUGH_REPLICAS, message)
             self.count_refusal(append)
             return True
         try:
@@ -289,18 +288,15 @@ class ReplicaManager:
         if traffic is not None:
             messages = result.last_offset - result.first_offset + 1
             traffic.note_appends(produces=1, size_bytes=len(append.records), messages=messages)
-        response.base_offset = result.first_offset
-        response.log_append_time_ms = result.log_append_time_ms
-        response.log_start_offset = result.log_start_offset
-        append.required_offset = end_offset = result.last_offset + 1
-        append.follow_count = partition.follow_count
+        end_offset = result.last_offset + 1
+        append.note_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
         self.tell_of_append(partition)
         return True
 
     def append_own(self, append: PartitionAppend, write: "Callable[[Log, int], bool]") -> bool:
-        """Append batches that this broker encodes itself (storage/log/own_append.py), filling in the append's response.
+        """Append batches that this broker encodes itself (storage/log/own_append.py), setting the append's outcome.
 
         write(log, leader epoch) returns whether it wrote them. Returns False, with nothing changed, if they must go
         through `append_records`, which also reports why a partition takes nothing.
@@ -321,10 +317,8 @@ class ReplicaManager:
         if traffic is not None:
             written_bytes = log.segments.active.size - start_bytes  # own appends do not roll
             traffic.note_appends(produces=1, size_bytes=written_bytes, messages=log.log_end_offset - base_offset)
-        append.response.base_offset = base_offset
-        append.response.log_start_offset = log.log_start_offset
-        append.required_offset = end_offset = log.log_end_offset
-        append.follow_count = partition.follow_count
+        end_offset = log.log_end_offset
+        append.note_appended(base_offset, end_offset, log.log_start_offset)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, AppendOrigin.COORDINATOR)
         self.tell_of_append(partition)
@@ -382,34 +376,29 @@ class ReplicaManager:
             self.watches.tell(partition)
 
     def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
-        """Fill in the response of a failed append: an ApiError, a StorageError, or a broken invariant."""
-        partition, response = append.partition, append.response
-        append.required_offset = -1
+        """Set the outcome of a failed append: an ApiError, a StorageError, or a broken invariant."""
+        partition = append.partition
         if isinstance(error, ApiError):
             if error.code not in CODES_WITHOUT_LOG_START and partition.log is not None:
-                response.log_start_offset = partition.log.log_start_offset
-            if isinstance(error, InvalidRecordsError):
-                response.record_errors = [
-                    BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                    for index, message in error.record_errors
-                ]
-            _refuse(response, error.code, error.message)
+                append.log_start_offset = partition.log.log_start_offset
+            record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
+            append.refuse(error.code, error.message, record_errors)
         elif isinstance(error, StorageError):
-            _refuse(response, KAFKA_STORAGE_ERROR, error.message)
+            append.refuse(KAFKA_STORAGE_ERROR, error.message)
         else:
             logger.error("Taking %s offline: an invariant broke", partition.topic_partition, exc_info=error)
             partition.go_offline()
             self.complete_waiting(partition)
-            _refuse(response, UNKNOWN_SERVER_ERROR, None)
+            append.refuse(UNKNOWN_SERVER_ERROR, None)
 
     def count_refusal(self, append: PartitionAppend) -> None:
         """Count an append that was refused, if topics are counted."""
         if self.traffic is None:
             return
-        code = append.response.error_code
+        code = append.error_code
         if append.partition.traffic is not None:
             append.partition.traffic.note_refusal(code, len(append.records))
-        self.traffic.note_invalid(code, len(append.response.record_errors))
+        self.traffic.note_invalid(code, len(append.record_errors))
 
     # -- fetching -------------------------------------------------------------------------------------------------
 
@@ -480,15 +469,15 @@ class ReplicaManager:
     # -- deleting -------------------------------------------------------------------------------------------------
 
     def delete_records(self, deletions: Sequence[PartitionDeletion]) -> bool:
-        """Raise log start offsets, filling in each deletion's result; return whether all results are final."""
+        """Raise log start offsets, setting each deletion's outcome; return whether all are final."""
         is_done = True
         for deletion in deletions:
             try:
                 deletion.required_offset = self._delete_records(deletion)
             except ApiError as error:
-                deletion.result.error_code = error.code
+                deletion.error_code = error.code
             except StorageError:
-                deletion.result.error_code = KAFKA_STORAGE_ERROR
+                deletion.error_code = KAFKA_STORAGE_ERROR
             else:
                 is_done &= deletion.is_settled()
         return is_done
@@ -523,9 +512,3 @@ class ReplicaManager:
 
 def _nobody_listens(_partition: HostedPartition) -> None:
     """The default callback: without other brokers there is no ISR to change and nothing to fetch."""
-
-
-def _refuse(response: PartitionProduceResponse, error_code: int, message: str | None) -> None:
-    response.error_code = error_code
-    response.base_offset = -1
-    response.error_message = message

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
@@ -91,8 +90,7 @@ class LocalMarkers:
 
         def finish() -> None:
             codes = {
-                partition: [append.response.error_code for append in of_partition]
-                for partition, of_partition in appends.items()
+                partition: [append.error_code for append in of_partition] for partition, of_partition in appends.items()
             }
             on_done({**codes, **refused})
 
@@ -141,10 +139,10 @@ def _append_run(
     on_appended: Callable[[Marker, int], None],
 ) -> list[PartitionAppend]:
     append = _append_together(replica_manager, partition, markers, timestamp_ms)
-    if append.response.base_offset >= 0:
-        for offset, marker in enumerate(markers, append.response.base_offset):
+    if append.base_offset >= 0:
+        for offset, marker in enumerate(markers, append.base_offset):
             on_appended(marker, offset)
-    elif len(markers) > 1 and append.response.error_code in _OF_ONE_MARKER:
+    elif len(markers) > 1 and append.error_code in _OF_ONE_MARKER:
         return [_append_run(replica_manager, partition, [marker], timestamp_ms, on_appended)[0] for marker in markers]
     return [append] * len(markers)
 
@@ -154,7 +152,7 @@ def _append_together(
 ) -> PartitionAppend:
     """Append markers of one transaction version by one write, or none of them."""
     version = markers[0].transaction_version
-    append = PartitionAppend(partition, b"", PartitionProduceResponse(), transaction_version=version)
+    append = PartitionAppend(partition, b"", transaction_version=version)
     own = [
         ProducerMarker(each.producer_id, each.producer_epoch, each.is_commit, each.coordinator_epoch)
         for each in markers

@@ -24,9 +24,10 @@ from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition,
 from kafkapy.protocol.messages.list_offsets_response import ListOffsetsResponse
 from kafkapy.protocol.primitives import Message
 from kafkapy.record.errors import RecordsError
-from kafkapy.replication.follower_session import FollowerSession, PartitionKey, SessionRequest
 from kafkapy.replication.partition import Role
+from kafkapy.runtime.follower_session import FollowerSession, PartitionKey, SessionRequest
 from kafkapy.runtime.peer import NoResponseError
+from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
@@ -271,7 +272,8 @@ class ReplicaFetcher:
             if code:
                 await self._settle_range(key, partition, asked)
             elif answer.diverging_epoch.end_offset >= 0:
-                logs.truncate_to_agreement(partition, log, answer.diverging_epoch)
+                diverging = OffsetAndEpoch(answer.diverging_epoch.end_offset, answer.diverging_epoch.epoch)
+                logs.truncate_to_agreement(partition, log, diverging)
             else:
                 if logs.append(partition, log, answer, self._fetchers.clock.wall_ms()):
                     self._fetchers.replica_manager.complete_waiting(partition)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.replication.follower_session import PartitionKey
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.replication.throttle import ReplicationThrottle
+    from kafkapy.runtime.follower_session import PartitionKey
     from kafkapy.runtime.peer import Peer
     from kafkapy.seams import Clock
     from kafkapy.storage.log.log import Log
@@ -40,7 +40,6 @@ class ReplicaFetchers:
         log_manager: "LogManager",
         *,
         config: "Callable[[], BrokerConfig]",
-        node_id: int,
         broker_epoch: Callable[[], int],
         new_peer: "Callable[[str, int], Peer]",
         flush: "Callable[[Log], Awaitable[None]]",
@@ -50,7 +49,7 @@ class ReplicaFetchers:
         self.replica_manager = replica_manager
         self.logs = FollowerLogs(log_manager)
         self.config = config
-        self.node_id = node_id
+        self.node_id = replica_manager.node_id
         self.broker_epoch = broker_epoch
         self.new_peer = new_peer
         self.flush = flush

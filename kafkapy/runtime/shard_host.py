@@ -20,7 +20,6 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.primitives import EncodeError
 from kafkapy.record.batch import NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch
@@ -338,21 +337,20 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     def _append(self, encoded: Sequence[NewRecord], write: TransactionalWrite | None) -> int:
         """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients."""
-        response = PartitionProduceResponse()
-        append = PartitionAppend(self.partition, b"", response)
+        append = PartitionAppend(self.partition, b"")
         compression = self.coordinator_log.compression()
         if write is not None or compression != NONE or not self._append_own(append, encoded):
             append.records = bytearray(self._batch_of(encoded, compression, write))
             append.verification = None if write is None else write.verification
             self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
-        if response.base_offset < 0:
-            code = ErrorCode(response.error_code)
+        if append.base_offset < 0:
+            code = ErrorCode(append.error_code)
             if code is not self._append_refusal:  # log it once, not for each request
                 self._append_refusal = code
                 self._logger.warning("Could not append to %s: %s", self.partition.topic_partition, code.name)
             raise ApiError(_TRANSLATED.get(code, code))
         self._append_refusal = None
-        return response.base_offset
+        return append.base_offset
 
     def _append_own(self, append: PartitionAppend, encoded: Sequence[NewRecord]) -> bool:
         """Append a batch as it is encoded here; False if it must be checked like any other (own_append.py)."""

@@ -29,7 +29,6 @@ class Replication:
         quorum_node: "QuorumNode",
         *,
         dynamic_config: DynamicConfig,
-        node_id: int,
         broker_epoch: Callable[[], int],
         flush: "Callable[[Log], Awaitable[None]]",
         clock: "Clock",
@@ -39,7 +38,7 @@ class Replication:
         self._log_manager = log_manager
         self._quorum_node = quorum_node
         self._dynamic_config = dynamic_config
-        self._node_id = node_id
+        self._node_id = replica_manager.node_id
         self._broker_epoch = broker_epoch
         self._flush = flush
         self._clock = clock
@@ -96,7 +95,6 @@ class Replication:
             self._replica_manager,
             self._log_manager,
             config=lambda: self._dynamic_config.current,
-            node_id=self._node_id,
             broker_epoch=self._broker_epoch,
             new_peer=self._quorum_node.peers.new_broker_peer,
             flush=self._flush,

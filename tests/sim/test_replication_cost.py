@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from kafkapy.protocol.messages.delete_records_response import DeleteRecordsPartitionResult
 from kafkapy.replication.delayed_delete_records import PartitionDeletion
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
@@ -91,8 +90,8 @@ async def test_a_followers_log_start_follows_a_deletion_of_records_at_once(loop:
         await world.produce(1, b"v")
     await world.pass_ms(2000)
     leader = world.nodes[1]
-    deletion = PartitionDeletion(leader.partition(), 3, DeleteRecordsPartitionResult())
+    deletion = PartitionDeletion(leader.partition(), 3)
     assert not leader.manager.delete_records([deletion])
     await world.until(deletion.is_settled, 2000)
-    assert (deletion.result.low_watermark, world.nodes[2].log().log_start_offset) == (3, 3)
+    assert (deletion.low_watermark, world.nodes[2].log().log_start_offset) == (3, 3)
     await world.stop()

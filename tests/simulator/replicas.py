@@ -27,7 +27,6 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.protocol.messages.partition_record import PartitionRecord
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.record.batch import batches
 from kafkapy.replication.delayed_produce import PartitionAppend
@@ -78,7 +77,6 @@ class Node(Hosting):
             self.manager,
             self.log_manager,
             config=lambda: self.config,
-            node_id=node_id,
             broker_epoch=lambda: self.broker_epoch,
             new_peer=self._new_peer,
             flush=self.log_flusher.flush,
@@ -392,8 +390,7 @@ class ReplicaWorld:
     async def _produce(
         self, node: Node, number: int, values: Sequence[bytes], timeout_ms: int, fields: Mapping[str, Any]
     ) -> tuple[int, int]:
-        response = PartitionProduceResponse(index=number)
-        append = PartitionAppend(node.partition(number), batch(*values, **fields), response)
+        append = PartitionAppend(node.partition(number), batch(*values, **fields))
         if not node.manager.append_records([append], required_acks=ALL_ACKS):
             done: asyncio.Future[None] = self.loop.create_future()
             node.manager.wait_for_replicas(
@@ -402,7 +399,7 @@ class ReplicaWorld:
                 on_done=lambda: None if done.done() else done.set_result(None),
             )
             await done
-        return response.error_code, response.base_offset
+        return append.error_code, append.base_offset
 
 
 def _all_of(steps: "RecordSteps") -> "Steps[Any, None]":

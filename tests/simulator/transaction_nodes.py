@@ -19,7 +19,6 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
@@ -258,7 +257,7 @@ class Client:
             is_transactional=True,
         )  # fmt: skip
         guard = verified[partition].guard
-        append = PartitionAppend(partition, bytearray(records), PartitionProduceResponse(), verification=guard)
+        append = PartitionAppend(partition, bytearray(records), verification=guard)
         if not broker.manager.append_records([append], required_acks=ALL_ACKS):
             done = asyncio.get_running_loop().create_future()
             broker.manager.wait_for_replicas(
@@ -266,7 +265,7 @@ class Client:
             )
             if await answered(done) is None:
                 raise GaveUp
-        if append.response.error_code:
+        if append.error_code:
             raise GaveUp
         self._sequences[topic] = sequence + 1
 

@@ -66,7 +66,6 @@ class LinkedBroker(TransactionHosting):
             self.manager,
             self.log_manager,
             config=lambda: self.config,
-            node_id=node_id,
             broker_epoch=lambda: brokers.cluster.epochs[node_id],
             new_peer=self._new_peer,
             flush=self.log_flusher.flush,

@@ -30,7 +30,6 @@ from kafkapy.protocol.messages.legacy_fetch_response import (
 from kafkapy.record.batch import batches
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_DECOMPRESSED_BYTES
 from kafkapy.record.convert import down_convert
-from kafkapy.replication.fetch_read import release_records
 from kafkapy.runtime.pool import SMALL_ANSWER_BYTES
 from kafkapy.seams import FileRegion
 from kafkapy.storage.workers import give_way
@@ -71,7 +70,7 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
     finally:
         for topic in response.responses:
             for read in topic.partitions:
-                release_records(read)
+                _release_read(read)
     answer.throttle_time_ms = conversion.throttle_time_ms
     return answer
 
@@ -81,6 +80,12 @@ def _served(partitions: list[LegacyPartition]) -> list[FetchPartition]:
         FetchPartition(partition=p.partition, fetch_offset=p.fetch_offset, partition_max_bytes=p.partition_max_bytes)
         for p in partitions
     ]
+
+
+def _release_read(read: Read) -> None:
+    """Unpin the region of a part of the response that will not be sent as it is."""
+    records, read.records = read.records, b""
+    _release(records)
 
 
 def _release(records: object) -> None:
@@ -116,7 +121,7 @@ class _Conversion:
                 answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 return answer
             finally:
-                release_records(read)
+                _release_read(read)
             if answer.records or self.bytes_left <= 0:
                 return answer
             asked = copy(asked)

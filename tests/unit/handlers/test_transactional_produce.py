@@ -8,7 +8,6 @@ import pytest
 
 from kafkapy.handlers.transactional_produce import SeveralProducersError, verify
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.runtime.transaction_verification import TransactionalProducer, TransactionVerification
 from kafkapy.types import TopicPartition
@@ -35,7 +34,7 @@ def new_append(hosting: TransactionHosting, *, producer_id: int = 7, topic: str 
     partition = hosting.manager.partitions.find(topic, 0)
     assert partition is not None
     records = batch(b"value", producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
-    return PartitionAppend(partition, bytearray(records), PartitionProduceResponse())
+    return PartitionAppend(partition, bytearray(records))
 
 
 async def produce(hosting: TransactionHosting, gate: RefusingGate, version: int, *appends: PartitionAppend) -> None:
@@ -71,7 +70,7 @@ def test_a_producer_is_told_what_it_knows(answered: ErrorCode, version: int, tol
         hosting.create_topic("orders")
         append = new_append(hosting)
         await produce(hosting, RefusingGate(answered), version, append)
-        assert append.response.error_code == told
+        assert append.error_code == told
 
     check()
 
@@ -112,7 +111,7 @@ async def test_the_coordinator_is_asked_until_the_transaction_is_open(loop: SimL
         append = new_append(hosting)
         await produce(hosting, gate, 12, append)
         assert (append.verification is None) == is_open
-        assert append.response.error_code == ErrorCode.NONE
+        assert append.error_code == ErrorCode.NONE
         assert gate.count == 1
         hosting.manager.append_records([append], required_acks=-1)
 

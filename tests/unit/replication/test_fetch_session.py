@@ -1,10 +1,13 @@
 """Fetch sessions (KIP-227), with requests and answers as they come, and no log."""
 
+from functools import partial
+from typing import Any
+
 import pytest
 
+from kafkapy.handlers.fetch_wire import asked_of, forgotten_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from kafkapy.protocol.messages.fetch_response import PartitionData
 from kafkapy.replication.fetch_session import (
     EVICTION_MS,
     MAX_EPOCH,
@@ -13,9 +16,10 @@ from kafkapy.replication.fetch_session import (
     FetchSessionCache,
     next_epoch,
 )
+from kafkapy.replication.follower_watch import FollowerWatch, FollowerWatches
+from kafkapy.replication.partition_read import PartitionRead
 
 ORDERS, TRADES = b"orders".ljust(16), b"trades".ljust(16)
-V = 13
 
 
 def cache(max_slots: int = 10) -> FetchSessionCache:
@@ -33,16 +37,39 @@ def request(
     )
 
 
-def finish(context: FetchContext, now_ms: int = 0, **fields: object) -> tuple[int, int, list[int]]:
+def opened(
+    sessions: FetchSessionCache,
+    request: FetchRequest,
+    *,
+    now_ms: int,
+    is_from_follower: bool = False,
+    uses_topic_ids: bool = True,
+) -> FetchContext:
+    return sessions.open(
+        request.session_id,
+        request.session_epoch,
+        asked_of(request),
+        forgotten_of(request),
+        uses_topic_ids=uses_topic_ids,
+        now_ms=now_ms,
+        new_watch=partial(FollowerWatch, FollowerWatches(), 2) if is_from_follower else None,
+    )
+
+
+def a_read(**fields: Any) -> PartitionRead:
+    values = {"error_code": 0, "high_watermark": 10, "log_start_offset": -1, "records": b"", **fields}
+    return PartitionRead(last_stable_offset=-1, **values)
+
+
+def finish(context: FetchContext, now_ms: int = 0, **fields: Any) -> tuple[int, int, list[int]]:
     """Answer all partitions alike; return error, session id, and the partitions that the answer holds."""
-    values = {"high_watermark": 10, "records": b"", **fields}
-    answers = [(part, PartitionData(part.request.partition, **values)) for part in context.partitions]  # type: ignore[arg-type]
+    answers = [(part, a_read(**fields)) for part in context.partitions]
     error, session_id, sent = context.finish(answers, now_ms)
     return error, session_id, [part.request.partition for part, _ in sent]
 
 
 def open_session(sessions: FetchSessionCache, *partitions: int, now_ms: int = 0) -> int:
-    context = sessions.open(request(0, 0, *partitions), V, is_from_follower=False, now_ms=now_ms)
+    context = opened(sessions, request(0, 0, *partitions), now_ms=now_ms)
     error, session_id, sent = finish(context, now_ms)
     assert (error, sent) == (0, list(partitions))
     return session_id
@@ -57,7 +84,7 @@ def test_epoch_zero_creates_a_session_and_answers_everything() -> None:
 def test_epoch_minus_one_creates_none_and_closes_the_one_it_names() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
-    context = sessions.open(request(session_id, -1, 0), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, -1, 0), now_ms=0)
     assert finish(context) == (0, NO_SESSION_ID, [0])
     assert len(sessions) == 0
 
@@ -65,11 +92,11 @@ def test_epoch_minus_one_creates_none_and_closes_the_one_it_names() -> None:
 def test_only_partitions_with_news_are_answered() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0, 1)
-    context = sessions.open(request(session_id, 1), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, 1), now_ms=0)
     assert finish(context) == (0, session_id, [])
-    context = sessions.open(request(session_id, 2), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, 2), now_ms=0)
     assert finish(context, high_watermark=11) == (0, session_id, [0, 1])
-    context = sessions.open(request(session_id, 3), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, 3), now_ms=0)
     assert finish(context, high_watermark=11, log_start_offset=4) == (0, session_id, [0, 1])
 
 
@@ -77,20 +104,17 @@ def test_a_partition_comes_back_after_its_error() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
     for epoch, error_code, expected in ((1, 6, [0]), (2, 6, [0]), (3, 0, [0]), (4, 0, [])):
-        context = sessions.open(request(session_id, epoch), V, is_from_follower=False, now_ms=0)
+        context = opened(sessions, request(session_id, epoch), now_ms=0)
         assert finish(context, error_code=error_code)[2] == expected
 
 
 def test_partitions_with_records_go_to_the_end_of_the_order() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0, 1, 2)
-    context = sessions.open(request(session_id, 1), V, is_from_follower=False, now_ms=0)
-    answers = [
-        (part, PartitionData(part.request.partition, high_watermark=10, records=b"x" if index == 0 else b""))
-        for index, part in enumerate(context.partitions)
-    ]
+    context = opened(sessions, request(session_id, 1), now_ms=0)
+    answers = [(part, a_read(records=b"x" if index == 0 else b"")) for index, part in enumerate(context.partitions)]
     context.finish(answers, 0)
-    context = sessions.open(request(session_id, 2), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, 2), now_ms=0)
     assert [part.request.partition for part in context.partitions] == [1, 2, 0]
 
 
@@ -99,14 +123,14 @@ def test_a_request_adds_changes_and_forgets_partitions() -> None:
     session_id = open_session(sessions, 0, 1)
     changed = request(session_id, 1, 1, 2, forget=(0,))
     changed.topics[0].partitions[0].fetch_offset = 7
-    context = sessions.open(changed, V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, changed, now_ms=0)
     assert [(part.request.partition, part.request.fetch_offset) for part in context.partitions] == [(1, 7), (2, 0)]
 
 
 def test_a_session_without_partitions_ends() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
-    context = sessions.open(request(session_id, 1, forget=(0,)), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, 1, forget=(0,)), now_ms=0)
     assert finish(context) == (0, NO_SESSION_ID, [])
     assert len(sessions) == 0
 
@@ -115,35 +139,35 @@ def test_a_session_without_partitions_ends() -> None:
 def test_a_wrong_epoch_is_refused_and_the_session_stays(epoch: int) -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
-    context = sessions.open(request(session_id, epoch), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, epoch), now_ms=0)
     assert context.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert not sessions.open(request(session_id, 1), V, is_from_follower=False, now_ms=0).error_code
+    assert not opened(sessions, request(session_id, 1), now_ms=0).error_code
 
 
 def test_an_unknown_session_is_refused() -> None:
-    context = cache().open(request(99, 1), V, is_from_follower=False, now_ms=0)
+    context = opened(cache(), request(99, 1), now_ms=0)
     assert context.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_session_stays_with_names_or_with_ids() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
-    context = sessions.open(request(session_id, 1), 12, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, 1), now_ms=0, uses_topic_ids=False)
     assert context.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
 def test_a_recreated_topic_is_another_partition_of_the_session() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
-    context = sessions.open(request(session_id, 1, 0, topic_id=TRADES), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(session_id, 1, 0, topic_id=TRADES), now_ms=0)
     assert [part.topic_id for part in context.partitions] == [ORDERS, TRADES]
 
 
 def test_an_answer_for_an_epoch_that_has_passed_is_refused() -> None:
     sessions = cache()
     session_id = open_session(sessions, 0)
-    slow = sessions.open(request(session_id, 1), V, is_from_follower=False, now_ms=0)
-    sessions.open(request(session_id, 2), V, is_from_follower=False, now_ms=0)
+    slow = opened(sessions, request(session_id, 1), now_ms=0)
+    opened(sessions, request(session_id, 2), now_ms=0)
     assert finish(slow, high_watermark=11) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, [])
 
 
@@ -154,17 +178,17 @@ def test_epochs_wrap_to_one() -> None:
 def test_a_full_cache_makes_no_session_while_all_are_young() -> None:
     sessions = cache(max_slots=1)
     open_session(sessions, 0)
-    context = sessions.open(request(0, 0, 0, 1), V, is_from_follower=False, now_ms=EVICTION_MS)
+    context = opened(sessions, request(0, 0, 0, 1), now_ms=EVICTION_MS)
     assert finish(context, EVICTION_MS) == (0, NO_SESSION_ID, [0, 1])
 
 
 def test_the_session_unused_for_longest_is_evicted_once_it_is_stale() -> None:
     sessions = cache(max_slots=2)
     first, second = open_session(sessions, 0), open_session(sessions, 0)
-    sessions.open(request(first, 1), V, is_from_follower=False, now_ms=10)
+    opened(sessions, request(first, 1), now_ms=10)
     assert open_session(sessions, 0, now_ms=EVICTION_MS + 1) == 3
-    assert sessions.open(request(second, 1), V, is_from_follower=False, now_ms=0).error_code
-    assert not sessions.open(request(first, 2), V, is_from_follower=False, now_ms=0).error_code
+    assert opened(sessions, request(second, 1), now_ms=0).error_code
+    assert not opened(sessions, request(first, 2), now_ms=0).error_code
     assert sessions.eviction_count == 1
 
 
@@ -172,7 +196,7 @@ def test_an_old_smaller_session_gives_way_to_a_larger_one_only() -> None:
     now_ms = EVICTION_MS + 1
     sessions = cache(max_slots=1)
     old = open_session(sessions, 0, 1)
-    sessions.open(request(old, 1), V, is_from_follower=False, now_ms=now_ms)
+    opened(sessions, request(old, 1), now_ms=now_ms)
     assert open_session(sessions, 0, now_ms=now_ms) == NO_SESSION_ID
     assert open_session(sessions, 0, 1, 2, now_ms=now_ms) != NO_SESSION_ID
     assert len(sessions) == 1
@@ -181,14 +205,14 @@ def test_an_old_smaller_session_gives_way_to_a_larger_one_only() -> None:
 def test_a_follower_evicts_any_consumer() -> None:
     sessions = cache(max_slots=1)
     open_session(sessions, 0, 1, 2)
-    context = sessions.open(request(0, 0, 0), V, is_from_follower=True, now_ms=0)
+    context = opened(sessions, request(0, 0, 0), is_from_follower=True, now_ms=0)
     assert finish(context)[1] != NO_SESSION_ID
-    context = sessions.open(request(0, 0, 0), V, is_from_follower=False, now_ms=0)
+    context = opened(sessions, request(0, 0, 0), now_ms=0)
     assert finish(context)[1] == NO_SESSION_ID
 
 
 def test_a_partition_named_twice_counts_once_with_its_last_offset() -> None:
     asked = request(0, -1, 0, 0)
     asked.topics[0].partitions[1].fetch_offset = 9
-    context = cache().open(asked, V, is_from_follower=False, now_ms=0)
+    context = opened(cache(), asked, now_ms=0)
     assert [part.request.fetch_offset for part in context.partitions] == [9]

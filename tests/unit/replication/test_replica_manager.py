@@ -3,7 +3,6 @@
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.partition import Role
 from kafkapy.types import TopicPartition
@@ -12,13 +11,13 @@ from tests.support.hosting import Hosting, batch, on_loop, topic_id
 from tests.support.interpreter import needs_interpreter
 
 
-def append(hosting: Hosting, count: int = 1) -> PartitionProduceResponse:
+def append(hosting: Hosting, count: int = 1) -> PartitionAppend:
     partition = hosting.manager.partitions.find("orders", 0)
     assert partition is not None
-    response = PartitionProduceResponse()
     for _ in range(count):
-        hosting.manager.append_records([PartitionAppend(partition, batch(b"x"), response)], required_acks=1)
-    return response
+        last = PartitionAppend(partition, batch(b"x"))
+        hosting.manager.append_records([last], required_acks=1)
+    return last
 
 
 @on_loop
@@ -199,19 +198,17 @@ async def test_a_leader_that_has_followed_since_does_not_acknowledge_what_it_app
     """Its log may have been truncated meanwhile, and others' records be where the append was."""
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
-    append = PartitionAppend(partition, batch(b"lost"), PartitionProduceResponse())
+    append = PartitionAppend(partition, batch(b"lost"))
     assert not hosting.manager.append_records([append], required_acks=-1)
     for leader in (2, 1):  # while the request waits for something else: a flush, a worker
         hosting.commit(PartitionChangeRecord(topic_id=topic_id("orders"), partition_id=0, leader=leader))
         if leader == 2:
             hosting.log_manager.truncate_to({partition.topic_partition: 0})
-    hosting.manager.append_records(
-        [PartitionAppend(partition, batch(b"other"), PartitionProduceResponse())], required_acks=1
-    )
+    hosting.manager.append_records([PartitionAppend(partition, batch(b"other"))], required_acks=1)
     hosting.manager.note_follower_fetch(
         partition, 2, fetch_offset=1, log_start_offset=0, leader_end_offset=1, broker_epoch=-1
     )
     assert partition.log is not None
     assert partition.log.high_watermark == 1
     assert append.is_settled()
-    assert append.response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert append.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

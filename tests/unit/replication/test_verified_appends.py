@@ -5,7 +5,6 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
@@ -34,7 +33,7 @@ def new_append(
     partition: HostedPartition, *, guard: VerificationGuard | None, value: bytes = b"x", sequence: int = 0
 ) -> PartitionAppend:
     records = batch(value, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence, is_transactional=True)
-    return PartitionAppend(partition, records, PartitionProduceResponse(), verification=guard)
+    return PartitionAppend(partition, records, verification=guard)
 
 
 def end(hosting: Hosting, partition: HostedPartition, *markers: tuple[int, int, int], version: int = 2) -> int:
@@ -48,10 +47,9 @@ def end(hosting: Hosting, partition: HostedPartition, *markers: tuple[int, int, 
         )
         for producer_id, producer_epoch, coordinator_epoch in markers
     )
-    response = PartitionProduceResponse()
-    append = PartitionAppend(partition, records, response, transaction_version=version)
+    append = PartitionAppend(partition, records, transaction_version=version)
     assert hosting.manager.append_records([append], required_acks=-1, origin=AppendOrigin.COORDINATOR)
-    return response.error_code
+    return append.error_code
 
 
 @on_loop
@@ -61,10 +59,10 @@ async def test_a_guard_reaches_the_log(loop: SimLoop) -> None:
     guard = verified(hosting, partition)
     unverified = new_append(partition, guard=None)
     hosting.manager.append_records([unverified], required_acks=1)
-    assert unverified.response.error_code == ErrorCode.INVALID_TXN_STATE
+    assert unverified.error_code == ErrorCode.INVALID_TXN_STATE
     append = new_append(partition, guard=guard)
     hosting.manager.append_records([append], required_acks=1)
-    assert (append.response.error_code, append.response.base_offset) == (0, 0)
+    assert (append.error_code, append.base_offset) == (0, 0)
 
 
 @on_loop
@@ -76,7 +74,7 @@ async def test_a_guard_reaches_the_log_with_a_heavy_batch(loop: SimLoop) -> None
     assert append.needed is not None
     append.checked = append.needed.check()
     assert hosting.manager.append_records([append], required_acks=1)
-    assert (append.response.error_code, append.response.base_offset) == (0, 0)
+    assert (append.error_code, append.base_offset) == (0, 0)
 
 
 @on_loop
@@ -99,8 +97,8 @@ async def test_a_marker_between_asking_and_appending_ends_the_verification(loop:
     assert end(hosting, partition, (PRODUCER_ID, 1, 0)) == 0
     append = new_append(partition, guard=guard)
     hosting.manager.append_records([append], required_acks=1)
-    assert append.response.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert append.response.base_offset == -1
+    assert append.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append.base_offset == -1
 
 
 @on_loop
@@ -111,7 +109,7 @@ async def test_a_new_leader_between_asking_and_appending_takes_nothing(loop: Sim
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2]))
     append = new_append(partition, guard=guard)
     hosting.manager.append_records([append], required_acks=1)
-    assert (append.response.error_code, append.response.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert (append.error_code, append.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
     assert partition.log is not None
     assert partition.log.log_end_offset == 0
 
@@ -134,7 +132,7 @@ async def test_an_abandoned_verification_is_over(loop: SimLoop) -> None:
     hosting.manager.abandon_verification(partition, producer_id=PRODUCER_ID, producer_epoch=0, guard=guard)
     append = new_append(partition, guard=guard)
     hosting.manager.append_records([append], required_acks=1)
-    assert append.response.error_code == ErrorCode.INVALID_TXN_STATE
+    assert append.error_code == ErrorCode.INVALID_TXN_STATE
     assert verified(hosting, partition) is not guard
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
@@ -68,11 +67,11 @@ async def test_a_marker_waits_for_its_flush(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(configs={"flush.messages": "1"})
     records = build_end_txn_marker(EndTxnMarker(True, 0), producer_id=7, producer_epoch=0, timestamp_ms=NOW_MS)
-    append = PartitionAppend(partition, records, PartitionProduceResponse())
+    append = PartitionAppend(partition, records)
     assert not hosting.manager.append_records([append], required_acks=-1, origin=AppendOrigin.COORDINATOR)
     done = asyncio.Event()
     hosting.manager.wait_for_replicas([append], timeout_ms=5000, on_done=done.set)
     assert not done.is_set()
     await done.wait()
     assert partition.log is not None
-    assert (append.response.error_code, partition.log.recovery_point) == (0, 1)
+    assert (append.error_code, partition.log.recovery_point) == (0, 1)

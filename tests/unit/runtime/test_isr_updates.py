@@ -10,7 +10,6 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequest
 from kafkapy.protocol.messages.alter_partition_request import TopicData as Asked
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
-from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.runtime.isr_updates import PARTITIONS_PER_REQUEST, IsrUpdates
@@ -180,13 +179,13 @@ async def test_the_high_watermark_waits_no_longer_for_a_follower_that_may_not_jo
     partition, _, updates = set_up(loop, refused(ErrorCode.INELIGIBLE_REPLICA))
     hosting = updates._replica_manager
     assert partition.log is not None
-    append = PartitionAppend(partition, batch(b"x"), PartitionProduceResponse())
+    append = PartitionAppend(partition, batch(b"x"))
     assert not hosting.append_records([append], required_acks=-1)
     partition.followers[2].broker_epoch = None  # as of an earlier life: not eligible any more
     answered = loop.create_future()
     hosting.wait_for_replicas([append], timeout_ms=10_000, on_done=lambda: answered.set_result(None))
     await pass_ms(loop, 10)
-    assert (answered.done(), partition.log.high_watermark, append.response.error_code) == (True, 1, 0)
+    assert (answered.done(), partition.log.high_watermark, append.error_code) == (True, 1, 0)
     await updates.stop()
 
 

@@ -142,7 +142,7 @@ async def commit_in_transaction(hosting: GroupHosting, offset: int) -> None:
 
 def end_transaction(hosting: GroupHosting, *, is_commit: bool, producer_epoch: int = 4) -> int:
     (append,) = hosting.groups.append_markers(0, [Marker(PRODUCER_ID, producer_epoch, is_commit, 0, 2)])
-    return append.response.error_code
+    return append.error_code
 
 
 @on_loop

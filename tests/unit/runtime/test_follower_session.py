@@ -2,8 +2,8 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition
-from kafkapy.replication import follower_session
-from kafkapy.replication.follower_session import FollowerSession, SessionRequest
+from kafkapy.runtime import follower_session
+from kafkapy.runtime.follower_session import FollowerSession, SessionRequest
 
 A, B = b"a" * 16, b"b" * 16
 

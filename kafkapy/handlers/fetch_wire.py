@@ -1,0 +1,117 @@
+"""A Fetch request as its session sees it, and the response made of what was read."""
+
+from typing import Final, TypeAlias
+
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.fetch_request import FetchRequest
+from kafkapy.protocol.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    SnapshotId,
+)
+from kafkapy.replication.fetch_session import FetchContext, FetchedPartition, PartitionKey
+from kafkapy.replication.partition_read import PartitionRead
+from kafkapy.types import ZERO_UUID
+
+TOPIC_IDS_SINCE: Final = 13
+LEADERS_SINCE: Final = 16
+KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
+NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+CODES_WITH_LEADER: Final = frozenset((NOT_LEADER_OR_FOLLOWER, int(ErrorCode.FENCED_LEADER_EPOCH)))
+
+Reads: TypeAlias = list[tuple[FetchedPartition, PartitionRead]]
+
+# Shared by all responses that have the default. They may be replaced, but never modified.
+NO_DIVERGING_EPOCH: Final = EpochEndOffset()
+NO_LEADER: Final = LeaderIdAndEpoch()
+NO_SNAPSHOT: Final = SnapshotId()
+
+
+def asked_of(request: FetchRequest) -> list[FetchedPartition]:
+    """Return the partitions that a request names."""
+    return [
+        FetchedPartition(topic.topic, topic.topic_id, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def forgotten_of(request: FetchRequest) -> list[PartitionKey]:
+    """Return the partitions that a request removes from its session."""
+    return [
+        (topic.topic_id if topic.topic_id != ZERO_UUID else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def respond(services: Services, context: RequestContext, fetch: FetchContext, reads: Reads) -> FetchResponse:
+    """Return the response with what the session does not omit, in order and grouped by topic."""
+    version = context.api_version
+    error_code, session_id, sent = fetch.finish(reads, services.clock.monotonic_ms())
+    if error_code and not sent:
+        _release(reads)
+    topics: list[FetchableTopicResponse] = []
+    last: FetchedPartition | None = None
+    has_moved = False
+    for asked, read in sent:
+        if read.error_code:
+            if read.error_code == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+                read.error_code = NOT_LEADER_OR_FOLLOWER
+            has_moved = has_moved or read.error_code in CODES_WITH_LEADER
+        if last is None or last.topic_id != asked.topic_id or last.topic != asked.topic:
+            topics.append(FetchableTopicResponse(asked.topic, asked.topic_id, []))
+            last = asked
+        topics[-1].partitions.append(_partition_data(asked.request.partition, read))
+    response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
+    if has_moved and version >= LEADERS_SINCE:
+        _tell_leaders(services, context, response)
+    return response
+
+
+def respond_throttled(fetch: FetchContext, reads: Reads, throttle_time_ms: int) -> FetchResponse:
+    """Return a response without partitions: the client fetches them again after the throttle time."""
+    _release(reads)
+    error_code, session_id = fetch.finish_throttled()
+    return FetchResponse(throttle_time_ms=throttle_time_ms, error_code=error_code, session_id=session_id)
+
+
+def _release(reads: Reads) -> None:
+    for _, read in reads:
+        read.release()
+
+
+def _partition_data(partition_id: int, read: PartitionRead) -> PartitionData:
+    aborted, diverging = read.aborted, read.diverging
+    return PartitionData(
+        partition_id,
+        read.error_code,
+        read.high_watermark,
+        read.last_stable_offset,
+        read.log_start_offset,
+        NO_DIVERGING_EPOCH if diverging is None else EpochEndOffset(diverging.leader_epoch, diverging.offset),
+        NO_LEADER,
+        NO_SNAPSHOT,
+        None if aborted is None else [AbortedTransaction(producer_id, offset) for offset, producer_id in aborted],
+        read.preferred_read_replica,
+        read.records,
+    )
+
+
+def _tell_leaders(services: Services, context: RequestContext, response: FetchResponse) -> None:
+    leaders = Leaders(services, context)
+    for topic in response.responses:
+        image = services.metadata.image.topics.by_id.get(topic.topic_id)
+        if image is None:
+            continue
+        for answer in topic.partitions:
+            if answer.error_code in CODES_WITH_LEADER:
+                answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(image.name, answer.partition_index))
+    response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]
