@@ -16,7 +16,7 @@ from kafkapy.group.consumer.history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
 from kafkapy.group.consumer.subscriptions import MetadataHashes
-from kafkapy.group.consumer.update import Surroundings
+from kafkapy.group.consumer.update import RequestContext
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.migration.upgrade import check_upgrade, upgrade
 from kafkapy.group.records import CoordinatorRecord
@@ -72,35 +72,35 @@ class ConsumerGroups:
         """Decide ConsumerGroupHeartbeat. Raises ApiError (KIP-848's codes) without having changed anything."""
         check_heartbeat(request, version, self._settings)
         member_id = request.member_id or self._new_member_id()
-        around = Surroundings(client, now_ms, self._wall_ms(), self._metadata(), may_describe)
+        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), may_describe)
         group = self._groups.get(request.group_id)
         self._history.begin_decision()
         if isinstance(group, ConsumerGroup):
-            return self._keep_made(group.group_id, group.heartbeat(request, member_id, around))
+            return self._keep_made(group.group_id, group.heartbeat(request, member_id, context))
         if request.member_epoch != JOIN_EPOCH:
             noun = "Consumer group" if request.member_epoch > JOIN_EPOCH else "Group"
             raise _not_found(request.group_id, group, noun)
-        return self._first_heartbeat(group, request, member_id, around)
+        return self._first_heartbeat(group, request, member_id, context)
 
     def _first_heartbeat(
         self,
         classic: ClassicGroup | None,
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
-        around: Surroundings,
+        context: RequestContext,
     ) -> GroupDecision:
         """Create the group with its first member, converting the classic group of that id if there is one."""
         group = self.make(request.group_id)
         records: list[CoordinatorRecord] = []
         if classic is not None:
             check_upgrade(classic, self._settings)
-            records += upgrade(classic, group, around.image, around.now_ms)
-        decision = group.heartbeat(request, member_id, around)
+            records += upgrade(classic, group, context.image, context.now_ms)
+        decision = group.heartbeat(request, member_id, context)
         decision.records[:0] = records
         decision.made = group
         if classic is not None:
             classic.rebalance.refuse_all_waiting(ErrorCode.REBALANCE_IN_PROGRESS, decision)
-        return self._keep_made(group.group_id, decision, classic, around.now_ms)
+        return self._keep_made(group.group_id, decision, classic, context.now_ms)
 
     def _keep_made(
         self, group_id: str, decision: GroupDecision, classic: ClassicGroup | None = None, now_ms: int = 0
@@ -137,8 +137,8 @@ class ConsumerGroups:
         if needs_id and version >= MEMBER_ID_REQUIRED_SINCE:
             return GroupDecision(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         self._history.begin_decision()
-        around = Surroundings(client, now_ms, self._wall_ms(), self._metadata())
-        return self._keep_made(group.group_id, group.classic_join(request, member_id, around))
+        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
+        return self._keep_made(group.group_id, group.classic_join(request, member_id, context))
 
     def classic_sync(self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> GroupDecision:
         return group.classic_members.sync(request, self._metadata(), now_ms)

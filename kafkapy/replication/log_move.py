@@ -156,7 +156,7 @@ class LogMove:
         self._log_manager.replace_by_future_log(self.partition.topic_partition)
         self.partition.replace_log(self.future)
         try:
-            self._log_manager.doom(self.current, now_ms)
+            self._log_manager.schedule_deletion(self.current, now_ms)
         except (ApiError, StorageError) as error:  # the next start finds both logs and keeps the right one
             logger.error("The log that %s has left stays where it was: %s", self.partition.topic_partition, error)
         return True

@@ -17,7 +17,7 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.cleaner_worker import CleanerWorker, IoThrottle, Stop
 from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE, MAX_PERIOD_MS
 from kafkapy.runtime.pool import run_in_pool
-from kafkapy.storage.log.upkeep import delete_old_segments
+from kafkapy.storage.log.maintenance import delete_old_segments
 
 if TYPE_CHECKING:
     from kafkapy.config.log_defaults import LogDefaults

@@ -301,7 +301,7 @@ class LogDirMover:
         try:
             await run_in_pool(self._io_pool, cold.warm)
         except OSError as error:
-            raise move.current.log_dir.failure(error, f"reading {move.partition.topic_partition}") from error
+            raise move.current.log_dir.note_failure(error, f"reading {move.partition.topic_partition}") from error
 
     async def _tell(self, move: LogMove) -> None:
         """Report the new directory to the controller; return once it is accepted."""

@@ -14,11 +14,11 @@ from kafkapy.runtime.pool import run_in_pool
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.seams import Clock, IoPool
-    from kafkapy.storage.log.doomed_files import FileDeletion
     from kafkapy.storage.log.flush import Flush
+    from kafkapy.storage.log.pending_files import FileDeletion
     from kafkapy.storage.manager.checkpoints import CheckpointWrite
-    from kafkapy.storage.manager.doomed_logs import Deletion, DirectorySync
     from kafkapy.storage.manager.log_manager import LogManager
+    from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync
     from kafkapy.storage.manager.space_reserve import SpaceReserve
 
 FLUSH_CHECK_MS: Final = 1000
@@ -67,7 +67,7 @@ class LogMaintenance:
             (first_ms, start_ms, lambda: self._write(checkpoints.log_start_offsets)),
             (high_watermark_ms, high_watermark_ms, lambda: self._write(checkpoints.high_watermarks)),
             (first_ms, log.log_retention_check_interval_ms, self.clean_up),
-            (DELETION_CHECK_MS, DELETION_CHECK_MS, self._delete_due),
+            (DELETION_CHECK_MS, DELETION_CHECK_MS, self._delete_due_logs_and_files),
             (0, RESERVE_CHECK_MS, self._renew_reserve),
         ):
             self._tasks.append(asyncio.get_running_loop().create_task(self._every(delay_ms, period_ms, step)))
@@ -89,11 +89,11 @@ class LogMaintenance:
             if count % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
-    async def _delete_due(self) -> None:
+    async def _delete_due_logs_and_files(self) -> None:
         """Sync directories after renames, then delete the log directories and segment files whose delay is over."""
         for sync in self._log_manager.due_syncs():
             await self._to_the_end(self._sync_names(sync))
-        for deletion in self._log_manager.due_deletions(self._clock.wall_ms()):
+        for deletion in self._log_manager.due_log_deletions(self._clock.wall_ms()):
             await self._to_the_end(self._delete(deletion))
         for files in self._log_manager.due_file_deletions(self._clock.wall_ms()):
             await (asyncio.sleep(0) if files is None else self._to_the_end(self._delete(files)))
@@ -108,13 +108,13 @@ class LogMaintenance:
         try:
             await run_in_pool(self._io_pool, sync.run)
         except OSError as error:
-            sync.log_dir.failure(error, f"syncing the names in {sync.log_dir.path}")
+            sync.log_dir.note_failure(error, f"syncing the names in {sync.log_dir.path}")
 
     async def _delete(self, deletion: "Deletion | FileDeletion") -> None:
         try:
             await run_in_pool(self._io_pool, deletion.run)
         except OSError as error:
-            deletion.log_dir.failure(error, f"deleting {deletion.path}")
+            deletion.log_dir.note_failure(error, f"deleting {deletion.path}")
         else:
             logger.info("Deleted %s", deletion.describe())
 

@@ -18,9 +18,9 @@ from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log.append import AppendResult
 from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.log.lookup import offset_for_timestamp
+from kafkapy.storage.log.maintenance import delete_old_segments
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log.upkeep import delete_old_segments
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk

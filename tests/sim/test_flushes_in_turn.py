@@ -16,7 +16,7 @@ from tests.simulator.disk import SimDisk
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import START_WALL_MS, SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
-from tests.support.logs import append, delete_due, load_logs
+from tests.support.logs import append, delete_due_logs, load_logs
 
 PARTITION = TopicPartition("orders", 0)
 CONFIG = LogConfig(flush_messages=1, segment_index_bytes=4096, file_delete_delay_ms=0)
@@ -102,11 +102,11 @@ async def test_who_waits_for_a_log_that_is_deleted_is_told_and_its_files_wait_fo
     second = asyncio.create_task(world.flusher.flush(world.log))
     await asyncio.sleep(1)
     world.manager.delete_log(PARTITION, START_WALL_MS)
-    assert delete_due(world.manager, START_WALL_MS) == 0
+    assert delete_due_logs(world.manager, START_WALL_MS) == 0
     await first
     with pytest.raises(ApiError, match=r"orders-0 is no longer in /d"):
         await second
-    assert delete_due(world.manager, START_WALL_MS) == 1
+    assert delete_due_logs(world.manager, START_WALL_MS) == 1
     with pytest.raises(ApiError, match=r"orders-0 is no longer in /d"):
         await world.flusher.flush(world.log)
     assert not world.manager.directories.offline_paths

@@ -18,14 +18,14 @@ from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
 from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.log.flush import prepare_flush
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
+from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition
 from tests.simulator.crash_enumeration import Moment, Recorder
 from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import delete_due, load_logs, marker
+from tests.support.logs import delete_due_logs, load_logs, marker
 
 NOW_MS = 1_700_000_000_000
 LATER_MS = NOW_MS + 5000
@@ -289,7 +289,7 @@ class Script:
         now_ms = NOW_MS + 60_000 * self.chance.randrange(2)
         for log in self.manager.logs.values():
             delete_due_files(log, now_ms)
-        delete_due(self.manager, now_ms)
+        delete_due_logs(self.manager, now_ms)
 
     def clean(self) -> None:
         """Make what is there durable and clean it, with appends in between."""

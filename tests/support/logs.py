@@ -65,10 +65,10 @@ def load_logs(manager: LogManager, now_ms: int = NOW_MS, **options: Any) -> None
     loading.finish()
 
 
-def delete_due(manager: LogManager, now_ms: int) -> int:
+def delete_due_logs(manager: LogManager, now_ms: int) -> int:
     """Delete the directories that are due, as a worker does; return how many that were."""
     count = 0
-    for deletion in manager.due_deletions(now_ms):
+    for deletion in manager.due_log_deletions(now_ms):
         deletion.run()
         count += 1
     return count

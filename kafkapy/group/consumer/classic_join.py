@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.consumer.checks import check_static_member
 from kafkapy.group.consumer.member import ConsumerMember
-from kafkapy.group.consumer.update import MemberUpdate, Surroundings
+from kafkapy.group.consumer.update import MemberUpdate, RequestContext
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.embedded import by_topic_id, read_subscription
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
@@ -28,10 +28,12 @@ CONSUMER_PROTOCOL = "consumer"
 
 
 class ClassicJoinDecision(MemberUpdate):
-    def __init__(self, group: "ConsumerGroup", request: JoinGroupRequest, member_id: str, around: Surroundings) -> None:
+    def __init__(
+        self, group: "ConsumerGroup", request: JoinGroupRequest, member_id: str, context: RequestContext
+    ) -> None:
         """`member_id` is the request's own, or one generated for it. Raises ApiError."""
         subscription = _subscription(request)
-        super().__init__(group, around, by_topic_id(subscription.owned_partitions, around.image))
+        super().__init__(group, context, by_topic_id(subscription.owned_partitions, context.image))
         self._request = request
         self._replaced = group.log.static_member(request.group_instance_id)
         self._member = self._subscribe(member_id)
@@ -67,7 +69,7 @@ class ClassicJoinDecision(MemberUpdate):
         return self._replace_static(self._replaced, member_id)
 
     def _with_request(self, member: ConsumerMember, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
-        request, client = self._request, self._around.client
+        request, client = self._request, self._context.client
         protocols = [ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols]
         updated = replace(
             member,
@@ -104,8 +106,8 @@ class ClassicJoinDecision(MemberUpdate):
             [*((member, group.log.targets.get(member.member_id, {})) for member in others), (self._updated, target)],
             removed_ids=[*(member.member_id for member in others), self._updated.member_id],
             rebalance_reason=reason if is_stale or waits else None,
-            image=self._around.image,
-            now_ms=self._around.now_ms,
+            image=self._context.image,
+            now_ms=self._context.now_ms,
         )
         decision.records[:0] = self._records
         return decision
@@ -113,7 +115,7 @@ class ClassicJoinDecision(MemberUpdate):
     def _start_timers(self) -> None:
         self._group.timers.note_join(
             self._updated.member_id,
-            self._around.now_ms,
+            self._context.now_ms,
             session_timeout_ms=self._request.session_timeout_ms,
             rebalance_timeout_ms=self._request.rebalance_timeout_ms,
         )

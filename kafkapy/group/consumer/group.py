@@ -37,7 +37,7 @@ from kafkapy.group.consumer.regex_schedule import RegexSchedule
 from kafkapy.group.consumer.state import ConsumerGroupLog, GroupState
 from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
 from kafkapy.group.consumer.timers import ConsumerTimers
-from kafkapy.group.consumer.update import Surroundings
+from kafkapy.group.consumer.update import RequestContext
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
@@ -122,16 +122,18 @@ class ConsumerGroup:
 
     # Requests
 
-    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, member_id: str, around: Surroundings) -> GroupDecision:
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
+    ) -> GroupDecision:
         """Decide a heartbeat; `member_id` is the request's own, or one generated for it (version 0).
 
         The request has passed check_heartbeat (consumer_requests.py). Raises ApiError with the codes of KIP-848.
         """
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            return self._leave(request, around)
-        return HeartbeatDecision(self, request, member_id, around).decide()
+            return self._leave(request, context)
+        return HeartbeatDecision(self, request, member_id, context).decide()
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest, around: Surroundings) -> GroupDecision:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> GroupDecision:
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
             member = self._known_member(request.member_id)
@@ -140,13 +142,13 @@ class ConsumerGroup:
             member = check_static_member(existing, request.member_id, request.instance_id)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
                 return GroupDecision(response, [current_record(self.group_id, member.departed())])
-        decision = self._fence([member], around.image, around.now_ms)
+        decision = self._fence([member], context.image, context.now_ms)
         decision.response = response
         return decision
 
-    def classic_join(self, request: JoinGroupRequest, member_id: str, around: Surroundings) -> GroupDecision:
+    def classic_join(self, request: JoinGroupRequest, member_id: str, context: RequestContext) -> GroupDecision:
         """Decide a JoinGroup; `member_id` is the request's own, or one generated for it. Raises ApiError."""
-        return ClassicJoinDecision(self, request, member_id, around).decide()
+        return ClassicJoinDecision(self, request, member_id, context).decide()
 
     def classic_leave(self, identities: Sequence[MemberIdentity], image: MetadataImage, now_ms: int) -> GroupDecision:
         """Decide a LeaveGroup: an error code for each member. An administrator may name any member."""

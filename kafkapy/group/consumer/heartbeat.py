@@ -22,7 +22,7 @@ from kafkapy.group.consumer.member import JOIN_EPOCH, ConsumerMember
 from kafkapy.group.consumer.reconcile import Reported
 from kafkapy.group.consumer.records import regex_record
 from kafkapy.group.consumer.subscriptions import resolve
-from kafkapy.group.consumer.update import MemberUpdate, Surroundings
+from kafkapy.group.consumer.update import MemberUpdate, RequestContext
 from kafkapy.group.decision import GroupDecision
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 class HeartbeatDecision(MemberUpdate):
     def __init__(
-        self, group: "ConsumerGroup", request: ConsumerGroupHeartbeatRequest, member_id: str, around: Surroundings
+        self, group: "ConsumerGroup", request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
     ) -> None:
-        super().__init__(group, around, _reported(request))
+        super().__init__(group, context, _reported(request))
         self._request = request
         check_size(group.log, group.settings, member_id)
         self._member = self._subscribe(member_id)
@@ -55,7 +55,7 @@ class HeartbeatDecision(MemberUpdate):
         self._update_group_epoch(names_changed or (regex_changed and self._is_regex_resolved()))
         target_epoch, target = self._update_target()
         self._reconcile(target_epoch, target, names_changed or regex_changed)
-        group.timers.touch_session(self._updated.member_id, self._around.now_ms)
+        group.timers.touch_session(self._updated.member_id, self._context.now_ms)
         response = ConsumerGroupHeartbeatResponse(
             member_id=self._updated.member_id,
             member_epoch=self._updated.member_epoch,
@@ -90,7 +90,7 @@ class HeartbeatDecision(MemberUpdate):
 
     def _with_request(self, member: ConsumerMember) -> ConsumerMember:
         """Return the member updated with the fields that the request sets."""
-        request, client = self._request, self._around.client
+        request, client = self._request, self._context.client
         names = request.subscribed_topic_names
         regex = request.subscribed_topic_regex
         updated = replace(
@@ -116,13 +116,13 @@ class HeartbeatDecision(MemberUpdate):
 
     def _resolve_regexes(self) -> None:
         """Resolve the expressions that are due; bump the group epoch if the matched topics of any changed."""
-        subscriptions, around = self._subscriptions, self._around
+        subscriptions, context = self._subscriptions, self._context
         if not subscriptions.regexes:
             return
-        due = self._group.due_regexes(subscriptions, around.image, around.wall_ms)
+        due = self._group.due_regexes(subscriptions, context.image, context.wall_ms)
         if not due:
             return
-        matches = resolve(due, around.image, around.wall_ms, around.may_describe)
+        matches = resolve(due, context.image, context.wall_ms, context.may_describe)
         has_changed = False
         subscriptions = self._subscriptions = subscriptions.copy()
         for regex, resolved in matches.items():

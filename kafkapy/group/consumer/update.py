@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RequestContext:
     """The context of a request: the client, both clocks, and the cluster's metadata."""
 
     client: Client
@@ -54,10 +54,10 @@ class MemberUpdate:
     _member: ConsumerMember
     _updated: ConsumerMember
 
-    def __init__(self, group: "ConsumerGroup", around: Surroundings, reported: Reported | None) -> None:
+    def __init__(self, group: "ConsumerGroup", context: RequestContext, reported: Reported | None) -> None:
         """`reported` are the partitions that the member says it owns, None if the request does not say."""
         self._group = group
-        self._around = around
+        self._context = context
         self._reported = reported
         self._records: list[CoordinatorRecord] = []
         self._subscriptions: Subscriptions = group.log.subscriptions
@@ -117,7 +117,7 @@ class MemberUpdate:
 
     def _update_group_epoch(self, must_bump: bool) -> None:
         """Bump the group epoch if its subscriptions changed (`must_bump`), or the metadata of subscribed topics."""
-        group, image = self._group, self._around.image
+        group, image = self._group, self._context.image
         if not must_bump and not group.has_metadata_expired(image):
             return
         metadata_hash = group.hashes.of(self._subscriptions.topics(), image)
@@ -130,8 +130,8 @@ class MemberUpdate:
 
     def _update_target(self) -> tuple[int, Assignment]:
         """Return the target epoch and the member's target, recomputed if the group epoch is ahead of it."""
-        group, around = self._group, self._around
-        if group.log.assignment_epoch >= self._group_epoch or not group.may_assign(around.wall_ms):
+        group, context = self._group, self._context
+        if group.log.assignment_epoch >= self._group_epoch or not group.may_assign(context.wall_ms):
             return group.log.assignment_epoch, group.log.target_of(self._updated)
         spec = self._spec()
         assignment = ASSIGNORS[group.preferred_assignor(self._replaced_member(), self._updated)](spec)
@@ -139,11 +139,11 @@ class MemberUpdate:
             target = assignment.get(member_id, EMPTY_ASSIGNMENT)
             if group.log.targets.get(member_id) != target:
                 self._records.append(target_record(group.group_id, member_id, target))
-        self._records.append(target_epoch_record(group.group_id, self._group_epoch, around.wall_ms))
+        self._records.append(target_epoch_record(group.group_id, self._group_epoch, context.wall_ms))
         return self._group_epoch, assignment.get(self._updated.member_id, EMPTY_ASSIGNMENT)
 
     def _spec(self) -> GroupSpec:
-        group, image, updated = self._group, self._around.image, self._updated
+        group, image, updated = self._group, self._context.image, self._updated
         members = {**group.log.members, updated.member_id: updated}
         replaced = self._replaced_member()
         if replaced is not None and replaced.member_id != updated.member_id:
@@ -173,7 +173,7 @@ class MemberUpdate:
         if not has_subscription_changed and before.is_reconciled_to(target_epoch):
             return
         topics = self._subscriptions.topics_of(before.subscribed_topic_names, before.subscribed_topic_regex)
-        goal = Target(target_epoch, target, topic_ids(topics, self._around.image), has_subscription_changed)
+        goal = Target(target_epoch, target, topic_ids(topics, self._context.image), has_subscription_changed)
         after = reconcile(before, goal, self._reported, group.log.is_owned)
         if after is before:
             return
@@ -182,6 +182,6 @@ class MemberUpdate:
         if after.uses_classic_protocol:
             return  # classic members have time-outs to join and to sync instead (timers.py)
         if after.state is MemberState.UNREVOKED_PARTITIONS:
-            group.timers.start_rebalance_timer(after, self._around.now_ms)
+            group.timers.start_rebalance_timer(after, self._context.now_ms)
         else:
             group.timers.stop_rebalance_timer(after.member_id)

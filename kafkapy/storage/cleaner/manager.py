@@ -25,7 +25,7 @@ from kafkapy.storage.cleaner.plan import (
 )
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log.upkeep import swap_in_cleaned
+from kafkapy.storage.log.maintenance import swap_in_cleaned
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.types import TopicPartition, Uuid
@@ -166,7 +166,7 @@ class CleanerManager:
         try:
             to_clean = log_to_clean(_state_of(log), now_ms)
         except OSError as error:
-            log.log_dir.failure(error, f"looking at {log.topic_partition} for the cleaner")
+            log.log_dir.note_failure(error, f"looking at {log.topic_partition} for the cleaner")
             return None
         if to_clean.is_reset:
             self._note_reset(log, to_clean.first_dirty_offset)
@@ -215,7 +215,7 @@ class CleanerManager:
         try:
             aborted = log.aborted_transactions(start_offset, end_offset)
         except OSError as error:
-            raise log.log_dir.failure(error, f"cleaning {log.topic_partition}") from error
+            raise log.log_dir.note_failure(error, f"cleaning {log.topic_partition}") from error
         plan = CleaningPlan(
             directory=log.directory,
             segments=[(segment.base_offset, segment.size) for segment in segments],
@@ -254,7 +254,7 @@ class CleanerManager:
     def swap_in(self, cleaning: Cleaning, cleaned: CleanedSegment, now_ms: int) -> bool:
         """Replace a group by its cleaned segment, if the group is still in the log; return whether it was.
 
-        Raises as upkeep.swap_in_cleaned.
+        Raises as maintenance.swap_in_cleaned.
         """
         log = cleaning.log
         replaced = [cleaning.segments[base_offset] for base_offset in cleaned.replaced]
@@ -302,7 +302,7 @@ class CleanerManager:
             return  # retention deleted a segment during the pass
         if error_number and error_number != errno.ENOENT:
             self._note_trouble(log)
-            log.log_dir.failure(OSError(error_number, message), f"cleaning {log.topic_partition}")
+            log.log_dir.note_failure(OSError(error_number, message), f"cleaning {log.topic_partition}")
             return
         self.set_aside(log, message)
 
@@ -349,7 +349,7 @@ class CleanerManager:
                 if name.endswith(CLEANED_SUFFIX):
                     self._disk.delete(f"{log.directory}/{name}")
         except OSError as error:
-            log.log_dir.failure(error, f"deleting what the cleaner left of {log.topic_partition}")
+            log.log_dir.note_failure(error, f"deleting what the cleaner left of {log.topic_partition}")
 
 
 def _state_of(log: Log) -> LogState:

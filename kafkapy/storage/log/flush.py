@@ -105,10 +105,10 @@ def prepare_flush(log: "Log", end_offset: int | None = None) -> Flush:
 
     Run `flush.run` in the IoPool, then `flush.complete` on the loop's thread. Only one flush of a log at a time: two
     would write the same leader-epoch-checkpoint.tmp. Raises StorageError; ApiError KAFKA_STORAGE_ERROR if the log is
-    doomed (out of service, its files pending deletion).
+    retired (out of service, its files pending deletion).
     """
     log.log_dir.check_online()
-    if log.is_doomed:
+    if log.is_retired:
         raise ApiError(KAFKA_STORAGE_ERROR, f"{log.topic_partition} is no longer in {log.log_dir.path}")
     assert log.flush_under_way is None, f"two flushes of {log.topic_partition} at a time"
     end_offset = log.log_end_offset if end_offset is None else min(end_offset, log.log_end_offset)

@@ -13,7 +13,7 @@ from kafkapy.storage import checkpoint
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkapy.storage.leader_epochs import LeaderEpochs
-from kafkapy.storage.log.doomed_files import DoomedFiles
+from kafkapy.storage.log.pending_files import PendingFileDeletions
 from kafkapy.storage.log.reader import LogReader
 from kafkapy.storage.log.retention import SegmentFacts
 from kafkapy.storage.producers.state import ProducerState
@@ -47,7 +47,7 @@ class LocalLog:
         self.has_new_names = True
         self._files = files
         self._disk = files.disk
-        self._doomed = DoomedFiles(files.disk, loaded.doomed)
+        self._pending_deletions = PendingFileDeletions(files.disk, loaded.pending_deletions)
         self._jitter = jitter
         self._syncing: list[int] = []
         """Offsets of the snapshots covered by the calls that other_syncs last returned."""
@@ -96,7 +96,7 @@ class LocalLog:
         self.reader.known.clear()
         behind = [segment for segment in self.segments if segment.base_offset > offset]
         if behind:
-            self.doom(behind[::-1])  # the last first, all before the truncation: a crash leaves no gap
+            self.schedule_deletion(behind[::-1])  # the last first, all before the truncation: a crash leaves no gap
             self._disk.sync_directory(self.directory)
         active = self.segments.active
         cut_bytes = active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
@@ -117,7 +117,7 @@ class LocalLog:
         self.snapshots.delete_outside(0, 0)
         self.snapshots.last_offset = 0
 
-    def doom(self, segments: list[Segment]) -> None:
+    def schedule_deletion(self, segments: list[Segment]) -> None:
         """Remove segments from the log; their files get the suffix .deleted and are deleted after file.delete.delay.ms.
 
         If a rename fails for lack of space, that segment and those after it in the list stay in the log, and the caller
@@ -131,7 +131,7 @@ class LocalLog:
     def _mark_deleted(self, segment: Segment) -> None:
         segment.rename_suffix("", DELETED_SUFFIX)
         failpoint("log.delete.after_rename")
-        self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset))
+        self._pending_deletions.add(segment, self.snapshots.mark_deleted(segment.base_offset))
 
     def load_cleaned(self, base_offset: int, *, has_txn_index: bool, now_ms: int) -> Segment:
         """Load the segment in the .cleaned files at `base_offset`; it is not part of the log yet."""
@@ -153,7 +153,9 @@ class LocalLog:
         for segment in replaced:
             segment.rename_suffix("", DELETED_SUFFIX)
             is_followed = segment.base_offset != cleaned.base_offset
-            self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset) if is_followed else None)
+            self._pending_deletions.add(
+                segment, self.snapshots.mark_deleted(segment.base_offset) if is_followed else None
+            )
         failpoint("log.swap.after_delete")
         cleaned.rename_suffix(SWAP_SUFFIX, "")
         failpoint("log.swap.after")
@@ -164,11 +166,15 @@ class LocalLog:
 
     def take_due_files(self, now_ms: int) -> list[str]:
         """Release the files whose delay has passed and return their paths, for a worker to unlink."""
-        return self._doomed.take_due(now_ms, self.config.file_delete_delay_ms) if len(self._doomed) else []
+        return (
+            self._pending_deletions.take_due_files(now_ms, self.config.file_delete_delay_ms)
+            if len(self._pending_deletions)
+            else []
+        )
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due (ms), or None if there are none."""
-        return self._doomed.delete_due(now_ms, self.config.file_delete_delay_ms)
+        return self._pending_deletions.delete_due_files(now_ms, self.config.file_delete_delay_ms)
 
     def facts(self, log_end_offset: int) -> list[SegmentFacts]:
         """Return the facts that retention needs, a segment each."""
@@ -273,14 +279,14 @@ class LocalLog:
         for segment in self.segments:
             for handle in segment.handles():
                 handle.path = directory + handle.path[len(self.directory) :]
-        self._doomed.move(self.directory, directory)
+        self._pending_deletions.move(self.directory, directory)
         self.snapshots.directory = self.directory = directory
 
     def let_go_of_files(self) -> None:
         """Close the files of a log that is being deleted; pinned regions stay readable until they are released."""
         for segment in self.segments:
             segment.let_go()
-        self._doomed.let_go()
+        self._pending_deletions.let_go()
 
 
 def _sync_call(disk: Disk, path: str) -> Callable[[], None]:

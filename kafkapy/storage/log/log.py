@@ -10,7 +10,7 @@ KAFKA_STORAGE_ERROR), StorageError (the disk failed; the directory is offline), 
 
 The metadata log uses the same class: it appends with AppendOrigin.RAFT_LEADER and reads with LOG_END.
 
-Less frequent operations are functions over a Log in neighbouring modules: opening, truncation, flush, upkeep
+Less frequent operations are functions over a Log in neighbouring modules: opening, truncation, flush, maintenance
 (retention, swapping in cleaned segments), lookup (offsets by time).
 """
 
@@ -99,7 +99,7 @@ class Log:
         self.clean_to: int | None = None
         """The cleaner has compacted the log below this offset; None if it has not, or if that is unknown."""
         self.flush_under_way: Flush | None = None
-        self.is_doomed = False
+        self.is_retired = False
         """Whether it is permanently out of service: deleted, or replaced by its copy in another directory."""
         self.truncation_count = 0
         """Lets a flush or cleaning pass detect a truncation after its start."""
@@ -183,7 +183,7 @@ class Log:
         try:
             yield
         except OSError as error:
-            raise self.log_dir.failure(error, f"{doing} in {self.topic_partition}") from error
+            raise self.log_dir.note_failure(error, f"{doing} in {self.topic_partition}") from error
         except CorruptIndexError as error:
             raise self._corrupt(error) from error
 
@@ -315,7 +315,7 @@ class Log:
         try:
             segment.append(data, size_bytes, batches)
         except OSError as error:
-            raise self.log_dir.failure(error, f"appending to {self.topic_partition}") from error
+            raise self.log_dir.note_failure(error, f"appending to {self.topic_partition}") from error
         self.now_ms = now_ms
         self.log_end_offset = end_offset
         self._reader.known.note(end_offset, segment, segment.size)
@@ -359,7 +359,7 @@ class Log:
                 roll_ms=self.roll_ms,
             )
         except OSError as error:  # the first append to a loaded segment reads its first batch
-            raise self.log_dir.failure(error, f"reading {self.topic_partition}") from error
+            raise self.log_dir.note_failure(error, f"reading {self.topic_partition}") from error
 
     def roll(self, now_ms: int, *, at_offset: int = 0) -> Segment:
         """Start a new segment at the log end offset (or at `at_offset`, if that is higher); return it.
@@ -421,7 +421,7 @@ class Log:
                 wait=wait,
             )
         except OSError as error:
-            raise self.log_dir.failure(error, f"reading {self.topic_partition}") from error
+            raise self.log_dir.note_failure(error, f"reading {self.topic_partition}") from error
         except CorruptIndexError as error:
             raise self._corrupt(error) from error
         return read
@@ -516,9 +516,9 @@ class Log:
         assert offset >= 0, f"{self} is clean up to {offset}"
         self.clean_to = offset
 
-    def note_doomed(self) -> None:
+    def note_retired(self) -> None:
         """Mark the log as permanently out of service: deleted, or replaced by its copy in another directory."""
-        self.is_doomed = True
+        self.is_retired = True
 
     def _check_offsets(self) -> None:
         """Assert that the offsets are in order: log start <= LSO <= HW <= LEO, and recovery point <= LEO."""

@@ -45,7 +45,7 @@ def open_log(
         log = Log(loaded, directory, topic_partition, config, shared, now_ms=now_ms)
         log.read_topic_id()
     except OSError as error:
-        raise shared.log_dir.failure(error, f"loading {topic_partition}") from error
+        raise shared.log_dir.note_failure(error, f"loading {topic_partition}") from error
     except RecordsError as error:  # after a clean stop nothing is truncated: an operator decides
         raise StorageError(shared.log_dir.path, f"{directory} is damaged: {error.message}") from error
     return log

@@ -63,8 +63,8 @@ class LogToLoad:
 
     @property
     def needs_recovery(self) -> bool:
-        is_doomed = self.marker == DELETE_DIRECTORY_SUFFIX
-        return not (self.directory.was_clean_shutdown or self.is_recovered or is_doomed)
+        is_deleted = self.marker == DELETE_DIRECTORY_SUFFIX
+        return not (self.directory.was_clean_shutdown or self.is_recovered or is_deleted)
 
 
 class LogLoading:
@@ -205,7 +205,7 @@ class LogLoading:
         if item.marker == DELETE_DIRECTORY_SUFFIX:
             # Its deletion began before the restart. Its files may not be durable, so they are not read.
             due_ms = self._now_ms + manager.default_config.file_delete_delay_ms
-            manager.doomed.add(item.directory.state, item.path, due_ms)
+            manager.pending_deletions.add(item.directory.state, item.path, due_ms)
             return None
         log = manager.open_log(
             item.directory,
@@ -224,7 +224,7 @@ class LogLoading:
         manager, partition = self._manager, log.topic_partition
         table = manager.future_logs if is_future else manager.logs
         if self._is_stray is not None and self._is_stray(log):
-            manager.doomed.set_aside(log)
+            manager.pending_deletions.set_aside(log)
             return
         other = table.get(partition)
         if other is None:
@@ -241,7 +241,7 @@ class LogLoading:
         table[partition] = kept
         lost = other if kept is log else log
         logger.warning("Finishing the move of %s to %s: %s goes", partition, kept.directory, lost.directory)
-        manager.doom(lost, self._now_ms)
+        manager.schedule_deletion(lost, self._now_ms)
 
     def _id_of(self, log: Log) -> Uuid | None:
         return self._manager.directory_of(log).directory_id
@@ -261,7 +261,7 @@ class LogLoading:
                 try:
                     manager.replace_by_future_log(partition)
                     if current is not None:
-                        manager.doom(current, self._now_ms)
+                        manager.schedule_deletion(current, self._now_ms)
                 except (ApiError, StorageError) as error:
                     logger.error("The move of %s could not be finished: %s", partition, error.message)
         loaded = sum(done for done, _ in self._counts.values())

@@ -2,7 +2,7 @@
 
 Life cycle: `directories.lock` -> (identity checks by the server) -> LogLoading, when the topics' configs are known from
 the metadata -> service: a driver periodically calls `flush_due`, `checkpoints`, `cleanup_steps`, `due_syncs` and
-`due_deletions` -> `close`.
+`due_log_deletions` -> `close`.
 
 A replica being moved has two logs: `logs` holds the one in service, `future_logs` its copy in another directory, named
 topic-N.<uuid>-future, until `replace_by_future_log`. The quorum opens `__cluster_metadata-0` itself. A directory that
@@ -20,18 +20,18 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
-from kafkapy.storage.log.doomed_files import FileDeletion
 from kafkapy.storage.log.flush import Flush, prepare_flush
 from kafkapy.storage.log.log import Log, SharedByLogs
+from kafkapy.storage.log.maintenance import delete_old_segments
 from kafkapy.storage.log.opening import NEW_LOG, open_log
+from kafkapy.storage.log.pending_files import FileDeletion
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
-from kafkapy.storage.log.upkeep import delete_old_segments
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.manager.checkpoints import LogCheckpoints
-from kafkapy.storage.manager.doomed_logs import Deletion, DirectorySync, DoomedLogs
 from kafkapy.storage.manager.log_directories import LogDirectories
 from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.storage.manager.log_table import LogTable
+from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync, PendingLogDeletions
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
@@ -98,7 +98,7 @@ class LogManager:
             on_room=None if watcher is None else watcher.on_room,
         )
         self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
-        self.doomed = DoomedLogs(disk, random)
+        self.pending_deletions = PendingLogDeletions(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
         self._random = random
         self.is_verification_enabled = True
@@ -152,7 +152,7 @@ class LogManager:
         Raises as `open_log`, and ApiError INCONSISTENT_TOPIC_ID if the directory holds another topic.
         """
         path = directory.file(name)
-        self.doomed.make_way(path)
+        self.pending_deletions.make_way(path)
         shared = SharedByLogs(self.files, directory.state, self._new_producer_state, self._jitter)
         log = open_log(self.disk, path, topic_partition, config, now_ms=now_ms, last_stop=last_stop, shared=shared)
         if topic_id is not None:
@@ -260,7 +260,7 @@ class LogManager:
         return log
 
     def replace_by_future_log(self, topic_partition: TopicPartition) -> Log:
-        """Replace the log in service by the future log; the caller then dooms the old one. Raises StorageError.
+        """Replace the log in service by the future log; the caller then has the old one deleted. Raises StorageError.
 
         Before the call the future log must have caught up, with at least as much of it durable, and the controller must
         know the new directory. loading.py handles a crash between the renames.
@@ -268,9 +268,9 @@ class LogManager:
         current, future = self.logs.get(topic_partition), self.future_logs[topic_partition]
         logger.info("Attempting to replace current log %s with %s for %s", current, future, topic_partition)
         failpoint("log_manager.move.before_rename")
-        self.doomed.make_way(future.log_dir.path + f"/{topic_partition}")
+        self.pending_deletions.make_way(future.log_dir.path + f"/{topic_partition}")
         with future.failures("renaming the directory"):
-            self.doomed.rename(future, str(topic_partition))
+            self.pending_deletions.rename(future, str(topic_partition))
         failpoint("log_manager.move.after_rename")
         if current is not None:
             future.take_over_from(current)
@@ -285,16 +285,17 @@ class LogManager:
         log = self.future_logs.take(topic_partition)
         if log is None:
             return False
-        self.doom(log, now_ms)
+        self.schedule_deletion(log, now_ms)
         return True
 
     # Deleting
 
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        """Take a log and its future log out of service and `doom` them; return whether there was a log in service.
+        """Schedule the deletion of a log and its future log; return whether there was a log in service.
 
-        Files are deleted after file.delete.delay.ms, by `due_deletions`. A log in an offline directory is forgotten, so
-        the partition can be created again; the next start that finds it moves it aside as stray. Raises as `doom`.
+        Files are deleted after file.delete.delay.ms, by `due_log_deletions`. A log in an offline directory is forgotten,
+        so the partition can be created again; the next start that finds it moves it aside as stray. Raises
+        StorageError.
         """
         self._preferred_paths.pop(topic_partition, None)
         offline = self.offline_logs.pop(topic_partition, None)
@@ -305,24 +306,24 @@ class LogManager:
             self.delete_future_log(topic_partition, now_ms)
         finally:
             if log is not None:
-                self.doom(log, now_ms)
+                self.schedule_deletion(log, now_ms)
         return log is not None
 
-    def doom(self, log: Log, now_ms: int) -> None:
+    def schedule_deletion(self, log: Log, now_ms: int) -> None:
         """Rename a log that is in no table to -delete; it is deleted after its delay. Raises StorageError.
 
-        If there is no space for the longer name, the log keeps its name and `due_deletions` tries again.
+        If there is no space for the longer name, the log keeps its name and `due_log_deletions` tries again.
         """
-        log.note_doomed()
-        self.doomed.doom(log, now_ms)
+        log.note_retired()
+        self.pending_deletions.schedule(log, now_ms)
 
     def due_syncs(self) -> list[DirectorySync]:
         """Return the directories in which logs were renamed, in order of their first rename, for a worker to sync."""
-        return self.doomed.due_syncs()
+        return self.pending_deletions.due_syncs()
 
-    def due_deletions(self, now_ms: int) -> Iterator[Deletion]:
+    def due_log_deletions(self, now_ms: int) -> Iterator[Deletion]:
         """Yield the directories whose delay has passed, one at a time; a worker deletes each."""
-        return self.doomed.take_due(now_ms)
+        return self.pending_deletions.due_log_deletions(now_ms)
 
     # Truncating
 
@@ -427,7 +428,7 @@ class LogManager:
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             except OSError as error:
-                directory.state.failure(error, f"looking for room in {directory.path}")
+                directory.state.note_failure(error, f"looking for room in {directory.path}")
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             described.is_cordoned = directory.path in self.directories.cordoned
@@ -458,7 +459,7 @@ class LogManager:
                     directory.state.go_offline(f"closing: {error!r}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.local_log.close_files()
-        self.doomed.close()
+        self.pending_deletions.close()
         self.directories.unlock()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:

@@ -27,10 +27,10 @@ from kafkapy.storage.checkpoint import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA_F
 from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import Flush, flush_log, prepare_flush
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
-from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.metadata.quorum_state import QuorumStateFile
 from kafkapy.storage.metadata.snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
 from kafkapy.storage.recovery.loader import LastStop
@@ -311,11 +311,11 @@ class MetadataLog:
     def drop_snapshots_before(self, keep_from: OffsetAndEpoch, *, now_ms: int) -> None:
         due_ms = now_ms + self._config.internal_metadata_delete_delay_millis
         older = [snapshot_id for snapshot_id in self.snapshots.complete() if snapshot_id < keep_from]
-        self.snapshots.doom(older, due_ms)
+        self.snapshots.schedule_deletion(older, due_ms)
 
     def delete_due_files(self, now_ms: int) -> None:
         delete_due_files(self.log, now_ms)
-        self.snapshots.delete_due(now_ms)
+        self.snapshots.delete_due_snapshots(now_ms)
 
     def open_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
         return self.snapshots.open_reader(snapshot_id)

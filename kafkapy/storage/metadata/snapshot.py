@@ -267,7 +267,7 @@ class SnapshotStore:
         self._disk = disk
         self.directory = directory
         self._facts: dict[OffsetAndEpoch, SnapshotFacts] = {}
-        self._doomed: list[tuple[str, int]] = []
+        self._pending_deletions: list[tuple[str, int]] = []
         """Files renamed to .deleted: (path, due time in ms)."""
 
     def complete(self) -> list[OffsetAndEpoch]:
@@ -301,24 +301,24 @@ class SnapshotStore:
             self._facts[snapshot_id] = facts
         return facts
 
-    def doom(self, snapshot_ids: Iterable[OffsetAndEpoch], due_ms: int) -> None:
+    def schedule_deletion(self, snapshot_ids: Iterable[OffsetAndEpoch], due_ms: int) -> None:
         """Rename snapshots to .deleted now; delete them at due_ms, as readers may still use them."""
         for snapshot_id in snapshot_ids:
             path = self.path_of(snapshot_id)
             if self._disk.exists(path):
                 self._disk.rename(path, f"{path}.deleted")
-                self._doomed.append((f"{path}.deleted", due_ms))
+                self._pending_deletions.append((f"{path}.deleted", due_ms))
             self._facts.pop(snapshot_id, None)
             logger.info("Marked snapshot %s for deletion", snapshot_name(snapshot_id))
 
-    def delete_due(self, now_ms: int) -> None:
+    def delete_due_snapshots(self, now_ms: int) -> None:
         waiting = []
-        for path, due_ms in self._doomed:
+        for path, due_ms in self._pending_deletions:
             if due_ms <= now_ms:
                 self._disk.delete(path)
             else:
                 waiting.append((path, due_ms))
-        self._doomed = waiting
+        self._pending_deletions = waiting
 
 
 def snapshots_to_trim_to(

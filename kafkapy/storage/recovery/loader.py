@@ -56,7 +56,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 @dataclass(slots=True)
 class LoadedLog:
-    """The state that a Log starts with. `doomed`: segments removed by recovery, whose files are pending deletion."""
+    """The state that a Log starts with. pending_deletions: segments that recovery removed."""
 
     segments: Segments
     epochs: LeaderEpochs
@@ -65,7 +65,7 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
-    doomed: list[Segment] = field(default_factory=list)
+    pending_deletions: list[Segment] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class LogLoader:
         self._segments = Segments()
         self._snapshots = ProducerSnapshots(self._disk, directory)
         self._epochs = LeaderEpochs()
-        self._doomed: list[Segment] = []
+        self._pending_deletions: list[Segment] = []
         self._base_offsets: list[int] = []
         self._not_split: set[int] = set()
         """Base offsets of segments that overflow because an offset is damaged."""
@@ -160,7 +160,7 @@ class LogLoader:
             start_offset,
             end_offset,
             recovery_point,
-            self._doomed,
+            self._pending_deletions,
         )
 
     def _split(self, overflow: OffsetOverflowError) -> None:
@@ -171,7 +171,7 @@ class LogLoader:
         if len(parts) > 1 and (is_whole or not overflow.is_in_doubt):
             logger.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
             split(self._disk, self._directory, segment, parts)
-            self._doomed.append(segment)
+            self._pending_deletions.append(segment)
         else:
             logger.warning("%s of %s holds an offset that is damaged", segment, self._topic_partition)
             self._not_split.add(segment.base_offset)
@@ -269,7 +269,7 @@ class LogLoader:
                     segment.base_offset,
                     end_offset,
                 )
-                self._doom(unflushed[done:])
+                self._schedule_deletion(unflushed[done:])
                 break
             cut_bytes = self._recover_segment(segment)
             end_offset = segment.read_next_offset()
@@ -281,7 +281,7 @@ class LogLoader:
                     end_offset,
                     cut_bytes,
                 )
-                self._doom(unflushed[done + 1 :])
+                self._schedule_deletion(unflushed[done + 1 :])
                 break
 
     def _follows(self, segment: Segment, previous: Segment, end_offset: int) -> bool:
@@ -313,7 +313,7 @@ class LogLoader:
         self._snapshots.take_if_there_is_room(producers)
         return cut_bytes
 
-    def _doom(self, segments: list[Segment]) -> None:
+    def _schedule_deletion(self, segments: list[Segment]) -> None:
         """Remove segments; their files get the suffix .deleted, pending deletion."""
         for segment in segments:
             self._segments.remove(segment)
@@ -321,7 +321,7 @@ class LogLoader:
             self._snapshots.delete(segment.base_offset)
         if segments:
             self._disk.sync_directory(self._directory)  # or they could reappear after another crash
-        self._doomed.extend(segments)
+        self._pending_deletions.extend(segments)
 
     def _drop_all_below_log_start(self) -> bool:
         """Remove all segments if the log ends below its checkpointed start offset; return whether they were kept."""
@@ -337,7 +337,7 @@ class LogLoader:
             end_offset,
             self._start_checkpoint,
         )
-        self._doom(self._segments.all())
+        self._schedule_deletion(self._segments.all())
         self._epochs.clear()
         self._snapshots.delete_outside(0, 0)
         return False

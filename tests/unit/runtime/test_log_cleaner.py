@@ -23,7 +23,7 @@ from tests.simulator.helper import CALL_MS, SimHelper
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.cleaning import NOW_MS, PARTITION, SETTINGS, CompactedLogs, append, stored
-from tests.support.logs import delete_due, marker
+from tests.support.logs import delete_due_logs, marker
 
 T = TypeVar("T")
 BACKOFF_MS = 1000
@@ -150,7 +150,7 @@ def test_a_log_deleted_while_the_others_were_looked_at_is_passed_over() -> None:
         first, last = log_of(logs, 0), log_of(logs, LOGS_PER_SLICE)
         assert (first.log_start_offset, last.log_start_offset) == (1, 0), "the last one's turn is still to come"
         logs.logs.delete_log(last.topic_partition, NOW_MS)
-        assert delete_due(logs.logs, NOW_MS + last.config.file_delete_delay_ms) == 1
+        assert delete_due_logs(logs.logs, NOW_MS + last.config.file_delete_delay_ms) == 1
         await asyncio.sleep(0.1)
 
     at_work(logs, main)

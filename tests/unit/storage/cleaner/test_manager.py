@@ -19,8 +19,8 @@ from kafkapy.storage.cleaner.plan import CleanedSegment, CleaningPlan
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.types import uuid_from_string
 from tests.simulator.disk import SimDisk
 from tests.support.cleaning import NOW_MS, PARTITION, CompactedLogs, append, consume, stored, stored_batches

@@ -19,10 +19,10 @@ from kafkapy.storage.errors import (
 from kafkapy.storage.log.flush import flush_log, prepare_flush
 from kafkapy.storage.log.log import Log, SharedByLogs
 from kafkapy.storage.log.lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
+from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
-from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES

@@ -13,7 +13,7 @@ from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition, Uuid
 from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import NOW_MS, append, delete_due, load_logs
+from tests.support.logs import NOW_MS, append, delete_due_logs, load_logs
 
 CONFIG = LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=-1)
 PARTITION = TopicPartition("a", 0)
@@ -75,7 +75,7 @@ def test_a_whole_copy_that_the_controller_knows_of_takes_over() -> None:
     assert facts(manager.logs[PARTITION]) == ("/second/a-0", 5)
     assert manager.future_logs == {}
     assert places(disk) == ["/second/a-0"]
-    assert delete_due(manager, NOW_MS + 60_000) == 1
+    assert delete_due_logs(manager, NOW_MS + 60_000) == 1
     assert disk.list_directory("/first") == [".lock", "meta.properties"]
 
 

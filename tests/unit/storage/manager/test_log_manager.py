@@ -13,13 +13,13 @@ from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.manager import log_manager
-from kafkapy.storage.manager.doomed_logs import NAMES_AT_ONCE
 from kafkapy.storage.manager.log_manager import DirectoryWatcher, LogManager
+from kafkapy.storage.manager.pending_logs import NAMES_AT_ONCE
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import NOW_MS, append, batch, delete_due, load_logs
+from tests.support.logs import NOW_MS, append, batch, delete_due_logs, load_logs
 
 CONFIG = LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=-1, file_delete_delay_ms=60_000)
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -163,8 +163,8 @@ def test_a_deleted_log_goes_aside_and_later_away() -> None:
     assert names[0].endswith("-delete")
     [again] = create(manager, A0)
     assert again.log_end_offset == 0
-    assert delete_due(manager, NOW_MS + 59_999) == 0
-    assert delete_due(manager, NOW_MS + 60_000) == 1
+    assert delete_due_logs(manager, NOW_MS + 59_999) == 0
+    assert delete_due_logs(manager, NOW_MS + 60_000) == 1
     assert [name for name in disk.list_directory("/d") if name.startswith("a-")] == ["a-0"]
     assert len(region.read()) == region.length
     region.release()
@@ -175,7 +175,7 @@ def test_logs_that_fall_due_together_are_let_go_of_one_by_one() -> None:
     create(manager, A0, A1, B0)
     for partition in (A0, A1, B0):
         manager.delete_log(partition, NOW_MS)
-    waiting_counts = [len(manager.doomed) for _ in manager.due_deletions(NOW_MS + 60_000)]
+    waiting_counts = [len(manager.pending_deletions) for _ in manager.due_log_deletions(NOW_MS + 60_000)]
     assert waiting_counts == [2, 1, 0]
 
 
@@ -199,7 +199,7 @@ def test_a_deletion_that_was_cut_short_is_finished() -> None:
     disk.crash("all")
     manager = started(disk)
     assert manager.logs == {}
-    delete_due(manager, NOW_MS + 60_000)
+    delete_due_logs(manager, NOW_MS + 60_000)
     assert not any(name.startswith("a-") for name in disk.list_directory("/d"))
 
 
@@ -229,13 +229,13 @@ def test_a_log_that_finds_no_room_for_its_longer_name_gets_it_later_and_goes() -
     disk.fail("rename", errno.ENOSPC, path="/d/a-0", times=1000)
     assert manager.delete_log(A0, NOW_MS)
     assert manager.logs == {}
-    assert list(manager.due_deletions(NOW_MS + 59_999)) == []
+    assert list(manager.due_log_deletions(NOW_MS + 59_999)) == []
     assert (directories_of(disk, "a"), log.size_bytes > 0) == ([""], True)
     disk.heal()
-    assert list(manager.due_deletions(NOW_MS + 59_999)) == []
+    assert list(manager.due_log_deletions(NOW_MS + 59_999)) == []
     assert directories_of(disk, "a") == ["-delete"]
     assert [sync.log_dir.path for sync in manager.due_syncs()] == ["/d"]
-    assert delete_due(manager, NOW_MS + 60_000) == 1
+    assert delete_due_logs(manager, NOW_MS + 60_000) == 1
     assert directories_of(disk, "a") == []
     assert manager.directories.offline_paths == []
 
@@ -249,11 +249,11 @@ def test_a_log_that_is_due_makes_room_for_its_longer_name_itself() -> None:
     first, second = log.segments.all()[:2]
     disk.fail("rename", errno.ENOSPC, path="/d/a-0", times=3)
     manager.delete_log(A0, NOW_MS)
-    assert list(manager.due_deletions(NOW_MS + 60_000)) == []
+    assert list(manager.due_log_deletions(NOW_MS + 60_000)) == []
     assert [disk.exists(segment.log.path) for segment in (first, second)] == [False, True]
     assert len(region.read()) == region.length
     region.release()
-    assert delete_due(manager, NOW_MS + 61_000) == 1
+    assert delete_due_logs(manager, NOW_MS + 61_000) == 1
     assert directories_of(disk, "a") == []
 
 
@@ -266,7 +266,7 @@ def test_many_logs_get_their_longer_names_some_at_a_time() -> None:
     for partition in partitions:
         manager.delete_log(partition, NOW_MS)
     for nameless in (2, 0):  # the first of all finds no room again, and is tried behind the others
-        assert list(manager.due_deletions(NOW_MS)) == []
+        assert list(manager.due_log_deletions(NOW_MS)) == []
         assert directories_of(disk, "a").count("") == nameless
 
 
@@ -282,7 +282,7 @@ def test_a_new_log_never_takes_the_name_of_a_deleted_one_that_still_has_it() -> 
     disk.heal()
     log = manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS)
     assert (log.topic_id, log.log_end_offset, log.directory) == (TOPIC_B, 0, "/d/a-0")
-    assert delete_due(manager, NOW_MS + 60_000) == 1
+    assert delete_due_logs(manager, NOW_MS + 60_000) == 1
     assert directories_of(disk, "a") == [""]
 
 
@@ -306,7 +306,7 @@ def test_a_stray_for_whose_name_there_is_no_room_is_called_so_later() -> None:
     load_logs(manager, NOW_MS, is_stray=lambda log: log.topic_partition == A0)
     assert (list(manager.logs), manager.directories.offline_paths) == ([B0], [])
     assert directories_of(disk, "a") == [""]
-    assert list(manager.due_deletions(NOW_MS)) == []
+    assert list(manager.due_log_deletions(NOW_MS)) == []
     assert directories_of(disk, "a") == ["-stray"]
 
 
@@ -499,7 +499,7 @@ def test_retention_passes_over_a_log_that_was_deleted_since_it_began() -> None:
     steps = manager.cleanup_steps(NOW_MS + 5000)
     assert next(steps) > 0
     manager.delete_log(B0, NOW_MS)
-    delete_due(manager, NOW_MS + 60_000)
+    delete_due_logs(manager, NOW_MS + 60_000)
     assert list(steps) == []
     assert manager.directories.offline_paths == []
 

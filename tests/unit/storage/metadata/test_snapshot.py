@@ -123,11 +123,11 @@ def test_what_a_crash_left_is_removed_and_the_rest_listed(snapshot_bytes: bytes)
 def test_snapshots_go_in_two_steps(snapshot_bytes: bytes) -> None:
     disk = on_disk(snapshot_bytes)
     store = SnapshotStore(disk, "/log")
-    store.doom([LATEST], due_ms=100)
+    store.schedule_deletion([LATEST], due_ms=100)
     assert store.complete() == []
-    store.delete_due(99)
+    store.delete_due_snapshots(99)
     assert disk.list_directory("/log") == [f"{snapshot_name(LATEST)}.deleted"]
-    store.delete_due(100)
+    store.delete_due_snapshots(100)
     assert disk.list_directory("/log") == []
 
 

@@ -11,9 +11,9 @@ from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.maintenance import delete_due_files
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log.upkeep import delete_due_files
 from kafkapy.storage.manager.recovery_process import hand_over
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.txn_index import ENTRY, VERSION, AbortedTransaction

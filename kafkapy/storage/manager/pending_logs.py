@@ -3,8 +3,9 @@
 After a crash the next start finds the -delete directories and deletes them after the delay.
 
 On a full disk the rename can fail, as the longer name may need another directory block. Then the log keeps its name and
-each `take_due` retries the rename. When the delay has passed, the log's oldest segment is deleted to free space: after
-a crash, that log looks like one after retention, of a topic that no longer exists. Renames to -stray are retried, too.
+each `due_log_deletions` retries the rename. When the delay has passed, the log's oldest segment is deleted to free
+space: after a crash, that log looks like one after retention, of a topic that no longer exists. Renames to -stray are
+retried, too.
 """
 
 import logging
@@ -50,7 +51,7 @@ class Deletion(NamedTuple):
         return f"the log in {self.path}"
 
 
-class _DoomedLog(NamedTuple):
+class _PendingLog(NamedTuple):
     """A -delete directory. log: None if it was found at the start and never opened."""
 
     log_dir: LogDirState
@@ -67,13 +68,13 @@ class _Nameless(NamedTuple):
     due_ms: int | None
 
 
-class DoomedLogs:
+class PendingLogDeletions:
     """Logs pending deletion, and pending renames to -delete and -stray. Used on the event loop's thread only."""
 
     def __init__(self, disk: Disk, random: Random) -> None:
         self._disk = disk
         self._random = random
-        self._waiting: dict[str, _DoomedLog] = {}
+        self._waiting: dict[str, _PendingLog] = {}
         """Logs pending deletion, by path."""
         self._nameless: list[_Nameless] = []
         self._renamed_in: list[LogDirState] = []
@@ -83,7 +84,7 @@ class DoomedLogs:
 
     # Names
 
-    def doom(self, log: Log, now_ms: int) -> None:
+    def schedule(self, log: Log, now_ms: int) -> None:
         """Rename a log that is in no table to -delete; it is deleted after its delay. Raises StorageError."""
         self._begin(_Nameless(log, DELETE_DIRECTORY_SUFFIX, now_ms + log.config.file_delete_delay_ms))
 
@@ -111,7 +112,7 @@ class DoomedLogs:
             logger.warning("Log for partition %s is marked as stray and renamed to %s", partition, log.directory)
             return
         logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", partition, log.directory)
-        self._waiting[log.directory] = _DoomedLog(log.log_dir, log.directory, log, nameless.due_ms)
+        self._waiting[log.directory] = _PendingLog(log.log_dir, log.directory, log, nameless.due_ms)
 
     def rename(self, log: Log, name: str) -> None:
         """Rename the log's directory; `due_syncs` makes the name durable. Raises OSError."""
@@ -132,7 +133,7 @@ class DoomedLogs:
             self._name(nameless)
         except OSError as error:
             if error.errno not in NO_SPACE:
-                nameless.log.log_dir.failure(error, f"renaming {nameless.log.directory}")
+                nameless.log.log_dir.note_failure(error, f"renaming {nameless.log.directory}")
             return False
         return True
 
@@ -145,22 +146,22 @@ class DoomedLogs:
 
     def add(self, log_dir: LogDirState, path: str, due_ms: int) -> None:
         """Schedule the deletion of a -delete directory that was found at the start."""
-        self._waiting[path] = _DoomedLog(log_dir, path, None, due_ms)
+        self._waiting[path] = _PendingLog(log_dir, path, None, due_ms)
 
-    def take_due(self, now_ms: int) -> Iterator[Deletion]:
+    def due_log_deletions(self, now_ms: int) -> Iterator[Deletion]:
         """Yield the due deletions, with their files released; pinned regions stay readable until they are released.
 
         One log at a time: after a topic's deletion thousands may be due at once, each with files to close. A log being
         flushed is skipped for now: a file created by the flush would prevent the directory's removal.
         """
         self._name_some(now_ms)
-        for doomed in [doomed for doomed in self._waiting.values() if doomed.due_ms <= now_ms]:
-            is_flushed = doomed.log is not None and doomed.log.flush_under_way is not None
-            if is_flushed or doomed.log_dir.is_offline or self._waiting.pop(doomed.path, None) is None:
+        for pending in [pending for pending in self._waiting.values() if pending.due_ms <= now_ms]:
+            is_flushed = pending.log is not None and pending.log.flush_under_way is not None
+            if is_flushed or pending.log_dir.is_offline or self._waiting.pop(pending.path, None) is None:
                 continue
-            if doomed.log is not None:
-                doomed.log.local_log.let_go_of_files()
-            yield Deletion(self._disk, doomed.log_dir, doomed.path)
+            if pending.log is not None:
+                pending.log.local_log.let_go_of_files()
+            yield Deletion(self._disk, pending.log_dir, pending.path)
 
     def _name_some(self, now_ms: int) -> None:
         """Retry some failed renames; if a due log still cannot be renamed, delete one segment and try again."""
@@ -186,7 +187,7 @@ class DoomedLogs:
             for handle in reversed(segment.handles()):  # the .log first: recovery deletes orphaned indexes
                 self._disk.delete(handle.path)
         except OSError as error:
-            log.log_dir.failure(error, f"deleting segments in {log.directory}")
+            log.log_dir.note_failure(error, f"deleting segments in {log.directory}")
             return False
         return True
 
@@ -196,6 +197,6 @@ class DoomedLogs:
             if not nameless.log.is_offline:
                 self._try_again(nameless)
             nameless.log.local_log.close_files()
-        for doomed in self._waiting.values():
-            if doomed.log is not None:
-                doomed.log.local_log.close_files()
+        for pending in self._waiting.values():
+            if pending.log is not None:
+                pending.log.local_log.close_files()

@@ -42,7 +42,7 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
         following = log.segments.after(segments[-1])
         assert following is not None, "a log keeps at least one segment"
         log.maybe_increment_log_start_offset(following.base_offset)
-        log.local_log.doom(segments)
+        log.local_log.schedule_deletion(segments)
     logger.info("Deleting %d segments of %s due to %s", len(segments), log.topic_partition, due.reason)
     return len(segments)
 
