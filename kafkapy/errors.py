@@ -21,7 +21,8 @@ class ApiError(KafkapyError):
         self.message = message
 
     def __str__(self) -> str:
-        return f"error {self.code}: {self.message}"
+        name = getattr(self.code, "name", None) or f"error {self.code}"
+        return f"{name}: {self.message}" if self.message else name
 
 
 class ProtocolError(KafkapyError):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services
+from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -59,7 +60,7 @@ async def forward_once(services: Services, context: RequestContext, request: Mes
     """
     response: Any = await services.active_controller.call(_envelope(context, _frame(context, request)))
     if response.error_code:
-        raise ApiError(response.error_code)
+        raise answered_error(response.error_code)
     return _decoded(context, response.response_data or b"")
 
 

@@ -127,7 +127,7 @@ class Acceptor:
             self._quotas.add(self.listener_name, host)
             self._deal(channel, self.listener_name, self._security_protocol)
         except Exception:
-            logger.exception("Could not take a connection from %s", host)
+            logger.exception("Could not accept a connection from %s", host)
             self._quotas.remove(self.listener_name, host)
             channel.close()
 

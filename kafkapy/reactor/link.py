@@ -127,7 +127,7 @@ class Link:
         self._login_deadline = self._loop.call_later(login.timeout_ms / 1000, self._login_is_late)
 
     def _login_is_late(self) -> None:
-        logger.info("Closing connection %s: it has not logged in in time", self.info.connection_id)
+        logger.info("Closing connection %s: not authenticated in time", self.info.connection_id)
         self.close()
 
     def _admit(self) -> None:

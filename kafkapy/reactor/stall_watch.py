@@ -71,7 +71,10 @@ class StallWatch:
         for link, (_, since) in self._seen.items():
             most_ms = CROWDED_FRAME_MS if is_full else self._time_ms(link)
             if now - since >= most_ms / 1000:
-                logger.warning("Closing connection %s: its frame stalls while others wait", link.info.connection_id)
+                logger.warning(
+                    "Closing connection %s: its request arrives too slowly while others wait for memory",
+                    link.info.connection_id,
+                )
                 link.close()
 
     def _time_ms(self, link: Link) -> int:

@@ -68,7 +68,7 @@ class FollowerLogs:
         """
         ours = log.end_offset_for_epoch(diverging.leader_epoch)
         offset = diverging.offset if ours is None else min(ours.offset, diverging.offset)
-        logger.info("%s parts from its leader's log in epoch %d", partition.topic_partition, diverging.leader_epoch)
+        logger.info("%s diverges from its leader's log in epoch %d", partition.topic_partition, diverging.leader_epoch)
         self.truncate(partition, min(offset, log.log_end_offset))
 
     def truncate(self, partition: "HostedPartition", offset: int) -> None:

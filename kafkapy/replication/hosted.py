@@ -192,7 +192,7 @@ class HostedPartitions:
     def _truncate_to_high_watermark(self, topic_partition: TopicPartition, log: Log) -> None:
         """Truncate records that the new leader may not have: this log has no leader epochs to compare (KIP-101)."""
         if log.log_end_offset > log.high_watermark:
-            logger.info("Truncating %s to its high watermark: it knows no leader epoch", topic_partition)
+            logger.info("Truncating %s to its high watermark: its log has no leader epochs", topic_partition)
             try:
                 self._log_manager.truncate_to({topic_partition: log.high_watermark})
             except StorageError as error:

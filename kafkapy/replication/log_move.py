@@ -158,5 +158,7 @@ class LogMove:
         try:
             self._log_manager.schedule_deletion(self.current, now_ms)
         except (ApiError, StorageError) as error:  # the next start finds both logs and keeps the right one
-            logger.error("The log that %s has left stays where it was: %s", self.partition.topic_partition, error)
+            logger.error(
+                "Could not delete the former log of %s, which was moved: %s", self.partition.topic_partition, error
+            )
         return True

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkapy.errors import ApiError
+from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.primitives import Message
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ActiveController:
             return await self._controller.write(decide, may_interrupt=may_interrupt)
         response: Any = await self.call(request)
         if getattr(response, "error_code", 0):
-            raise ApiError(response.error_code, getattr(response, "error_message", None))
+            raise answered_error(response.error_code, getattr(response, "error_message", None))
         answered: ResponseT = response
         return answered
 

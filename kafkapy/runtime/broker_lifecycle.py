@@ -246,10 +246,10 @@ class BrokerLifecycle:
                     await self._ask_to_register()
                 response = await self._heartbeat()
             except ApiError as error:
-                log.warning("The controller did not take a heartbeat: %s", error)
+                log.warning("The controller refused a heartbeat, trying again: %s", error)
                 continue
             except Exception:
-                log.exception("Heartbeats go on after an unexpected error")
+                log.exception("A heartbeat failed unexpectedly, trying again")
                 continue
             if response.is_fenced and self.state is LifecycleState.RUNNING:
                 log.warning("Broker %d is fenced; asking to be unfenced", self._config.node_id)
@@ -291,5 +291,5 @@ class BrokerLifecycle:
                     raise
                 if str(error) != logged:
                     logged = str(error)
-                    log.info("The controller cannot answer yet: %s", logged)
+                    log.info("No answer of the controller yet, trying again: %s", logged)
             await asyncio.sleep(RETRY_MS / 1000)

@@ -62,9 +62,9 @@ class ControllerSchedule:
             try:
                 await step(self._clock.monotonic_ms() - due_ms)
             except ApiError as error:
-                log.info("Periodic work of the controller was not done: %s", error)
+                log.info("Periodic work of the controller failed, trying again at the next interval: %s", error)
             except Exception:
-                log.exception("Periodic work of the controller goes on after an unexpected error")
+                log.exception("Periodic work of the controller failed unexpectedly, trying again at the next interval")
 
     async def write_no_op(self, _: int) -> None:
         """Write a NoOpRecord, unless the log has grown since the last interval: a growing log shows a living leader.
@@ -82,7 +82,7 @@ class ControllerSchedule:
         heartbeat, of our own broker too, is sent one interval after the response.
         """
         if late_ms > self._fence_interval_ms:
-            log.warning("The controller stood still for %d ms; brokers get time to be heard of", late_ms)
+            log.warning("The controller was blocked for %d ms; sessions of brokers are extended", late_ms)
             return
         while await self._controller.write(lambda controller, now_ms: controller.decide_fence_expired(now_ms)):
             pass

@@ -144,14 +144,14 @@ class LogDirMover:
             is_elsewhere = code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else code, f"{topic_partition} is not here")
         if partition.log.log_dir is directory.state:
-            logger.info("%s lies in %s already", topic_partition, path)
+            logger.info("Nothing to move: %s is in %s already", topic_partition, path)
         elif topic_partition not in manager.future_logs:
             manager.create_future_log(topic_partition, directory, partition.topic_id, self._clock.wall_ms())
             self._begin(partition)
 
     def _call_back(self, topic_partition: "TopicPartition") -> None:
         """Cancel a move. Its task reports the old directory again."""
-        logger.info("The move of %s is called back", topic_partition)
+        logger.info("Cancelled the move of %s", topic_partition)
         self._log_manager.delete_future_log(topic_partition, self._clock.wall_ms())
         self.end_unwanted()
 
@@ -244,9 +244,15 @@ class LogDirMover:
                 await self._tell(move)
                 is_told = not await self._finish(move)
         except StorageError as error:
-            logger.error("The move of %s is given up: %s", move.partition.topic_partition, error)
+            logger.error(
+                "Gave up the move of %s, which stays where it was; ask for it again: %s",
+                move.partition.topic_partition,
+                error,
+            )
         except (ApiError, RecordsError, AssertionError) as error:
-            logger.exception("The move of %s is given up", move.partition.topic_partition, exc_info=error)
+            logger.exception(
+                "Gave up the move of %s after an unexpected error", move.partition.topic_partition, exc_info=error
+            )
             self._drop(move)
         finally:
             if is_told and not self._is_stopping:
@@ -293,7 +299,9 @@ class LogDirMover:
         except ApiError as error:
             if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
-            logger.warning("The move of %s waits: %s", move.partition.topic_partition, error.message)
+            logger.warning(
+                "The move of %s pauses and is tried again: %s", move.partition.topic_partition, error.message
+            )
             await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
 
     async def _warm(self, move: LogMove, cold: NeedsWarming) -> None:

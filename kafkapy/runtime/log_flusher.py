@@ -41,7 +41,7 @@ class LogFlusher:
         def settled(future: asyncio.Future[None]) -> None:
             error = future.exception()
             if error is not None:
-                logger.warning("%s is not flushed: %s", log.topic_partition, error)
+                logger.warning("Could not flush %s: %s", log.topic_partition, error)
             on_done()
 
         self._begin(log).add_done_callback(settled)

@@ -102,7 +102,7 @@ class LogMaintenance:
         try:
             await run_in_pool(self._io_pool, self._reserve.renew)
         except OSError as error:
-            logger.warning("The reserve of room for metadata was not written: %s", error)
+            logger.warning("Could not write the file that reserves disk space for metadata: %s", error)
 
     async def _sync_names(self, sync: "DirectorySync") -> None:
         try:
@@ -153,6 +153,6 @@ class LogMaintenance:
             try:
                 await step()
             except (ApiError, StorageError) as error:
-                logger.warning("Periodic work on the logs was not finished: %s", error)
+                logger.warning("Periodic log maintenance failed, trying again at the next interval: %s", error)
             except Exception:
-                logger.exception("Periodic work on the logs goes on after an unexpected error")
+                logger.exception("Periodic log maintenance failed unexpectedly, trying again at the next interval")

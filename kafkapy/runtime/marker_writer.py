@@ -267,15 +267,19 @@ class MarkerWriter:
             pending.host.note_written(pending.effect, written)
         except ApiError as error:
             is_noted = False
-            logger.warning("The end of the transaction of %s waits: %s", transactional_id, error)
+            logger.warning(
+                "Could not write the end of transactional id %s to its log, trying again: %s", transactional_id, error
+            )
         if self._is_closed or not pending.host.is_active:
             self._end_try(pending)
         elif ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
-            logger.info("Another coordinator ends the transaction of %s", transactional_id)
+            logger.info("Left the transaction of %s to its new coordinator", transactional_id)
             self._end_try(pending)
             self._waiting.discard(pending)
             pending.cancel()
         elif (pending.refused or not is_noted) and pending not in self._waiting and not pending.is_queued:
-            logger.info("Transaction of %s: markers wait for %s", transactional_id, pending.refused)
+            logger.info(
+                "Transaction of %s: markers are not written yet, trying again: %s", transactional_id, pending.refused
+            )
             self._waiting.add(pending)
             self._wheel.add(pending, self._clock.monotonic_ms() + pending.take_backoff())

@@ -68,7 +68,7 @@ class ProducerIdManager:
         try:
             return await self._allocate_block()
         except ApiError as error:
-            logger.warning("The controller gave no producer ids: %s", error)
+            logger.warning("Could not get producer ids from the controller: %s", error)
             message = "No producer id is at hand, and the controller gave none."
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
 

@@ -151,7 +151,7 @@ class NetworkRaftTransport:
             logger.warning("Node %d refuses %s with error %d", node_id, type(request).__name__, error.code)
             response = None
         except (RecordsError, ProtocolError) as error:
-            logger.warning("Node %d answered %s with what cannot be read: %s", node_id, type(request).__name__, error)
+            logger.warning("Cannot parse the response of node %d to %s: %s", node_id, type(request).__name__, error)
             response = None
         on_response(response)
 

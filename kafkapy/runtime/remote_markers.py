@@ -132,7 +132,7 @@ class BrokerMarkers:
         try:
             codes = await self._ask(queued, timeout_ms)
         except NoResponseError as error:
-            logger.info("Markers for %d partitions have to wait: %s", len(queued), error)
+            logger.info("Could not send transaction markers for %d partitions, trying again: %s", len(queued), error)
         finally:
             task = asyncio.current_task()
             assert task is not None
@@ -142,7 +142,11 @@ class BrokerMarkers:
                 try:
                     each.write.settle(each.partition, each.place, code)
                 except Exception:  # one callback's failure must not affect the others
-                    logger.exception("The marker for %s was answered with %d, and that failed", each.partition, code)
+                    logger.exception(
+                        "Handling the response to the transaction marker for %s (error code %d) failed",
+                        each.partition,
+                        code,
+                    )
             self._send(timeout_ms)
 
     async def _ask(self, queued: Sequence[QueuedMarker], timeout_ms: int) -> Mapping[tuple[int, TopicPartition], int]:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, ReplicaState
 from kafkapy.protocol.messages.fetch_response import FetchResponse, PartitionData
@@ -110,7 +111,7 @@ class ReplicaFetcher:
                 await asyncio.sleep(min(RECONNECT_MS, self._backoff_ms) / 1000)
             except Exception:
                 self._session.note_failure()
-                logger.exception("Fetching from broker %d goes on after an unexpected error", self._leader_id)
+                logger.exception("Fetching from broker %d failed unexpectedly, trying again", self._leader_id)
                 await asyncio.sleep(self._backoff_ms / 1000)
 
     async def _take_round(self) -> None:
@@ -131,9 +132,9 @@ class ReplicaFetcher:
             return
         self._failure = failure
         if failure is None:
-            logger.info("Fetching from broker %d goes on", self._leader_id)
+            logger.info("Fetching from broker %d works again", self._leader_id)
         else:
-            logger.info("Fetching from broker %d goes on later: %s", self._leader_id, failure)
+            logger.info("Fetching from broker %d fails, trying again: %s", self._leader_id, failure)
 
     @property
     def _backoff_ms(self) -> int:
@@ -221,7 +222,7 @@ class ReplicaFetcher:
         """Process a response. Flush logs that have reached flush.messages before the next Fetch."""
         if response.error_code:
             if response.error_code not in SESSION_ERRORS:
-                raise ApiError(response.error_code)
+                raise answered_error(response.error_code)
             self._session.note_failure(response.error_code)
             return
         self._session.note_answer(request, response.session_id)
@@ -251,10 +252,13 @@ class ReplicaFetcher:
         except (ApiError, RecordsError) as error:
             self._hold_back(key, str(error))
         except StorageError as error:
-            logger.error("%s is not followed any more: %s", partition.topic_partition, error)
+            logger.error("Stopped replicating %s until its metadata changes: %s", partition.topic_partition, error)
             self.remove(key)
         except Exception:
-            logger.exception("%s is not followed any more, after an unexpected error", partition.topic_partition)
+            logger.exception(
+                "Stopped replicating %s until its metadata changes, after an unexpected error",
+                partition.topic_partition,
+            )
             self.remove(key)
         else:
             if key in self._followed and key not in self._delayed:
@@ -268,7 +272,7 @@ class ReplicaFetcher:
         assert log is not None
         try:
             if code and code != ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise ApiError(code)
+                raise answered_error(code)
             if code:
                 await self._settle_range(key, partition, asked)
             elif answer.diverging_epoch.end_offset >= 0:
@@ -284,7 +288,9 @@ class ReplicaFetcher:
         except ApiError as error:
             if error.code != ErrorCode.FENCED_LEADER_EPOCH or asked.current_leader_epoch != partition.leader_epoch:
                 raise
-            logger.info("%s waits for metadata: its leader has a later epoch", partition.topic_partition)
+            logger.info(
+                "Replication of %s pauses for newer metadata: its leader has a later epoch", partition.topic_partition
+            )
             self.remove(key)
 
     def _count(self, partition: "HostedPartition", answer: PartitionData) -> None:
@@ -297,7 +303,7 @@ class ReplicaFetcher:
 
     def _hold_back(self, key: PartitionKey, reason: str) -> None:
         if key in self._followed:
-            logger.info("%s waits before it is fetched again: %s", self._followed[key].topic_partition, reason)
+            logger.info("Could not fetch %s, trying again: %s", self._followed[key].topic_partition, reason)
             self._delayed[key] = self._fetchers.clock.monotonic_ms() + self._backoff_ms
             self._session.drop(key)
 
@@ -343,10 +349,12 @@ class ReplicaFetcher:
         if not _is_still_asked(partition, asked):
             return
         if end_offset < asked.fetch_offset:
-            logger.warning("The leader's log of %s ends at %d already", partition.topic_partition, end_offset)
+            logger.warning("Truncating %s: the leader's log ends at offset %d", partition.topic_partition, end_offset)
             self._fetchers.logs.truncate(partition, end_offset)
         elif start_offset > asked.fetch_offset:
-            logger.warning("The leader's log of %s begins at %d only", partition.topic_partition, start_offset)
+            logger.warning(
+                "Restarting the log of %s at the leader's log start offset %d", partition.topic_partition, start_offset
+            )
             self._fetchers.logs.start_over(partition, start_offset)
         else:
             self._hold_back(key, "OFFSET_OUT_OF_RANGE")
@@ -363,7 +371,7 @@ class ReplicaFetcher:
         assert isinstance(response, ListOffsetsResponse)
         answer = response.topics[0].partitions[0]
         if answer.error_code:
-            raise ApiError(answer.error_code)
+            raise answered_error(answer.error_code)
         return answer.offset
 
 

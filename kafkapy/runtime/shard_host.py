@@ -313,7 +313,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         try:
             encoded = [encode_record(record, timestamp_ms) for record in decision.records]
         except EncodeError as error:
-            self._logger.error("A record of %s cannot be written: %s", self.partition.topic_partition, error)
+            self._logger.error("Could not encode a record for %s: %s", self.partition.topic_partition, error)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         if decision.is_atomic:
             self._append_and_replay(encoded, decision.records, write)

@@ -6,15 +6,15 @@ Transaction modules are imported when a partition of that topic is first led her
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkapy.config.transaction import TransactionConfig
 from kafkapy.errors import ApiError
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinator import Coordinator
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.seams import Clock, IoPool
 from kafkapy.timer.wheel import TimingWheel
-from kafkapy.transaction.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
@@ -35,6 +35,14 @@ ABORT_INTERVAL_KEY: Final = "transaction_abort_timed_out_transaction_cleanup_int
 EXPIRY_INTERVAL_KEY: Final = "transaction_remove_expired_transaction_cleanup_interval_ms"
 
 
+class TransactionKeys(NamedTuple):
+    """What a coordinator of transactions is configured by. transaction_version: returns the finalized level."""
+
+    config: Callable[[], TransactionConfig]
+    transaction_version: Callable[[], int]
+    request_timeout_ms: int
+
+
 class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"]):
     """All transactional ids that this node coordinates."""
 
@@ -45,8 +53,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         self,
         *,
         replica_manager: ReplicaManager,
-        settings: TransactionSettings,
-        request_timeout_ms: int,
+        keys: TransactionKeys,
         producer_ids: ProducerIdManager,
         new_sink: "Callable[[], MarkerSink]",
         clock: Clock,
@@ -55,8 +62,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
     ) -> None:
         """new_sink: makes the MarkerSink for partition leaders."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
-        self._settings = settings
-        self._request_timeout_ms = request_timeout_ms
+        self._keys = keys
         self._producer_ids = producer_ids
         self._new_sink = new_sink
         self._log: CoordinatorLog | None = None
@@ -103,14 +109,15 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
 
     @property
     def default_partition_count(self) -> int:
-        return self._settings.config.transaction_state_log_num_partitions
+        return self._keys.config().transaction_state_log_num_partitions
 
     def _new_host(self, partition: "HostedPartition") -> "TransactionHost":
         from kafkapy.runtime.transaction_host import TransactionHost
+        from kafkapy.transaction.settings import TransactionSettings
         from kafkapy.transaction.shard import TransactionShard
 
         shard = TransactionShard(
-            self._settings,
+            TransactionSettings(self._keys.config, self._keys.transaction_version),
             coordinator_epoch=partition.leader_epoch,
             take_producer_id=self._producer_ids.take,
         )
@@ -134,8 +141,8 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
             self._log = CoordinatorLog(
                 codec=records,
                 compression=lambda: 0,
-                commit_timeout_ms=lambda: self._request_timeout_ms,
-                load_buffer_bytes=lambda: self._settings.config.transaction_state_log_load_buffer_size,
+                commit_timeout_ms=lambda: self._keys.request_timeout_ms,
+                load_buffer_bytes=lambda: self._keys.config().transaction_state_log_load_buffer_size,
             )
         return self._log
 
@@ -147,7 +154,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
                 self._new_sink(),
                 clock=self._clock,
                 wheel=self._wheel,
-                timeout_ms=lambda: self._request_timeout_ms,
+                timeout_ms=lambda: self._keys.request_timeout_ms,
                 is_gone=self._is_gone,
             )
         return self._markers
@@ -187,11 +194,11 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
 
     async def _regularly(self, interval_key: str, act: "Callable[[], Any]") -> None:
         while True:
-            await asyncio.sleep(getattr(self._settings.config, interval_key) / 1000)
+            await asyncio.sleep(getattr(self._keys.config(), interval_key) / 1000)
             try:
                 await act()
             except Exception:
-                logger.exception("Transactions are looked at again after the next %s", interval_key)
+                logger.exception("The check for expired transactions failed, trying again after %s", interval_key)
 
     async def abort_timed_out(self) -> None:
         """Abort the transactions that exceed their transaction.timeout.ms; check for them in slices."""
@@ -205,7 +212,9 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
             try:
                 await self._abort_timed_out(host, transactional_id)
             except ApiError as error:
-                logger.warning("The transaction of %s has run for too long and stays: %s", transactional_id, error)
+                logger.warning(
+                    "Could not abort the timed-out transaction of %s, trying again: %s", transactional_id, error
+                )
 
     async def _abort_timed_out(self, host: "TransactionHost", transactional_id: str) -> None:
         from kafkapy.transaction.decision import NeedsProducerId
@@ -224,7 +233,11 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
                 try:
                     host.expire(ids)
                 except ApiError as error:
-                    logger.warning("Expired transactional ids of %s stay: %s", host.partition.topic_partition, error)
+                    logger.warning(
+                        "Could not remove expired transactional ids of %s, trying again: %s",
+                        host.partition.topic_partition,
+                        error,
+                    )
                     break
                 await asyncio.sleep(0)
 

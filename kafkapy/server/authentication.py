@@ -87,7 +87,7 @@ class Logins:
         try:
             self._settings = self._read(config)
         except ConfigError as error:
-            logger.error("Logins stay as they are: %s", error)
+            logger.error("Keeping the former login settings: %s", error)
 
     def settings(self, listener: str) -> LoginSettings:
         return self._settings[listener]

@@ -150,7 +150,7 @@ class BrokerServer:
     async def _follow_on(self) -> None:
         """Apply committed metadata changes, for at most GRACE_MS."""
         if not await self._follower.caught_up(GRACE_MS):
-            logger.info("What the metadata says beyond this is left to the next start")
+            logger.info("Stopping before all metadata changes were applied; the next start applies the rest")
 
     async def _shut_reactor_down(self) -> None:
         await self._reactor.shut_down(GRACE_MS)

@@ -60,4 +60,4 @@ def apply_ip_rates(reactor: "Reactor", image: "MetadataImage", changed: "Iterabl
             rate = image.client_quotas.get(entity, NO_QUOTAS).get(CONNECTION_CREATION_RATE)
             reactor.set_ip_rate(names[IP], rate)
         except ValueError:  # Apache Kafka's controller allows host names
-            logger.warning("Ignoring the quotas of ip %s: it is no address", names[IP])
+            logger.warning("Ignoring the quotas of ip %s: not an IP address", names[IP])

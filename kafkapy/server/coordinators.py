@@ -9,11 +9,10 @@ from kafkapy.metadata.image import RESOURCE_GROUP, TRANSACTION_VERSION
 from kafkapy.runtime.group_coordinator import GroupCoordinator
 from kafkapy.runtime.late_transactions import LateTransactions
 from kafkapy.runtime.producer_ids import ProducerIdManager
-from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
+from kafkapy.runtime.transaction_coordinator import TransactionCoordinator, TransactionKeys
 from kafkapy.runtime.transaction_verification import RoutedGate, TransactionVerification
 from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.server.transaction_links import TransactionLinks
-from kafkapy.transaction.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
@@ -111,11 +110,11 @@ class Coordinators:
     def _new_transactions(self) -> TransactionCoordinator:
         return TransactionCoordinator(
             replica_manager=self._replica_manager,
-            settings=TransactionSettings(
+            keys=TransactionKeys(
                 lambda: self._dynamic_config.current.transaction,
                 lambda: self._image().features.levels.get(TRANSACTION_VERSION, 0),
+                self._dynamic_config.static.node.request_timeout_ms,
             ),
-            request_timeout_ms=self._dynamic_config.static.node.request_timeout_ms,
             producer_ids=self.producer_ids,
             new_sink=self._new_marker_sink,
             clock=self._clock,

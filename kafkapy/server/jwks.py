@@ -98,7 +98,7 @@ class JwksSource:
             self._failures += 1
             backoff_ms = min(self._retry_backoff_ms << min(self._failures - 1, 20), self._retry_backoff_max_ms)
             self._not_before_ms = now_ms + backoff_ms
-            logger.warning("The keys of %s stay as they are: %s", self._url, refusal)
+            logger.warning("Could not renew the keys of %s, keeping the former ones: %s", self._url, refusal)
             return
         self._failures, self._read_at_ms = 0, now_ms
 

@@ -21,7 +21,9 @@ def limits_at_start(static: BrokerConfig, current: BrokerConfig) -> ReactorLimit
     try:
         return _limits(current, _resolved_overrides(current))
     except OSError as error:
-        logger.error("max.connections.per.ip.overrides are those of the configuration file: %s", error)
+        logger.error(
+            "Using max.connections.per.ip.overrides of the configuration file, not the dynamic ones: %s", error
+        )
         return _limits(current, _resolved_overrides(static))
 
 
@@ -40,7 +42,7 @@ def changed_limits(limits: ReactorLimits, before: BrokerConfig, config: BrokerCo
         try:
             overrides = _resolved_overrides(config)
         except OSError as error:
-            logger.error("max.connections.per.ip.overrides stay as they are: %s", error)
+            logger.error("Keeping the former max.connections.per.ip.overrides: %s", error)
     return _limits(config, overrides)
 
 

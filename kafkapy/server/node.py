@@ -313,7 +313,7 @@ def _try_reserve(change: Callable[[], None]) -> None:
     try:
         change()
     except OSError as error:
-        logger.warning("The room for metadata could not be set aside or given up: %s", error)
+        logger.warning("Could not change the file that reserves disk space for metadata: %s", error)
 
 
 def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "seams.IoPool") -> "seams.Connector":

@@ -136,7 +136,9 @@ def _check(config: BrokerConfig, listener: str) -> None:
         unsigned_token(options, 0)
     except JwtError as error:
         raise ConfigError(UNSECURED_KEY, True, str(error)) from error
-    logger.warning("This node logs in to others by unsigned tokens, which prove nothing: %s", UNSECURED_KEY)
+    logger.warning(
+        "This node logs in to other nodes with unsigned tokens, which anyone can forge; unset %s", UNSECURED_KEY
+    )
 
 
 def _is_unsigned(config: BrokerConfig, listener: str) -> bool:

@@ -102,7 +102,7 @@ async def _stopped(server: NodeServer, timeout_s: float) -> int:
     try:
         await server.stop()
     except Exception as error:
-        logger.critical("The stop was not clean: %s", error)
+        logger.critical("The shutdown was not clean; the next start recovers the logs: %s", error)
         return 1
     finally:
         limit.cancel()
@@ -111,7 +111,7 @@ async def _stopped(server: NodeServer, timeout_s: float) -> int:
 
 def _end_at_once(timeout_s: float) -> None:
     """End the process, whatever blocks the stop (for example a disk that hangs). No clean-shutdown file is written."""
-    logger.critical("The stop did not end within %g s: the next start recovers the logs", timeout_s)
+    logger.critical("The shutdown took longer than %g s and was cut off; the next start recovers the logs", timeout_s)
     logging.shutdown()
     os._exit(STOP_TIMED_OUT)
 

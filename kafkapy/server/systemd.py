@@ -74,5 +74,5 @@ class Supervisor:
             self._socket.sendto("\n".join(" ".join(each.splitlines()) for each in assignments).encode(), self._address)
         except OSError as error:
             if not self._has_failed:
-                logger.warning("systemd cannot be told how the node is, at NOTIFY_SOCKET: %s", error)
+                logger.warning("Cannot notify systemd through NOTIFY_SOCKET: %s", error)
             self._has_failed = True

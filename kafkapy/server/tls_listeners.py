@@ -81,7 +81,7 @@ class TlsListeners:
             try:
                 served = self._renewed(config, name)
             except ConfigError as error:
-                logger.error("Listener %s keeps its certificates: %s", name, error)
+                logger.error("Listener %s keeps its former certificates: %s", name, error)
                 continue
             if served is not None:
                 secured.context = served.context

@@ -30,7 +30,7 @@ COUNTS = {"clean": 240 * SOAK_FACTOR, "standalone": 60 * SOAK_FACTOR, "kafkapy":
 NOT_CHECKED = ("meta.properties", "quorum-state", "log-start-offset-checkpoint", "bootstrap.checkpoint")
 """Text without a checksum, as Apache Kafka writes it: a digit that flips is another number, and nobody can tell."""
 
-NO_VOTERS = "error 7: The broker did not register with a controller within "
+NO_VOTERS = "REQUEST_TIMED_OUT: The broker did not register with a controller within "
 """Where quorum-state is missing or damaged, and nothing else names the voters."""
 
 Damage = Callable[[bytearray, random.Random], None]

@@ -66,4 +66,4 @@ def test_a_leader_that_does_not_answer_is_logged_once_and_once_it_answers(caplog
         run(main)
     said = [record.getMessage() for record in caplog.records if "Fetching from" in record.getMessage()]
     assert len(said) == 2
-    assert said[1] == "Fetching from broker 1 goes on"
+    assert said[1] == "Fetching from broker 1 works again"

@@ -19,14 +19,13 @@ from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.markers import LocalMarkers, MarkerSink
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.shard_host import TransactionalWrite
-from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC, TransactionCoordinator
+from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC, TransactionCoordinator, TransactionKeys
 from kafkapy.runtime.transaction_verification import (
     LocalGate,
     TransactionalProducer,
     TransactionGate,
     TransactionVerification,
 )
-from kafkapy.transaction.settings import TransactionSettings
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import batch
 
@@ -45,8 +44,7 @@ class TransactionHosting(GroupHosting):
         super()._load()
         self.transactions = TransactionCoordinator(
             replica_manager=self.manager,
-            settings=TransactionSettings(lambda: self.config.transaction, lambda: self.transaction_version),
-            request_timeout_ms=30_000,
+            keys=TransactionKeys(lambda: self.config.transaction, lambda: self.transaction_version, 30_000),
             producer_ids=ProducerIdManager(self._allocate_block),
             new_sink=self._new_sink,
             clock=self.clock,

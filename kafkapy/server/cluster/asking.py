@@ -8,7 +8,8 @@ from dataclasses import field
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.answered import answered_error
 from kafkapy.protocol.api import APIS, response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -98,7 +99,7 @@ def unregister(address: Address, broker_id: int) -> None:
     """Unregister a stopped broker. Raises OSError, ProtocolError, ApiError."""
     response = ask(address, UnregisterBrokerRequest(broker_id=broker_id), timeout_s=UNREGISTER_TIMEOUT_S)
     if response.error_code:
-        raise ApiError(response.error_code, response.error_message)
+        raise answered_error(response.error_code, response.error_message)
 
 
 def partitions(address: Address) -> TopicPartitions:

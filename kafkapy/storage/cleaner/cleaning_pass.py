@@ -1,9 +1,9 @@
 """A cleaning pass over one log: index the dirty section, then rewrite segments with the records to keep.
 
 It reads the log's files and writes `<base offset>.{log,index,timeindex,txnindex}.cleaned` in the same directory,
-complete and synced; it changes no file of the log. The log's owner swaps in each finished group (maintenance.py). So a pass
-can run in the helper process (steps.py), away from the log. Its input is a CleaningPlan. The owner may drop it between
-two steps: the next pass or start deletes its files.
+complete and synced; it changes no file of the log. The log's owner swaps in each finished group (maintenance.py). So a
+pass can run in the helper process (steps.py), away from the log. Its input is a CleaningPlan. The owner may drop it
+between two steps: the next pass or start deletes its files.
 
 All groups are filtered by the same offset map and may be swapped in one by one: a record is dropped because of a newer
 one with the same key, which is kept even if the following groups are not swapped in.

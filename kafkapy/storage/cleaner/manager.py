@@ -321,7 +321,7 @@ class CleanerManager:
         trouble = self._note_trouble(log)
         trouble.lost_passes += 1
         logger.warning(
-            "The cleaning of %s was lost with its process, %d times now: %s", log, trouble.lost_passes, message
+            "The process that cleaned %s ended unexpectedly, %d times now: %s", log, trouble.lost_passes, message
         )
         if trouble.lost_passes >= MAX_LOST_PASSES:
             self.set_aside(log, message)

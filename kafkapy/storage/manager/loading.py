@@ -160,7 +160,7 @@ class LogLoading:
                 continue
             parsed = parse_partition_directory(name)
             if parsed is None:
-                logger.warning("Leaving %s in %s alone: it is no partition's directory", name, directory.path)
+                logger.warning("Ignoring %s in %s: not a partition directory", name, directory.path)
             elif parsed[1] == STRAY_DIRECTORY_SUFFIX:
                 logger.warning("Found stray log dir %s in %s; it is left to the operator", name, directory.path)
             elif parsed[0] != METADATA_PARTITION:

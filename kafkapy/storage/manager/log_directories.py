@@ -137,7 +137,11 @@ class LogDirectories:
             try:
                 directory.give_back_clean_shutdown()
             except OSError as error:
-                logger.warning("The next start recovers what is in %s: %s", directory.path, error)
+                logger.warning(
+                    "Could not mark %s as cleanly shut down; the next start recovers its logs: %s",
+                    directory.path,
+                    error,
+                )
 
     def forget_clean_stop(self, path: str) -> None:
         """Have the next start recover the directory `path`, even if its logs are closed cleanly."""

@@ -293,8 +293,8 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
         """Schedule the deletion of a log and its future log; return whether there was a log in service.
 
-        Files are deleted after file.delete.delay.ms, by `due_log_deletions`. A log in an offline directory is forgotten,
-        so the partition can be created again; the next start that finds it moves it aside as stray. Raises
+        Files are deleted after file.delete.delay.ms, by `due_log_deletions`. A log in an offline directory is
+        forgotten, so the partition can be created again; the next start that finds it moves it aside as stray. Raises
         StorageError.
         """
         self._preferred_paths.pop(topic_partition, None)
@@ -374,7 +374,7 @@ class LogManager:
             try:
                 yield prepare_flush(log, end_offset)
             except (ApiError, StorageError) as error:
-                logger.warning("%s is not flushed: %s", log.topic_partition, error)
+                logger.warning("Could not flush %s, trying again at the next interval: %s", log.topic_partition, error)
 
     def _is_in_service(self, log: Log) -> bool:
         return log in (self.logs.get(log.topic_partition), self.future_logs.get(log.topic_partition))
@@ -393,7 +393,11 @@ class LogManager:
                 try:
                     deleted = delete_old_segments(log, now_ms)
                 except (ApiError, StorageError) as error:
-                    logger.warning("Retention of %s was not finished: %s", log.topic_partition, error)
+                    logger.warning(
+                        "Could not apply retention to %s, trying again at the next interval: %s",
+                        log.topic_partition,
+                        error,
+                    )
             log.producer_state.remove_expired(now_ms)
             yield deleted
 

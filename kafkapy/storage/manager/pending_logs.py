@@ -98,7 +98,7 @@ class PendingLogDeletions:
             with nameless.log.failures("renaming the directory"):
                 self._name(nameless)
         except ApiError:
-            logger.warning("%s keeps its name until there is room for the longer one", nameless.log.directory)
+            logger.warning("Could not rename %s yet: the disk is full", nameless.log.directory)
             self._nameless.append(nameless)
         except StorageError:
             self._nameless.append(nameless)  # never renamed: nothing in a failed directory is touched
