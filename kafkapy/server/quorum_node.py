@@ -191,7 +191,7 @@ class QuorumNode:
         """
         names = frozenset(endpoint.listener for endpoint in self._config.controller_listeners)
         early = self._config.network.early_start_listeners
-        if early is None or self._authorizer.allows_everything:
+        if early is None or self._edge.authorizer.allows_everything:
             return names
         self._waiting_listeners = names.difference(early)
         if self._waiting_listeners:

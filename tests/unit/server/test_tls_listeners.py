@@ -167,7 +167,7 @@ def test_what_turns_bad_after_it_was_taken_changes_nothing(node: Node, caplog: p
     (node.directory / "first").write_text("")
     node.listeners.update(node.config)
     assert node.served() == FIRST.certificate_der
-    assert "Listener EXT keeps its certificates" in caplog.text
+    assert "Listener EXT keeps its former certificates" in caplog.text
 
 
 def test_a_listener_between_brokers_must_trust_its_own_certificate(tmp_path: Path):
