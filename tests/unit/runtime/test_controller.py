@@ -634,4 +634,4 @@ def test_a_controller_that_becomes_active_late_has_not_stood_still(caplog: pytes
         await node.controller.close()
 
     on_node(scenario)
-    assert not [record.message for record in caplog.records if "stood still" in record.message]
+    assert not [record.message for record in caplog.records if "was blocked" in record.message]

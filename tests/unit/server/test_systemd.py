@@ -74,7 +74,7 @@ def test_a_socket_that_nobody_reads_is_a_warning(tmp_path: Path) -> None:
         assert "ready" in process.stdout.readline()
         process.terminate()
         _, errors = process.communicate(timeout=60)
-    assert errors.count("systemd cannot be told how the node is") == 1
+    assert errors.count("Cannot notify systemd") == 1
     assert process.returncode == 0
 
 
