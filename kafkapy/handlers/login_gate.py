@@ -70,6 +70,8 @@ class LoginGate:
             api_key = int.from_bytes(frame[:2], "big", signed=True)
             if api_key != SASL_HANDSHAKE or not login.maybe_begin_again(now_ms):
                 if login.is_expired(now_ms):
+                    if info.traffic is not None:
+                        info.traffic.expired += 1
                     raise CloseConnection("the session has expired")
                 return await self._gate.route(info, frame)
         login.settings = self._gate.settings(info.listener_name)
@@ -80,6 +82,7 @@ class LoginGate:
         if reply.failure is not None:
             return await self._refuse(info, reply)
         if login.is_complete:
+            _count_login(info, is_successful=True)
             info.principal = f"User:{login.user}"
             info.is_by_token = login.is_by_token
             info.is_authenticated = True
@@ -101,6 +104,7 @@ class LoginGate:
     async def _refuse(self, info: ConnectionInfo, reply: Reply) -> Writer | None:
         """Answer after the delay, then close, so that the time taken does not reveal what was wrong."""
         assert reply.failure is not None
+        _count_login(info, is_successful=False)
         action = "re-authentication" if info.is_authenticated else "authentication"
         logger.info("Failed %s with %s (%s)", action, info.connection_id, one_line(reply.failure))
         info.is_held = True
@@ -109,3 +113,15 @@ class LoginGate:
             await asyncio.sleep(delay_ms / 1000)
         info.close_after_answer = True
         return reply.answer
+
+
+def _count_login(info: ConnectionInfo, *, is_successful: bool) -> None:
+    traffic = info.traffic
+    if traffic is None:
+        return
+    if info.is_authenticated:
+        traffic.renewals += is_successful
+        traffic.failed_renewals += not is_successful
+    else:
+        traffic.logins += is_successful
+        traffic.failed_logins += not is_successful

@@ -56,6 +56,11 @@ class MeasuredRouter:
             answer = yield from _Resumed(handling, awaited)
             api = self._count(connection, frame).api
             api.note_wait(local_us, (self._now_ns() - began_ns) // 1000)
+        traffic = connection.traffic
+        if traffic is not None:
+            traffic.requests += 1
+            if answer is not None:
+                traffic.responses += 1
         if connection.throttle_ms:
             api.throttled_ms[bucket_of(connection.throttle_ms)] += 1
         return answer
@@ -77,6 +82,9 @@ class MeasuredRouter:
             return None
         took_us = (self._now_ns() - began_ns) // 1000
         count = served.frame_count
+        if connection.traffic is not None:
+            connection.traffic.requests += count
+            connection.traffic.responses += count
         counts = self._counts.of(_unpack_key(data, position + 4)[0])
         counts.request_count += count
         api = counts.api

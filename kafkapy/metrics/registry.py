@@ -2,8 +2,10 @@
 
 from kafkapy.metrics.histogram import new_histogram
 from kafkapy.metrics.idle import IdleShare
+from kafkapy.metrics.rates import Rates
 from kafkapy.metrics.requests import RequestCounts
 from kafkapy.metrics.traffic import BrokerTraffic
+from kafkapy.protocol.traffic import ConnectionTraffic
 
 
 class NodeCounts:
@@ -21,6 +23,9 @@ class NodeCounts:
         """How late timers of the event loop run."""
         self.gc_pauses_us = new_histogram()
         self.idle = IdleShare()
+        self.connections: dict[tuple[str, int], ConnectionTraffic] = {}
+        """Of a broker's listeners, by listener and index of the processor."""
+        self.rates = Rates(started_s)
 
     def note_elections(self, *, unclean: int, eligible: int) -> None:
         """Count elections; `eligible`: from the eligible leader replicas (KIP-966)."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.seams import FileRegion, ReadableBuffer
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class ConnectionInfo:
     """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
     close_after_answer: bool = False
     """Set by a handler: close the connection once its response is sent (failed login; a failed acks=0 produce)."""
+    traffic: ConnectionTraffic | None = None
+    """Where to count, with an admin listener."""
 
 
 Route: TypeAlias = "Callable[[ConnectionInfo, memoryview], Coroutine[Any, Any, Writer | None]]"

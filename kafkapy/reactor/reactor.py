@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from kafkapy.protocol.connection import ConnectionInfo, Gather, NewLogin, Route, gather_nothing, no_login
+from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
@@ -77,6 +78,8 @@ class Reactor:
             for _ in range(limits.num_network_threads)
         ]
         self._dealt_count = 0
+        self.traffic: dict[tuple[str, int], ConnectionTraffic] | None = None
+        """What is counted of connections, by listener and index of the processor; None while nothing is."""
         self.created_counts: Counter[tuple[str, int]] = Counter()
         """Connections accepted so far, by listener and index of the processor."""
         self._tls: TlsAdmission | None = None
@@ -184,12 +187,24 @@ class Reactor:
         index = self._dealt_count % len(self.processors)
         info = new_connection_info(channel, listener_name, security_protocol, index, self._dealt_count)
         self._dealt_count += 1
+        if self.traffic is not None:
+            channel, info.traffic = self._counted(self.traffic, channel, (listener_name, index))
         self.created_counts[listener_name, index] += 1
         if self._tls is not None and listener_name in self._tls.listeners:
             self._tls.admit(channel, info, self.processors[index].adopt)
         else:
             self.processors[index].adopt(channel, info)
         self._close_excess()
+
+    def _counted(
+        self, traffic: dict[tuple[str, int], ConnectionTraffic], channel: Channel, key: tuple[str, int]
+    ) -> tuple[Channel, ConnectionTraffic]:
+        from kafkapy.reactor.counted_channel import CountedChannel  # most brokers count nothing
+
+        counts = traffic.get(key)
+        if counts is None:
+            counts = traffic[key] = ConnectionTraffic()
+        return CountedChannel(channel, counts), counts
 
     def _close_excess(self) -> None:
         """While max.connections is exceeded, close the longest-idle connection; never one of the broker listener."""

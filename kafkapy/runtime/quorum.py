@@ -56,6 +56,7 @@ from kafkapy.raft.messages import (
     Response,
     UpdateVoterRequest,
 )
+from kafkapy.raft.roles import Leader
 from kafkapy.raft.voters import Endpoint, VoterSet
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
 from kafkapy.runtime.quorum_flush import QuorumFlushes
@@ -178,6 +179,23 @@ class Quorum:
     @property
     def log_end_offset(self) -> int:
         return self._core.log.end_offset
+
+    @property
+    def log_end_epoch(self) -> int:
+        """The leader epoch of the last record."""
+        return self._core.log.last_epoch
+
+    @property
+    def voted_id(self) -> int:
+        """The node that this one has voted for in the current epoch, -1 if none; a leader has voted for itself."""
+        voted = self._core.role.election_state().voted
+        return self._core.local.node_id if self.is_leader else voted.node_id if voted is not None else -1
+
+    @property
+    def has_pending_voter_change(self) -> bool:
+        """Whether a change of the voters is appended and not committed; known to the leader."""
+        role = self._core.role
+        return isinstance(role, Leader) and role.pending_voter_change is not None
 
     @property
     def log_start_offset(self) -> int:

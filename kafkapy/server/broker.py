@@ -447,7 +447,7 @@ class BrokerServer:
         if self._logins is not None:
             self._dynamic_config.add_check(self._logins.check)
         route, gather = measured(self._router, self._node.counts)
-        return Reactor(
+        reactor = Reactor(
             self._loop,
             self._limits,
             route=route,
@@ -456,6 +456,9 @@ class BrokerServer:
             listen=self._node.listen,
             new_login=listeners.new_login(self._logins, route, gather, self._clock),
         )
+        if self._node.counts is not None:
+            reactor.traffic = self._node.counts.connections
+        return reactor
 
     def _new_mover(self) -> LogDirMover:
         return LogDirMover(

@@ -17,7 +17,7 @@ from kafkapy.server.admin.metadata_gauges import (
 from kafkapy.server.admin.network_gauges import idle_gauges, network_gauges
 from kafkapy.server.admin.own_gauges import loop_gauges, work_gauges
 from kafkapy.server.admin.quota_gauges import quota_gauges
-from kafkapy.server.admin.replication_gauges import expiry_gauges, replication_gauges
+from kafkapy.server.admin.replication_gauges import expiry_gauges, move_gauges, replication_gauges
 from kafkapy.server.admin.request_gauges import request_gauges
 from kafkapy.server.admin.telemetry_gauges import telemetry_gauges
 from kafkapy.server.admin.topic_gauges import exporter_gauges
@@ -55,12 +55,13 @@ def node_gauges(node: "Node") -> Iterator[Measured | None]:
         yield from idle_gauges(counts.idle, is_broker=config.is_broker, is_controller=config.is_controller)
         yield from loop_gauges(counts, node.io_pool)
         yield from request_gauges(counts.requests)
-    yield from quorum_gauges(node.quorum_node.quorum, config.node_id)
+    yield from quorum_gauges(node.quorum_node.quorum, config.node_id, counts)
     yield from loader_gauges(controller.image, node.quorum_node.quorum)
     if config.is_controller:
         yield from controller_gauges(controller, node.clock.wall_ms())
         if counts is not None:
             yield from election_gauges(counts)
+            yield Gauge("kafka.controller:type=ControllerEventManager", "AvgIdleRatio", counts.idle.share)
 
 
 def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
@@ -77,9 +78,10 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
     yield from quota_gauges(services.client_quotas, services.clock.monotonic_ms())
     yield from work_gauges(services)
     if node.counts is not None:
-        yield from network_gauges(parts.reactor, node.counts.idle)
+        yield from network_gauges(parts.reactor, node.counts.idle, node.counts.rates)
         yield from traffic_gauges(node.counts.traffic)
         yield from replication_gauges(parts.replication, node.counts.started_s)
+    yield from move_gauges(log_manager)
     yield from telemetry_gauges(services.telemetry)
     yield from expiry_gauges(manager)
     yield from replica_gauges(manager)

@@ -1,5 +1,6 @@
 """Gauges of the metadata and its quorum: of the active controller, and of every node that follows."""
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +24,14 @@ ACTIVE: Final = 30
 RAFT: Final = "kafka.server:type=raft-metrics"
 
 
-def quorum_gauges(quorum: "Quorum", node_id: int) -> Iterator[Gauge]:
+def quorum_gauges(quorum: "Quorum", node_id: int, counts: "NodeCounts | None") -> Iterator[Gauge]:
     """Yield the quorum gauges, known to voters and observers alike."""
+    yield Gauge(RAFT, "current-vote", quorum.voted_id)
+    yield Gauge(RAFT, "log-end-epoch", quorum.log_end_epoch)
+    yield Gauge(RAFT, "number-unknown-voter-connections", 0)
+    yield Gauge(RAFT, "uncommitted-voter-change", int(quorum.has_pending_voter_change))
+    if counts is not None:
+        yield from _raft_rates(quorum, counts)
     yield Gauge(RAFT, "current-leader", quorum.leader_id)
     yield Gauge(RAFT, "current-epoch", quorum.leader_epoch)
     yield Gauge(RAFT, "high-watermark", quorum.high_watermark)
@@ -37,6 +44,15 @@ def quorum_gauges(quorum: "Quorum", node_id: int) -> Iterator[Gauge]:
     else:
         state = "follower" if node_id in quorum.voters.ids else "observer"
     yield Gauge(RAFT, "current-state", 1, (("current_state", state),))
+
+
+def _raft_rates(quorum: "Quorum", counts: "NodeCounts") -> Iterator[Gauge]:
+    """Yield how many records a second a leader appends and a follower fetches, and how idle their loop is."""
+    rate = counts.rates.per_second(RAFT, quorum.log_end_offset, time.monotonic(), is_from_zero=False)
+    yield Gauge(RAFT, "append-records-rate", rate if quorum.is_leader else 0.0)
+    yield Gauge(RAFT, "fetch-records-rate", 0.0 if quorum.is_leader else rate)
+    yield Gauge(RAFT, "poll-idle-ratio-avg", counts.idle.share)
+    yield Gauge(LOADER, "AvgIdleRatio", counts.idle.share)
 
 
 def controller_gauges(controller: "ControllerRuntime", now_ms: int) -> Iterator[Gauge | None]:

@@ -1,4 +1,7 @@
-"""Gauges of connections, received bytes and idle time.
+"""Gauges of connections, their bytes, requests and logins, and of idle time.
+
+Deviations: with TLS, bytes are those of the wire, where Apache Kafka counts decrypted ones. Rates are those since the
+newest scrape that is half a minute old, where Apache Kafka's are those of two windows of 30 s.
 
 Deviation: the idle percentages of Apache Kafka's network and request handler threads are all the share of time in which
 the event loop's thread used no CPU since the last scrape: that one loop does the work of both kinds of threads.
@@ -13,6 +16,8 @@ from kafkapy.gauge import Gauge
 
 if TYPE_CHECKING:
     from kafkapy.metrics.idle import IdleShare
+    from kafkapy.metrics.rates import Rates
+    from kafkapy.protocol.traffic import ConnectionTraffic
     from kafkapy.reactor.reactor import Reactor
 
 SOCKET_SERVER: Final = "kafka.network:type=SocketServer"
@@ -33,12 +38,14 @@ def idle_gauges(idle: "IdleShare", *, is_broker: bool, is_controller: bool) -> I
         yield Gauge(HANDLERS, f"{kind}RequestHandlerAvgIdlePercent", idle.idle_ns, is_counter=True)
 
 
-def network_gauges(reactor: "Reactor", idle: "IdleShare") -> Iterator[Gauge | None]:
+def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Iterator[Gauge | None]:
     """Yield the gauges of the clients' connections."""
+    now_s = time.monotonic()
     backlog = reactor.backlog
     yield Gauge(SOCKET_SERVER, "MemoryPoolUsed", backlog.bytes)
     yield Gauge(SOCKET_SERVER, "MemoryPoolAvailable", max(backlog.max_bytes - backlog.bytes, 0))
-    yield Gauge(SOCKET_SERVER, "ExpiredConnectionsKilledCount", 0)
+    traffic = reactor.traffic if reactor.traffic is not None else {}
+    yield Gauge(SOCKET_SERVER, "ExpiredConnectionsKilledCount", sum(each.expired for each in traffic.values()))
     yield Gauge(REQUEST_CHANNEL, "RequestQueueSize", backlog.requests)
     yield Gauge(REQUEST_CHANNEL, "ResponseQueueSize", 0)
     for index in range(len(reactor.processors)):
@@ -59,7 +66,32 @@ def network_gauges(reactor: "Reactor", idle: "IdleShare") -> Iterator[Gauge | No
         yield Gauge(SOCKETS, "connection-count", count, tags)
         yield Gauge(SOCKETS, "connection-creation-total", created, tags, is_counter=True)
         yield Gauge(SOCKETS, "connection-close-total", created - count, tags, is_counter=True)
+        for name, total in (("connection-creation", created), ("connection-close", created - count)):
+            yield Gauge(SOCKETS, f"{name}-rate", rates.per_second((name, tags), total, now_s), tags)
+        if (listener, index) in traffic:
+            yield from _of_traffic(traffic[listener, index], tags, rates, now_s)
     for (name, version, listener, index), count in software.items():
         where = (("listener", listener), ("networkProcessor", str(index)))
         client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
         yield Gauge(SOCKETS, "connections", count, client + where)
+
+
+def _of_traffic(
+    counts: "ConnectionTraffic", tags: tuple[tuple[str, str], ...], rates: "Rates", now_s: float
+) -> Iterator[Gauge]:
+    """Yield totals and rates. In the names of Apache Kafka's library a broker's responses are its requests."""
+    for name, total in (
+        ("incoming-byte", counts.received_bytes),
+        ("outgoing-byte", counts.sent_bytes),
+        ("network-io", counts.reads + counts.writes),
+        ("request", counts.responses),
+        ("response", counts.requests),
+        ("successful-authentication", counts.logins),
+        ("failed-authentication", counts.failed_logins),
+        ("successful-reauthentication", counts.renewals),
+        ("failed-reauthentication", counts.failed_renewals),
+    ):
+        yield Gauge(SOCKETS, f"{name}-total", total, tags, is_counter=True)
+        yield Gauge(SOCKETS, f"{name}-rate", rates.per_second((name, tags), total, now_s), tags)
+    yield Gauge(SOCKETS, "expired-connections-killed-count", counts.expired, tags)
+    yield Gauge(SOCKETS, "request-size-avg", counts.sent_bytes / max(counts.responses, 1), tags)

@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.replica_fetchers import ReplicaFetchers
     from kafkapy.server.replication import Replication
+    from kafkapy.storage.manager.log_manager import LogManager
 
 REPLICA_MANAGER: Final = "kafka.server:type=ReplicaManager"
 FETCHER_MANAGER: Final = "kafka.server:type=ReplicaFetcherManager"
 FETCHER_LAG: Final = "kafka.server:type=FetcherLagMetrics"
+MOVE_MANAGER: Final = "kafka.server:type=ReplicaAlterLogDirsManager"
+OF_MOVES: Final = (("clientId", "ReplicaAlterLogDirs"),)
 OF_REPLICAS: Final = (("clientId", "Replica"),)
 NAMES_OF_SUMS: Final = ("MaxLag", "MinFetchRate", "DeadThreadCount", "FailedPartitionsCount")
 
@@ -44,6 +47,17 @@ def replication_gauges(replication: "Replication", started_s: float) -> Iterator
             yield Gauge(FETCHER_MANAGER, name, 0, OF_REPLICAS)
     else:
         yield from _of_fetchers(replication.fetchers, max(time.monotonic() - started_s, 1.0))
+
+
+def move_gauges(log_manager: "LogManager") -> Iterator[Gauge]:
+    """Yield how far moves between log directories are behind."""
+    max_lag = 0
+    for topic_partition, future in list(log_manager.future_logs.items()):
+        log = log_manager.get_log(topic_partition)
+        if log is not None:
+            max_lag = max(max_lag, log.log_end_offset - future.log_end_offset)
+    for name, value in zip(NAMES_OF_SUMS, (max_lag, 0, 0, 0), strict=True):
+        yield Gauge(MOVE_MANAGER, name, value, OF_MOVES)
 
 
 def _of_fetchers(fetchers: "ReplicaFetchers", passed_s: float) -> Iterator[Gauge | None]:
