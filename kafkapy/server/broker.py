@@ -147,6 +147,11 @@ class BrokerServer:
         await self._stops.stop()
         logger.info("Shut down completed")
 
+    async def kill(self) -> None:
+        """End as in a crash: connections are cut without answers, nothing is flushed, no directory is marked clean."""
+        self._log_manager.abandon()
+        await self._stops.undo()
+
     async def _follow_on(self) -> None:
         """Apply committed metadata changes, for at most GRACE_MS."""
         if not await self._follower.caught_up(GRACE_MS):

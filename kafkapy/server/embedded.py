@@ -10,21 +10,22 @@
         Producer(broker.client_config("alice"))
 
 Without a data_dir, the data is in a temporary directory that is removed at the end. With a data_dir, topics and records
-are kept for the next time.
+are kept for the next time. A `Broker` whose `with` block never ends stops when the program does.
 
 If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
 method, and the end of the `with` block, raises RuntimeError.
 """
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.server.broker import BrokerServer
@@ -37,11 +38,17 @@ from kafkapy.storage.system_disk import SystemDisk
 if TYPE_CHECKING:
     from kafkapy.server.embedded_security import EmbeddedSecurity
 
+NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
+NOT_BLOCKING: Final = "this broker runs on the caller's event loop: await the method whose name ends in _async"
+
 logger = logging.getLogger("kafkapy.server")
 
 
 class Broker:
     """One embedded node; a sync and async context manager.
+
+    The methods `create_topics`, `restart` and `kill` block, for `with`; in `async with` it is `await
+    broker.create_topics_async(...)` and so on.
 
     `properties`: Kafka's keys, as in {"num.partitions": 3}; unknown keys cause a UserWarning. `tls`: clients connect by
     TLS. `users`: passwords by name; clients log in by SASL/PLAIN or SCRAM. `acls`: as in "allow alice read
@@ -60,11 +67,15 @@ class Broker:
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._given_data_dir = data_dir
+        self._given_port = port
         self._port = port
+        """Where it listens from the first start on: a restart takes the same port."""
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
         for warning in warnings_of_keys(self._properties):
             warnings.warn(warning, stacklevel=2)
         self._security = _security(tls, users, acls)
+        self._directory: str | None = None
+        """Where its data is while it is in use, killed or not."""
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
@@ -96,46 +107,98 @@ class Broker:
     def node_id(self) -> int:
         return self._running.node_id
 
+    def create_topics(
+        self, *names: str, partitions: int = -1, configs: Mapping[str, object] | None = None, timeout_s: float = 30
+    ) -> None:
+        """Create topics that clients can use on return; partitions=-1: num.partitions. Raises ApiError."""
+        self._blocking(
+            lambda: self.create_topics_async(*names, partitions=partitions, configs=configs, timeout_s=timeout_s)
+        )
+
+    async def create_topics_async(
+        self, *names: str, partitions: int = -1, configs: Mapping[str, object] | None = None, timeout_s: float = 30
+    ) -> None:
+        from kafkapy.server.embedded_topics import create_topics
+
+        texts = {key: _text(value) for key, value in (configs or {}).items()}
+        await create_topics(self._running, names, partitions=partitions, configs=texts, timeout_s=timeout_s)
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics; those that do not exist are passed over. Raises ApiError."""
+        self._blocking(lambda: self.delete_topics_async(*names))
+
+    async def delete_topics_async(self, *names: str) -> None:
+        from kafkapy.server.embedded_topics import delete_topics
+
+        await delete_topics(self._running, names)
+
+    def restart(self) -> None:
+        """Stop as on SIGTERM, then start again, with the same data and port. After `kill` only start."""
+        self._blocking(self.restart_async)
+
+    async def restart_async(self) -> None:
+        if self._directory is None:
+            raise RuntimeError(NOT_RUNNING)
+        await self._stop_server()
+        await self._start_server()
+
+    def kill(self) -> None:
+        """End as in a crash: connections are cut, nothing is flushed or marked clean. `restart` recovers the data."""
+        self._blocking(self.kill_async)
+
+    async def kill_async(self) -> None:
+        server, watch = self._running, self._watch
+        self._server = self._watch = None
+        assert watch is not None
+        watch.cancel()
+        await server.kill()
+
     async def start(self) -> Self:
         """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
         self._check_not_running()
-        disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
         try:
-            properties = self._properties
+            self._directory, self._port = self._prepare_directory(), self._given_port
+            server = await self._start_server()
             if self._security is not None:
-                properties = self._security.properties(self._port) | properties
-            config, found = embedded_config(disk, self._prepare_directory(), self._port, properties)
-            self._log_warnings((*warnings_of_installation(), *found))
-            format_embedded(config, disk, random, clock)
-            server = BrokerServer(config, disk=disk, clock=clock, random=random)
-            await server.start()
-            if self._security is not None:
-                await self._secure(server, random)
+                await self._security.apply(server, SystemRandom())
         except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to raise
+                await self._stop_server()
             self._clean_up()
             raise
-        self._server = server
-        self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
         return self
 
-    async def _secure(self, server: BrokerServer, random: SystemRandom) -> None:
-        assert self._security is not None
-        try:
-            await self._security.apply(server, random)
-        except BaseException:
-            await server.stop()
-            raise
+    async def _start_server(self) -> BrokerServer:
+        """Start a server on the directory; the broker keeps the port that it binds first."""
+        assert self._directory is not None
+        disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
+        properties = self._properties
+        if self._security is not None:
+            properties = self._security.properties(self._port) | properties
+        config, found = embedded_config(disk, self._directory, self._port, properties)
+        self._log_warnings((*warnings_of_installation(), *found))
+        format_embedded(config, disk, random, clock)
+        server = BrokerServer(config, disk=disk, clock=clock, random=random)
+        await server.start()
+        self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
+        self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
+        return server
+
+    async def _stop_server(self) -> BrokerServer | None:
+        """Stop the server that runs and return it; None if there is none."""
+        server, self._server = self._server, None
+        watch, self._watch = self._watch, None
+        if server is not None and watch is not None:
+            await _stop(server, watch)
+        return server
 
     async def stop(self) -> None:
         """Stop as on SIGTERM: acknowledged records are on disk, a temporary directory is removed.
 
         Raises RuntimeError if the broker had failed and stopped by itself; raises the error of a stop that fails.
         """
-        server, self._server = self._server, None
-        watch, self._watch = self._watch, None
         try:
-            if server is not None and watch is not None:
-                await _stop(server, watch)
+            server = await self._stop_server()
         finally:
             self._clean_up()
         if server is not None:
@@ -155,24 +218,41 @@ class Broker:
         try:
             self._thread.call(self.start)
         except BaseException:
-            self._thread.close()
+            self._end_thread()
             raise
+        atexit.register(self._stop_at_exit)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._thread is not None
+        atexit.unregister(self._stop_at_exit)
+        try:
+            self._thread.call(self.stop)
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
         thread, self._thread = self._thread, None
         assert thread is not None
-        try:
-            thread.call(self.stop)
-        finally:
-            thread.close()
+        thread.close()
+
+    def _stop_at_exit(self) -> None:
+        """Stop a broker whose `with` block did not end before the program. Nobody is there to hear of a failure."""
+        with contextlib.suppress(Exception):
+            self.__exit__(None, None, None)
+
+    def _blocking(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine function on the broker's thread and wait for its end."""
+        if self._thread is None:
+            raise RuntimeError(NOT_RUNNING if self._directory is None else NOT_BLOCKING)
+        self._thread.call(function)
 
     @property
     def _running(self) -> BrokerServer:
         if self._server is None:
-            raise RuntimeError("this broker is not running: use it as `with Broker() as broker:`")
+            raise RuntimeError(NOT_RUNNING if self._directory is None else "this broker was killed: restart it first")
         _check_not_failed(self._server)
         return self._server
 
@@ -184,7 +264,7 @@ class Broker:
                 logger.warning("%s", warning)
 
     def _check_not_running(self) -> None:
-        if self._server is not None:
+        if self._directory is not None:
             raise RuntimeError("this broker runs already")
 
     def _prepare_directory(self) -> str:
@@ -194,6 +274,7 @@ class Broker:
         return self._temporary.name
 
     def _clean_up(self) -> None:
+        self._directory = None
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.cleanup()

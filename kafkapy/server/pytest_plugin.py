@@ -1,7 +1,22 @@
-"""The pytest plugin of every install of kafkapy: fixtures `kafka_broker`, `secure_kafka_broker`, `kafka_cluster`."""
+"""The pytest plugin of every install of kafkapy: brokers, topics and clusters as fixtures.
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+| fixture | what a test gets |
+|---|---|
+| `kafka_broker` | a running `Broker` for all tests of the session (of the worker, under pytest-xdist) |
+| `kafka_topic` | the name of a topic of the test's own in `kafka_broker` |
+| `own_kafka_broker` | a `Broker` of the test's own, which it may restart or kill |
+| `new_kafka_broker` | a function that starts a `Broker` with the arguments given; it ends with the test |
+| `secure_kafka_broker` | as `kafka_broker`, with TLS and the user alice |
+| `kafka_cluster` | a `Cluster` of three nodes of the test's own |
+
+`kafka_broker_properties` returns the keys of `kafka_broker`: a conftest.py overrides it.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -9,17 +24,65 @@ if TYPE_CHECKING:
     from kafkapy.server.cluster.cluster import Cluster
     from kafkapy.server.embedded import Broker
 
+MARKER: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is created"
+MAX_NAME: Final = 200
+"""Of the part of a topic's name that is the test's: Kafka allows 249 characters."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
 
 @pytest.fixture(scope="session")
-def kafka_broker() -> "Iterator[Broker]":
+def kafka_broker_properties() -> dict[str, object]:
+    """Kafka's keys for `kafka_broker`: override this fixture to set some."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(kafka_broker_properties: dict[str, object]) -> "Iterator[Broker]":
     """A running broker on a free port, data in a temporary directory, for the whole test session.
 
-    Clients connect to `kafka_broker.bootstrap_servers`; tests that must not see each other use topics of their own.
+    Clients connect to `kafka_broker.bootstrap_servers`; tests that must not see each other use topics of their own
+    (`kafka_topic`).
     """
     from kafkapy.server.embedded import Broker
 
-    with Broker() as broker:
+    with Broker(properties=kafka_broker_properties) as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka_topic(kafka_broker: "Broker", request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a new topic in `kafka_broker`, deleted after the test.
+
+    `@pytest.mark.kafka_topic(partitions=3, configs={"cleanup.policy": "compact"})` says how it is created.
+    """
+    marker = request.node.get_closest_marker("kafka_topic")
+    words = re.sub(r"[^\w.-]+", "-", request.node.name, flags=re.ASCII)[:MAX_NAME]
+    name = f"{words.strip('-.') or 'topic'}-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topics(name, **(marker.kwargs if marker is not None else {}))
+    yield name
+    kafka_broker.delete_topics(name)
+
+
+@pytest.fixture
+def new_kafka_broker() -> "Iterator[Callable[..., Broker]]":
+    """A function that starts a broker: `new_kafka_broker(properties={"num.partitions": 3})`. It ends with the test."""
+    from kafkapy.server.embedded import Broker
+
+    with ExitStack() as stack:
+
+        def new_broker(*arguments: Any, **options: Any) -> Broker:
+            return stack.enter_context(Broker(*arguments, **options))
+
+        yield new_broker
+
+
+@pytest.fixture
+def own_kafka_broker(new_kafka_broker: "Callable[..., Broker]") -> "Broker":
+    """A running broker of the test's own, which may restart or kill it."""
+    return new_kafka_broker()
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,12 @@ def metadata(client: WireClient, *names: str, version: int = 13, is_creation_all
     return client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=may_create), version)
 
 
+def partition_counts(bootstrap_servers: str) -> dict[str, int]:
+    """Return the number of partitions of each topic, by name."""
+    with WireClient(bootstrap_servers) as client:
+        return {topic.name: len(topic.partitions) for topic in metadata(client).topics}
+
+
 # -- produce --------------------------------------------------------------------------------------------------------
 
 

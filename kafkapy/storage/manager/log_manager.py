@@ -106,6 +106,7 @@ class LogManager:
         self._preferred_paths: dict[TopicPartition, str] = {}
         self._lost_logs: list[Log] = []
         """Logs in failed directories that are no longer needed: `close` closes their files."""
+        self._is_abandoned = False
 
     def _all_logs(self) -> list[Log]:
         return [*self.logs.values(), *self.future_logs.values()]
@@ -447,13 +448,17 @@ class LogManager:
         directories = [each.state for each in self.directories if each.is_loaded and not each.state.is_offline]
         return [[log for log in self._all_logs() if log.log_dir is state] for state in directories]
 
+    def abandon(self) -> None:
+        """Let `close` only close files and release locks, as a crash would: the next start recovers the logs."""
+        self._is_abandoned = True
+
     def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly: all logs durable and closed, checkpoints, clean-shutdown file, locks released. Blocks.
 
         A directory that is offline, fails during the stop, or was never loaded gets no clean-shutdown file.
         """
         for directory in self.directories:
-            if directory.is_loaded and not directory.state.is_offline:
+            if directory.is_loaded and not directory.state.is_offline and not self._is_abandoned:
                 try:
                     self._close_directory(directory, broker_epoch)
                 except (OSError, StorageError, ApiError) as error:
