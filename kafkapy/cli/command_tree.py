@@ -53,6 +53,7 @@ def command_tree() -> Command:
         "storage": _of_argparse(storage.new_parser(), ("storage",)),
         "dump-log": _of_argparse(dump_log.new_parser(), ("dump-log",)),
         "protocol": _of_protocol(),
+        "completion": _of_completion(),
     }
     return _of_typer(typer.main.get_command(app), (), own)
 
@@ -118,6 +119,15 @@ def _of_protocol() -> Command:
     encode = Command(("protocol", "encode"), "Add the bytes of what lines say as JSON.", (), ())
     options = (Option(HELP, "", "Show this message and exit."),)
     return Command(("protocol",), "Decode and encode frames as JSON lines.", options, (), (decode, encode))
+
+
+def _of_completion() -> Command:
+    """Return the `completion` command, whose argument completes like a subcommand."""
+    shells = tuple(
+        Command(("completion", shell), f"Print the script for {shell}.", (), ()) for shell in ("bash", "zsh", "fish")
+    )
+    options = (Option(HELP, "", "Show this message and exit."),)
+    return Command(("completion",), "Print the script that completes command lines.", options, (), shells)
 
 
 def _first_line(text: str | None) -> str:

@@ -100,5 +100,5 @@ _stands_in("console", "Serve pages about a cluster to a browser (kafkapy console
 _stands_in("storage", "Format and inspect log directories: format, info, random-uuid.")
 _stands_in("protocol", "Decode and encode frames as JSON lines: decode, encode.")
 _stands_in("dump-log", "Print segments, snapshots and indexes of a stopped directory.")
-_stands_in("completion", "Print the script that bash completes command lines with.")
+_stands_in("completion", "Print the script that completes command lines in bash, zsh or fish.")
 _stands_in("man", "Print the manual page, for man.")

@@ -1,28 +1,61 @@
-"""What bash offers after what was typed, and the manual page as man reads it."""
+"""What shells offer after what was typed, and the manual page as man reads it."""
 
+import shlex
 import shutil
 import subprocess
+from functools import cache
 
 import pytest
 
 from kafkapy.cli import completion, manual
 from kafkapy.cli.command_tree import command_tree
 
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
+ZSH_STUBS = """
+compdef() {}
+_files() {}
+compadd() { shift; print -rl -- "$@"; }
+_describe() { print -rl -- "${(@)${(@P)2}%%:*}"; }
+"""
+"""In the place of zsh's completion system, which needs a terminal: they print what they are given."""
 
 
-def offered(*words: str) -> set[str]:
-    """Return what bash offers for the last of the words."""
-    line = " ".join(f"'{word}'" for word in ("kafkapy", *words))
-    asking = f'COMP_WORDS=({line}); COMP_CWORD={len(words)}; _kafkapy; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(
-        ["bash", "--norc"], input=completion.script() + asking, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert done.stderr == ""
-    return set(done.stdout.split())
+@cache
+def script(shell: str) -> str:
+    return completion.SCRIPTS[shell]()
 
 
-@needs_bash
+def offered(shell: str, *words: str) -> set[str]:
+    """Return what a shell offers for the last of the words."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not here")
+    printed = {"bash": by_bash, "zsh": by_zsh, "fish": by_fish}[shell](*words)
+    return {word for word in printed if word.startswith(words[-1])}
+
+
+def by_bash(*words: str) -> set[str]:
+    asking = f"COMP_WORDS=({shlex.join(('kafkapy', *words))}); COMP_CWORD={len(words)}; _kafkapy; "
+    printing = 'printf "%s\\n" "${COMPREPLY[@]}"'
+    return set(run("bash", "--norc", given=script("bash") + asking + printing).split())
+
+
+def by_zsh(*words: str) -> set[str]:
+    asking = f"words=({shlex.join(('kafkapy', *words))}); CURRENT={len(words) + 1}; _kafkapy"
+    return set(run("zsh", "-f", given=ZSH_STUBS + script("zsh") + asking).split())
+
+
+def by_fish(*words: str) -> set[str]:
+    asking = f"complete -C '{' '.join(('kafkapy', *words))}'"
+    lines = run("fish", "--no-config", given=script("fish") + asking).splitlines()
+    return {line.partition("\t")[0] for line in lines}
+
+
+def run(*command: str, given: str) -> str:
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -34,11 +67,31 @@ def offered(*words: str) -> set[str]:
         (("start", "--log-format", ""), {"text", "json"}),
         (("storage", "format", "--stand"), {"--standalone"}),
         (("consume", "trades", "--command"), {"--command-config"}),
-        (("consume", "trades", "--group", ""), set()),
+        (("completion", "z"), {"zsh"}),
     ],
 )
-def test_bash_offers_what_may_follow(words: tuple[str, ...], expected: set[str]) -> None:
-    assert offered(*words) == expected
+def test_a_shell_offers_what_may_follow(shell: str, words: tuple[str, ...], expected: set[str]) -> None:
+    found = offered(shell, *words)
+    if shell == "fish" and words[-1] == "":
+        expected = {word for word in expected if not word.startswith("-")}  # fish offers options after a dash only
+    assert found == expected
+
+
+def test_bash_leaves_values_that_are_not_known_to_its_file_names() -> None:
+    assert offered("bash", "consume", "trades", "--group", "") <= {""}
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["zsh", "fish"], 2), (["tcsh"], 2), (["-h"], 0)])
+def test_a_shell_that_is_not_known_is_told(arguments, status, capsys) -> None:
+    assert completion.main(arguments) == status
+    said = capsys.readouterr()
+    assert "usage: kafkapy completion [bash|zsh|fish]" in (said.err if status else said.out)
+
+
+@pytest.mark.parametrize("arguments", [[], ["bash"], ["zsh"], ["fish"]])
+def test_each_shell_has_a_script(arguments, capsys) -> None:
+    assert completion.main(arguments) == 0
+    assert capsys.readouterr().out == script(*arguments or ["bash"])
 
 
 def test_every_command_and_option_is_explained() -> None:
