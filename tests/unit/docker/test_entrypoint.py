@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from urllib.request import urlopen
 
 import pytest
 
@@ -92,6 +93,12 @@ def test_loggers_of_the_environment_are_options(entrypoint) -> None:
     assert command[-6:] == [part for level in levels for part in ("--log-level", level)]
 
 
+def written(directory: Path) -> list[str]:
+    """Return the files of a directory, the data directory's as one."""
+    files = {path.relative_to(directory) for path in directory.rglob("*") if not path.is_dir()}
+    return sorted({"data" if each.parts[0] == "data" else str(each) for each in files})
+
+
 def health(environment: dict[str, str]) -> tuple[int, str]:
     command = [sys.executable, str(SCRIPT), "health"]
     found = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
@@ -116,8 +123,12 @@ def test_compose_file_names_keys_that_exist(entrypoint) -> None:
 
 
 def test_entry_point_runs_a_broker_in_an_empty_folder(tmp_path) -> None:
+    port = free_port()
+    (tmp_path / "tmp").mkdir()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONDONTWRITEBYTECODE": "1",
         "KAFKAPY_HOME": str(tmp_path / "home"),
         "KAFKAPY_MOUNTED_CONFIG": str(tmp_path / "mounted"),
         "KAFKAPY_DATA_DIR": str(tmp_path / "data"),
@@ -128,7 +139,7 @@ def test_entry_point_runs_a_broker_in_an_empty_folder(tmp_path) -> None:
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
         "KAFKA_CONTROLLER_QUORUM_VOTERS": "5@localhost:9093",
         "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
-        "KAFKA_KAFKAPY_ADMIN_LISTENER": f"127.0.0.1:{free_port()}",
+        "KAFKA_KAFKAPY_ADMIN_LISTENER": f"127.0.0.1:{port}",
     }
     for _ in range(2):  # a second start finds the directory formatted
         with subprocess.Popen(
@@ -137,6 +148,9 @@ def test_entry_point_runs_a_broker_in_an_empty_folder(tmp_path) -> None:
             assert process.stdout is not None
             lines = [process.stdout.readline(), process.stdout.readline()]
             assert health(environment) == (0, '{"missing": {}, "status": "ready"}\n')
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as metrics:
+                assert b"kafka_server_" in metrics.read()
+            assert written(tmp_path) == ["data", "home/config/server.properties"], "a read-only root is enough"
             process.terminate()
             assert process.wait(60) == 0
         assert health(environment) == (1, "")
