@@ -10,7 +10,7 @@ PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak chaos coverage format check packages generate golden \
+.PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
   counts vendor bench compiled test-compiled ci-compiled lock clean
 
 help:            ## this list
@@ -66,7 +66,7 @@ ci-compiled: setup tools   ## the same and a part of compat, compiled without op
 soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property
 	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py tests/compat/test_console.py \
-	  tests/compat/test_replication_modes.py
+	  tests/compat/test_replication_modes.py tests/compat/test_pages.py
 	KAFKAPY_SOAK_SEEDS=5 $(BIN)/python -m pytest -q -rP tests/compat/test_transaction_histories.py \
 	  tests/compat/test_swap.py tests/compat/test_swap_transactions.py tests/scenarios/test_transactions_killed.py tests/compat/test_neighbours.py
 
@@ -94,7 +94,7 @@ format: setup    ## format, and fix what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: setup     ## format, lint, types, layers, generated code, packages
+check: setup     ## format, lint, types, layers, generated code, packages, documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -102,13 +102,17 @@ check: setup     ## format, lint, types, layers, generated code, packages
 	$(BIN)/python -m kafkapy.protocol.codegen --check
 	$(BIN)/python -m tools.deviations --check
 	$(BIN)/python -m tools.packages
+	$(BIN)/python -m tools.site
 
-packages: setup  ## the wheel and the sdist, to dist/: built twice and compared, from what git tracks
-	$(BIN)/python -m tools.packages
+packages: setup  ## the wheel and the sdist, to dist/: built twice and compared, then used on each supported Python that is here
+	$(BIN)/python -m tools.packages --pythons
 
 generate: setup  ## write the codec from protocol_specs/, docs/deviations.md from the code
 	$(BIN)/python -m kafkapy.protocol.codegen
 	$(BIN)/python -m tools.deviations
+
+docs: setup      ## a site of all documents, with a reference made from the code, to site/; strict, without a network
+	@$(BIN)/python -m tools.site
 
 golden: setup tools   ## record again what Apache Kafka 4.3.1 answers: tests/golden, as CONTRIBUTING.md tells
 	$(BIN)/python -m tools.record_appends
@@ -132,5 +136,5 @@ lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made, but no data
-	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) .tools build dist site *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  htmlcov .coverage

@@ -56,19 +56,19 @@ class ExplainedKey:
 
 def explained(name: str) -> list[ExplainedKey]:
     """Return the keys named `name` (without a listener prefix); if there is none, those whose names contain it."""
-    keys = [each for each in _all_keys() if not each.definition.is_internal]
+    keys = [each for each in all_keys() if not each.definition.is_internal]
     exact = [each for each in keys if each.definition.key in (name, base_key(name))]
     return exact or [each for each in keys if name in each.definition.key]
 
 
 def similar(name: str) -> str:
     """Return a "Did you mean" sentence with similar keys, "" if there are none."""
-    names = sorted({each.definition.key for each in _all_keys()})
+    names = sorted({each.definition.key for each in all_keys()})
     alike = difflib.get_close_matches(name, names, MOST_SIMILAR)
     return f" Did you mean {' or '.join(alike)}?" if alike else ""
 
 
-def _all_keys() -> Iterator[ExplainedKey]:
+def all_keys() -> Iterator[ExplainedKey]:
     always = "may change at any time"
     for key, definition in {**broker_definitions(), **dynamic_only_definitions()}.items():
         yield ExplainedKey("broker", definition, _documented(rules.BROKER, key), _changes(key))

@@ -1,36 +1,12 @@
-"""The fixtures that an install of kafkapy brings; pytest finds them by its entry point."""
+"""The fixtures that an install of kafkapy brings; pytest finds them by its entry point. pytest-xdist: test_pages.py."""
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from kafkapy import Broker
 from tests.support.asking import partition_counts
-
-ROOT = Path(__file__).parents[3]
-
-TESTS = """
-import pytest
-
-seen = []
-
-@pytest.fixture(scope="session")
-def kafka_broker_properties():
-    return {"num.partitions": 4}
-
-@pytest.mark.parametrize("number", range(4))
-def test_with_a_topic(kafka_broker, kafka_topic, number):
-    seen.append(kafka_topic)
-    assert len(set(seen)) == len(seen)
-    topic = kafka_broker._running.node.controller.image.topics.by_name
-    assert [*topic] == [kafka_topic]
-    assert len(topic[kafka_topic].partitions) == 4
-"""
 
 
 def test_the_fixture_is_a_running_broker(kafka_broker: Broker) -> None:
@@ -59,19 +35,3 @@ def test_brokers_with_properties(new_kafka_broker: Callable[..., Broker]) -> Non
     for broker in brokers:
         broker.create_topics("orders")
     assert [partition_counts(each.bootstrap_servers) for each in brokers] == [{"orders": 2}, {"orders": 3}]
-
-
-def test_workers_of_xdist_have_a_broker_each(tmp_path: Path) -> None:
-    pytest.importorskip("xdist")
-    (tmp_path / "test_topics.py").write_text(TESTS)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout

@@ -1,0 +1,43 @@
+"""The pages that need Spark, run from an empty directory: the tutorial, and the jobs on a Spark cluster."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import ROOT, read
+
+pytestmark = [pytest.mark.spark, pytest.mark.ours]
+
+
+@pytest.fixture(scope="module")
+def connector() -> str:
+    """Return Spark's option that names the jars of the connector, which the pages have Spark download."""
+    if shutil.which("java") is None:
+        pytest.skip("Java 17 is missing")
+    from spark_jobs.connector import jars, jars_directory
+
+    if not jars_directory().is_dir():
+        pytest.skip("Spark's Kafka connector is missing: run `make spark-jars`")
+    return f'"spark.jars", "{",".join(map(str, jars()))}"'
+
+
+def test_the_tutorial_leads_to_a_query_of_spark(connector: str, tmp_path: Path) -> None:
+    packages = '"spark.jars.packages", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"'
+    page = ROOT / "docs" / "tutorial.md"
+    assert packages in page.read_text()
+    printed = read(page, tmp_path, {packages: connector})
+    rows = [line.split("|")[1:3] for line in printed[-1].splitlines() if "USDT" in line]
+    counts = {symbol.strip(): int(count) for symbol, count in rows}
+    assert counts.keys() == {"BTCUSDT", "ETHUSDT"}
+    assert sum(counts.values()) == 1_001
+
+
+@pytest.mark.usefixtures("connector")
+@pytest.mark.skipif(
+    "KAFKAPY_SOAK_SEEDS" not in os.environ, reason="`make soak`: six JVMs, for minutes on a busy machine"
+)
+def test_silver_and_gold_run_on_a_master_with_two_workers(tmp_path: Path) -> None:
+    printed = read(ROOT / "docs" / "howto" / "spark_cluster.md", tmp_path)
+    assert ".parquet" in printed[-1]

@@ -1,0 +1,57 @@
+"""The how-to pages that need neither Java nor root, run from an empty directory; the others: tests/compat."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.load import load
+from kafkapy.config.properties import parse_properties
+from tests.support.pages import ROOT, Block, blocks, read
+
+for needed in ("aiokafka", "confluent_kafka", "xdist", "yaml"):
+    pytest.importorskip(needed)
+
+HERE = ("asyncio", "prometheus", "pytest", "systemd")
+ELSEWHERE = {"image": "its commands need a container engine", "spark_cluster": "tests/compat/test_pages.py"}
+HOWTO = ROOT / "docs" / "howto"
+
+
+def test_every_page_is_run_somewhere() -> None:
+    assert {path.stem for path in HOWTO.glob("*.md")} == {*HERE, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_page_runs_from_an_empty_directory(name: str, tmp_path: Path) -> None:
+    printed = read(HOWTO / f"{name}.md", tmp_path, {"/var/lib/kafkapy": str(tmp_path / "data")})
+    if name == "asyncio":
+        assert printed[-1] == "order 1\n"
+    if name == "pytest":
+        assert [line for text in printed for line in text.splitlines() if " passed" in line and " failed" not in line]
+
+
+def test_the_readme_runs_from_an_empty_directory(tmp_path: Path) -> None:
+    here = {
+        "kafkapy console -b 127.0.0.1:9092": "kafkapy console -b 127.0.0.1:9092 --listen 127.0.0.1:0",
+        "kafkapy cluster up -n 3": "kafkapy cluster up -n 3 --port 0",
+    }
+    text = (ROOT / "README.md").read_text()
+    assert [said for said in here if said not in text] == []
+    assert "Produced 1 record to trades.\n1\n" in "".join(read(ROOT / "README.md", tmp_path, here))
+    assert "    kafkapy " not in text, "an indented block is not run"
+
+
+def test_blocks_are_told_apart() -> None:
+    page = "```sh background=up\na\n```\n\n```python\n# a.py\nb\n```\n\n```text\nc\n```\n\n```sh unrun\nd\n```\n"
+    assert [(each.file_name, each.is_run, each.awaited) for each in blocks(page)] == [
+        (None, True, "up"),
+        ("a.py", True, None),
+        (None, False, None),
+        (None, False, None),
+    ]
+    assert blocks(page)[0] == Block("sh", "background=up", "a\n")
+
+
+def test_the_configuration_of_the_service_has_no_unknown_key() -> None:
+    text = next(block.text for block in blocks((HOWTO / "systemd.md").read_text()) if block.language == "properties")
+    _, warnings = load(parse_properties(text))
+    assert warnings == []
