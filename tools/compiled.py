@@ -37,7 +37,7 @@ def why_not() -> str:
 
 def build(wheels: Path = WHEELS, venv: Path = VENV) -> Path:
     """Make `venv` with the compiled wheel installed; return its Python. Raises CalledProcessError."""
-    python = _environment(venv)
+    python = layered_environment(venv)
     with tempfile.TemporaryDirectory(prefix="kafkapy-compiled-") as directory:
         copy_checkout(Path(directory), SOURCES)
         shutil.rmtree(wheels, ignore_errors=True)
@@ -68,7 +68,7 @@ def new_environment(venv: Path) -> Path:
     return python
 
 
-def _environment(venv: Path) -> Path:
+def layered_environment(venv: Path) -> Path:
     """Make a virtual environment over the one that runs this; return its Python."""
     python = venv / "bin" / "python"
     if not python.exists():

@@ -1,9 +1,11 @@
-"""`make packages`: the wheel and the sdist, to dist/, each built twice and equal byte for byte.
+"""`make packages`: the wheel and the sdist, to dist/, each built twice and equal byte for byte; installed and used.
 
 Built from copies of what git tracks, so that nothing rides along that was deleted, or made, in the checkout. Times are
-those of the last commit.
+those of the last commit. Used from an empty directory by the Python that runs this, with the packages that it has;
+`--pythons` lets pip install the wheel with all that it needs for each supported Python of this machine, too.
 """
 
+import argparse
 import gzip
 import hashlib
 import io
@@ -14,16 +16,26 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tools.compiled import ROOT, copy_files, new_environment, tracked_files
+from tools.compiled import ROOT, copy_files, layered_environment, new_environment, tracked_files
 
 PACKAGES: Final = ROOT / "dist"
 BUILD: Final = "import sys; out = sys.argv[1]; from setuptools.build_meta import *; build_wheel(out); build_sdist(out)"
 """setuptools changes sys.argv."""
 COUNT: Final = 2
 """A wheel and an sdist."""
+PYTHONS: Final = ("python3.11", "python3.12", "python3.13")
+PIP_INSTALL: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+USE: Final = """
+import kafkapy, sys
+with kafkapy.Broker() as broker:
+    broker.create_topics("orders", partitions=3)
+    broker.restart()
+print(f"Python {sys.version.split()[0]} runs {kafkapy.__file__}")
+"""
 
 
 class PackageError(Exception):
@@ -74,6 +86,41 @@ def repack(sdist: Path, epoch: int) -> None:
         compressed.write(packed.getvalue())
 
 
+def check_use(package: Path, directory: Path) -> str:
+    """Install a wheel or an sdist without its dependencies, use it, and return what that printed.
+
+    Raises CalledProcessError.
+    """
+    python = layered_environment(directory / "venv")
+    pip = [str(python), *PIP_INSTALL]
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", str(package)], check=True)
+    return _used(python, directory / "empty")
+
+
+def check_use_by(interpreter: str, wheel: Path, directory: Path) -> str:
+    """Install a wheel with all that it needs for an interpreter; as check_use."""
+    subprocess.run([interpreter, "-m", "venv", directory / "venv"], check=True)
+    python = directory / "venv" / "bin" / "python"
+    pip = [str(python), *PIP_INSTALL]
+    subprocess.run([*pip, f"{wheel}[cli]"], check=True)
+    return _used(python, directory / "empty")
+
+
+def _used(python: Path, empty: Path) -> str:
+    """Use the command and the package from an empty directory; return what was printed."""
+    empty.mkdir()
+    kafkapy = str(python.with_name("kafkapy"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    commands = ([kafkapy, "--version"], [kafkapy, "man"], [str(python), "-c", USE])
+    printed = [
+        subprocess.run(command, cwd=empty, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+        for command in commands
+    ]
+    if str(python.parents[1]) not in printed[-1]:
+        raise PackageError(f"another kafkapy was used: {printed[-1]}")
+    return printed[-1]
+
+
 def _built(python: Path, directory: Path, tracked: list[str], epoch: int) -> list[Path]:
     source, out = directory / "source", directory / "out"
     out.mkdir(parents=True)
@@ -92,14 +139,39 @@ def _digest(path: Path) -> str:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="make packages", description=__doc__)
+    parser.add_argument("--pythons", action="store_true", help="also install it for each supported Python")
+    given = parser.parse_args()
     try:
         packages = build()
+        for path in packages:
+            print(f"{path.relative_to(ROOT)}  {path.stat().st_size} bytes  sha256 {_digest(path)}")
+        with tempfile.TemporaryDirectory() as directory:
+            use(packages, Path(directory), pythons=PYTHONS if given.pythons else ())
     except PackageError as error:
         print(error, file=sys.stderr)
         return 1
-    for path in packages:
-        print(f"{path.relative_to(ROOT)}  {path.stat().st_size} bytes  sha256 {_digest(path)}")
     return 0
+
+
+def use(packages: list[Path], directory: Path, *, pythons: Sequence[str]) -> None:
+    """Install and use the packages, the wheel also for those of the interpreters that are here."""
+    for number, package in enumerate(packages):
+        (directory / str(number)).mkdir()
+        print(f"{package.name}: {check_use(package, directory / str(number))}", end="")
+    wheel = next(path for path in packages if path.suffix == ".whl")
+    for interpreter in pythons:
+        if _runs(interpreter):
+            (directory / interpreter).mkdir()
+            print(f"{wheel.name}: {check_use_by(interpreter, wheel, directory / interpreter)}", end="")
+
+
+def _runs(interpreter: str) -> bool:
+    """Return whether an interpreter is here; pyenv has stubs of those that are not chosen."""
+    return (
+        shutil.which(interpreter) is not None
+        and not subprocess.run([interpreter, "-c", ""], stderr=subprocess.DEVNULL).returncode
+    )
 
 
 if __name__ == "__main__":
