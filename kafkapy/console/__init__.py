@@ -7,7 +7,8 @@
     search.py        records of a topic, found and tailed without a group
     streams.py       searches and tails as server-sent events
     changes.py       what --allow-changes allows, confirmed and logged
-    samples.py       an hour of /metrics and of lag, in memory
+    samples.py       an hour of /metrics, in memory
+    lags.py          an hour of the groups' lag, asked for in the background
     pages.py render.py app.py main.py    routes, templates, the process
 
 Every list is bounded, every wait has a time limit, and nothing that comes from the cluster is shown unescaped.

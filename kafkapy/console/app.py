@@ -29,7 +29,7 @@ WRONG_TOKEN_S: Final = 1.0
 
 
 def new_app(settings: Settings) -> Starlette:
-    """Return the application; nothing is asked of the cluster before a page is."""
+    """Return the application; nothing is asked of the cluster before it serves."""
     console = Console(settings)
     sessions = Sessions(settings)
     renderer = Renderer(
@@ -43,7 +43,7 @@ def new_app(settings: Settings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        console.metrics.start()
+        console.start()
         yield
         console.close()
 

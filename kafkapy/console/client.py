@@ -24,6 +24,10 @@ class Clients:
                 self._admin = confluent().admin.AdminClient(self._properties())
             return self._admin
 
+    def apart(self) -> "Clients":
+        """Return the same with an AdminClient of its own."""
+        return Clients(self._settings)
+
     def consumer(self, isolation: str = "read_committed") -> Any:
         """Return a consumer that is never a member of a group and never commits; its memory is bounded.
 

@@ -78,7 +78,7 @@ def group_list(clients: Clients) -> tuple[list[GroupRow], list[str]]:
     with failures():
         found = clients.admin().list_consumer_groups(request_timeout=TIMEOUT_S).result()
     rows = [GroupRow(each.group_id, _word(each.type), _word(each.state)) for each in found.valid]
-    errors = [str(error.args[0].str()) for error in found.errors]
+    errors = [str(getattr(error, "args", (error,))[0].str()) for error in found.errors]  # KafkaException, or KafkaError
     return sorted(rows, key=lambda each: each.name), errors
 
 

@@ -198,7 +198,7 @@ class Pages:
         return self._page(request, "group.html", group=group, rebalances=rebalances, why_no_rebalances=why_none)
 
     def group_lag(self, request: Request) -> Response:
-        """The lag of the last hour. It is sampled only while somebody looks at the group."""
+        """The lag of the last hour."""
         points = self._console.lags.of(request.query_params.get("name", ""))
         return JSONResponse({"lag": points})
 

@@ -1,4 +1,4 @@
-"""An hour of samples in memory: the lag of groups that are being looked at, and values from the brokers' /metrics.
+"""An hour of values from the brokers' /metrics, in memory.
 
 Series are summed over their labels: one per metric name. Counters are kept as they are; a chart shows their rate.
 Metrics of clients are not summed: the last ones are kept by client.
@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import urllib.request
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -22,33 +22,11 @@ Points: TypeAlias = list[tuple[float, float]]
 HOUR_S: Final = 3600
 INTERVAL_S: Final = 5
 MAX_POINTS: Final = HOUR_S // INTERVAL_S
-MAX_GROUPS: Final = 100
 MAX_NAMES: Final = 400
 MAX_METRICS_BYTES: Final = 32 << 20
 TIMEOUT_S: Final = 4
 COUNTER_ENDINGS: Final = ("_total", "_count", "_sum")
 _LINE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)(?: \d+)?")
-
-
-class LagSamples:
-    """The lag of groups, noted when a page shows it; the groups looked at last are kept."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
-
-    def note(self, group: str, lag: int, now_s: float) -> None:
-        with self._lock:
-            points = self._points.setdefault(group, deque(maxlen=MAX_POINTS))
-            self._points.move_to_end(group)
-            if not points or now_s - points[-1][0] >= 1:
-                points.append((now_s, float(lag)))
-            while len(self._points) > MAX_GROUPS:
-                self._points.popitem(last=False)
-
-    def of(self, group: str) -> Points:
-        with self._lock:
-            return list(self._points.get(group, ()))
 
 
 class MetricSamples:

@@ -2,7 +2,8 @@
 
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients
-from kafkapy.console.samples import LagSamples, MetricSamples
+from kafkapy.console.lags import LagSamples, LagWatch
+from kafkapy.console.samples import MetricSamples
 from kafkapy.console.settings import Settings
 
 
@@ -14,8 +15,14 @@ class Console:
         self.brokers = Brokers(settings)
         self.clients = Clients(settings)
         self.lags = LagSamples()
+        self.lag_watch = LagWatch(self.clients, self.lags)
         self.metrics = MetricSamples(settings.metrics_urls)
 
+    def start(self) -> None:
+        self.lag_watch.start()
+        self.metrics.start()
+
     def close(self) -> None:
+        self.lag_watch.stop()
         self.metrics.stop()
         self.brokers.close()

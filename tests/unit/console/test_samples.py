@@ -1,8 +1,6 @@
-"""Samples of /metrics and of lag: summed over labels, bounded, counters as rates."""
+"""Samples of /metrics: summed over labels, bounded, counters as rates."""
 
-import itertools
-
-from kafkapy.console.samples import MAX_GROUPS, MAX_NAMES, MAX_POINTS, LagSamples, MetricSamples, rate, sums_of
+from kafkapy.console.samples import MAX_NAMES, MAX_POINTS, MetricSamples, rate, sums_of
 
 TEXT = """# HELP a_total text
 # TYPE a_total counter
@@ -43,11 +41,3 @@ def test_several_brokers_are_added_up() -> None:
     samples = MetricSamples([])
     samples.take(["x 1", "x 2"], 5.0)
     assert samples.of("x") == [(5.0, 3.0)]
-
-
-def test_the_lags_of_the_groups_looked_at_last_are_kept() -> None:
-    lags = LagSamples()
-    for number, now_s in itertools.product(range(MAX_GROUPS + 1), (1.0, 1.5, 9.0)):
-        lags.note(f"g{number}", number, now_s)
-    assert lags.of("g0") == []
-    assert lags.of("g5") == [(1.0, 5.0), (9.0, 5.0)]

@@ -1,0 +1,121 @@
+"""The lag of consumer groups over the last hour: asked for in a thread of its own, whether a page is open or not.
+
+Every 15 seconds the groups are listed, and of each, 100 at most, the committed offsets and the partitions' ends are
+asked for. The groups that a page showed last come first.
+"""
+
+import threading
+import time
+from collections import OrderedDict, deque
+from typing import Final
+
+from kafkapy.cli.group_offsets import GroupOffsets
+from kafkapy.console.brokers import ClusterError
+from kafkapy.console.client import Clients, failures
+from kafkapy.console.groups import MAX_OFFSETS, group_list
+from kafkapy.console.samples import HOUR_S, Points
+
+INTERVAL_S: Final = 15
+MAX_GROUPS: Final = 100
+MAX_POINTS: Final = HOUR_S // INTERVAL_S * 2
+"""With those that pages add."""
+STOP_S: Final = 1
+
+
+class LagSamples:
+    """The points of each group; the groups shown last are kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
+
+    def note(self, group: str, lag: int, now_s: float) -> None:
+        """A page shows the group."""
+        with self._lock:
+            self._add(group, lag, now_s)
+            self._points.move_to_end(group)
+            while len(self._points) > MAX_GROUPS:
+                self._points.popitem(last=False)
+
+    def note_unseen(self, group: str, lag: int, now_s: float) -> None:
+        """The thread found it: no group that a page shows makes way."""
+        with self._lock:
+            if group in self._points or len(self._points) < MAX_GROUPS:
+                self._add(group, lag, now_s)
+
+    def of(self, group: str) -> Points:
+        with self._lock:
+            return list(self._points.get(group, ()))
+
+    def names(self) -> list[str]:
+        """Return the groups, those shown last first."""
+        with self._lock:
+            return list(reversed(self._points))
+
+    def drop_old(self, now_s: float) -> None:
+        """Forget what is older than an hour, and groups without a younger point."""
+        with self._lock:
+            for group in list(self._points):
+                points = self._points[group]
+                while points and points[0][0] < now_s - HOUR_S:
+                    points.popleft()
+                if not points:
+                    del self._points[group]
+
+    def _add(self, group: str, lag: int, now_s: float) -> None:
+        points = self._points.setdefault(group, deque(maxlen=MAX_POINTS))
+        if not points or now_s - points[-1][0] >= 1:
+            points.append((now_s, float(lag)))
+
+
+class LagWatch:
+    """Asks, while started, with an AdminClient of its own, which is made anew after an error."""
+
+    def __init__(self, clients: Clients, lags: LagSamples) -> None:
+        self._clients = clients
+        self._lags = lags
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="console-lags", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(STOP_S)  # a call that waits for a broker is left to itself
+
+    def ask(self) -> None:
+        """Ask for the lag of each group once. Errors are those of the pages: here a point is missing then."""
+        own = self._clients.apart()
+        try:
+            known = [each.name for each in group_list(own)[0]]  # errors of single brokers: their groups have no point
+        except ClusterError:
+            return
+        shown = self._lags.names()
+        wanted = [*(name for name in shown if name in set(known)), *(name for name in known if name not in set(shown))]
+        for name in wanted[:MAX_GROUPS]:
+            if self._stop.is_set():
+                return
+            try:
+                lag = lag_of(own, name)
+            except ClusterError:  # of another kind, or without the right to it
+                own = self._clients.apart()
+                continue
+            self._lags.note_unseen(name, lag, time.time())
+        self._lags.drop_old(time.time())
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            self.ask()
+
+
+def lag_of(clients: Clients, name: str) -> int:
+    """Return how many records of the partitions with an offset a group has not committed yet. Raises ClusterError."""
+    with failures():
+        offsets = GroupOffsets(clients.admin(), name)
+        committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
+        ends = offsets.ends(committed)
+    return sum(max(0, (ends[each] or 0) - at) for each, at in committed.items())

@@ -1,0 +1,76 @@
+"""The lag of groups over time: kept for an hour, bounded, and asked for without a page."""
+
+import itertools
+import time
+
+import confluent_kafka as kafka
+
+from kafkapy import Broker
+from kafkapy.console import groups
+from kafkapy.console.client import Clients
+from kafkapy.console.lags import MAX_GROUPS, LagSamples, LagWatch
+from kafkapy.console.samples import HOUR_S
+from kafkapy.console.settings import Settings
+from tests.support.eventually import eventually
+
+
+def test_the_lags_of_the_groups_shown_last_are_kept() -> None:
+    lags = LagSamples()
+    for number, now_s in itertools.product(range(MAX_GROUPS + 1), (1.0, 1.5, 9.0)):
+        lags.note(f"g{number}", number, now_s)
+    assert lags.of("g0") == []
+    assert lags.of("g5") == [(1.0, 5.0), (9.0, 5.0)]
+    assert lags.names()[:2] == [f"g{MAX_GROUPS}", f"g{MAX_GROUPS - 1}"]
+
+
+def test_no_group_that_was_shown_makes_way_for_one_that_was_not() -> None:
+    lags = LagSamples()
+    for number in range(MAX_GROUPS - 1):
+        lags.note(f"g{number}", 1, 1.0)
+    lags.note_unseen("first", 1, 1.0)
+    lags.note_unseen("second", 1, 1.0)
+    assert lags.of("first")
+    assert not lags.of("second")
+    assert lags.of("g0")
+
+
+def test_what_is_older_than_an_hour_is_forgotten() -> None:
+    lags = LagSamples()
+    lags.note("gone", 5, 100.0)
+    lags.note("here", 5, 100.0)
+    lags.note("here", 6, 101.0 + HOUR_S)
+    lags.drop_old(101.0 + HOUR_S)
+    assert lags.names() == ["here"]
+    assert lags.of("here") == [(101.0 + HOUR_S, 6.0)]
+
+
+def test_the_lag_of_a_group_that_no_page_showed_is_asked_for() -> None:
+    with Broker() as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        producer = kafka.Producer(servers)
+        for number in range(30):
+            producer.produce("records", str(number), partition=0)
+        assert producer.flush(60) == 0
+        consumer = kafka.Consumer({**servers, "group.id": "readers"})
+        consumer.commit(offsets=[kafka.TopicPartition("records", 0, 20)], asynchronous=False)
+        consumer.close()
+        lags = LagSamples()
+        watch = LagWatch(Clients(Settings(servers=broker.bootstrap_servers)), lags)
+
+        def is_noted() -> bool:
+            watch.ask()
+            return bool(lags.of("readers"))
+
+        eventually(is_noted)
+    (now_s, lag) = lags.of("readers")[-1]
+    assert (lag, abs(time.time() - now_s) < 60) == (10.0, True)
+
+
+def test_without_a_broker_nothing_is_noted(monkeypatch) -> None:
+    monkeypatch.setattr(groups, "TIMEOUT_S", 1)
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+    lags = LagSamples()
+    watch = LagWatch(Clients(Settings(servers=servers)), lags)
+    watch.ask()
+    assert lags.names() == []
