@@ -132,20 +132,18 @@ def _run(
     from kafkapy.server import failpoints, logs
     from kafkapy.server.run import run_node
 
-    failpoints.install_from_environment()
-    writer = logs.start(log)
-    for warning in warnings:
-        logging.getLogger("kafkapy.config").warning("%s", warning)
-
     def on_ready(server: "NodeServer") -> None:
         _say_ready(server)
         if console is not None:
             console.start(connectable(server.bootstrap_servers))
 
-    status = run_node(config, on_ready=on_ready, stop_timeout_s=stop_timeout_s, new_loop=uvloop.new_event_loop)
-    if console is not None:
-        console.stop()
-    writer.close()
+    failpoints.install_from_environment()
+    with logs.started(log):
+        for warning in warnings:
+            logging.getLogger("kafkapy.config").warning("%s", warning)
+        status = run_node(config, on_ready=on_ready, stop_timeout_s=stop_timeout_s, new_loop=uvloop.new_event_loop)
+        if console is not None:
+            console.stop()
     for stream in (sys.stdout, sys.stderr):
         _forget_unwritten(stream)
     return status

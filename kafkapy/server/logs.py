@@ -9,7 +9,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
@@ -58,11 +59,31 @@ class JsonFormatter(logging.Formatter):
         return dumps(line)
 
 
-def start(settings: LogSettings) -> "LogWriter":
-    """Start logging as the settings say, to standard error if they name no file. Raises OSError.
+@contextmanager
+def started(settings: LogSettings) -> Iterator[None]:
+    """Log as the settings say, to standard error if they name no file; at the end, as before. Raises OSError.
 
+    If there was no handler before, the closed one stays, and drops what threads may still log while the process ends.
     A separate thread writes the lines (log_writer.py), so that callers never wait for a disk or a pipe.
     """
+    handlers, levels = logging.root.handlers[:], {each: each.level for each in _loggers()}
+    writer = _start(settings)
+    try:
+        yield
+    finally:
+        writer.close()
+        logging.root.handlers[:] = handlers or logging.root.handlers
+        for each in _loggers():
+            if each.level != levels.get(each, logging.NOTSET):
+                each.setLevel(levels.get(each, logging.NOTSET))
+
+
+def _loggers() -> list[logging.Logger]:
+    known = logging.root.manager.loggerDict.values()
+    return [logging.root, *(each for each in known if isinstance(each, logging.Logger))]
+
+
+def _start(settings: LogSettings) -> "LogWriter":
     from kafkapy.server.log_writer import FileSink, LogWriter, StreamSink
 
     if settings.is_json:

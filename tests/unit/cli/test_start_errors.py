@@ -1,5 +1,6 @@
 """What `kafkapy start` says of a mistake: one line that names what was given, and what to do."""
 
+import logging
 import socket
 import ssl
 import subprocess
@@ -85,9 +86,13 @@ def test_a_damaged_meta_properties_is_told_in_words(text, problem, tmp_path, cap
 
 
 def test_a_taken_port_is_told_with_the_way_out(tmp_path, capsys) -> None:
+    names = ("", "asyncio", "kafka.request.logger")
+    before = [(logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in names]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused(capsys, "--data-dir", tmp_path, "--port", port)
+    after = [(logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in names]
+    assert after == before, "what else runs in this process logs as it did"
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in said
     assert "--port" in said
 
