@@ -403,6 +403,11 @@ def _warnings(config: BrokerConfig) -> Iterator[str]:
         )
     if not config.is_controller and len(config.controller_listener_names) > 1:
         yield "controller.listener.names has several entries; a broker uses the first only"
+    if config.value("remote.log.storage.system.enable"):
+        yield (
+            "remote.log.storage.system.enable has no effect: tiered storage is not supported, all records stay in "
+            "log.dirs. Set it to false"
+        )
     if "group.coordinator.rebalance.protocols" in config.originals:
         yield "group.coordinator.rebalance.protocols is deprecated and will be removed in Kafka 5.0"
 

@@ -148,6 +148,8 @@ class IsrUpdates:
             pending = self._wanted.pop(partition)
             if partition.pending_isr is pending:
                 sent[partition] = pending
+            else:  # newer metadata has settled it, or the partition is gone
+                self._refusals.pop(partition, None)
         if self._wanted:
             self._is_wanted.set()
         return sent

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
 
+YOUNG: Final = 1
+"""The generations collected before a freeze: some thousand objects, half a millisecond. Garbage that has survived both
+of them and is part of a cycle leaks; a full collection would hold the loop for as long as the freeze is to save."""
 CHANGES_PER_FREEZE: Final = 5_000
 """Partitions and topics that may change before a freeze: 10 ms of a full collection."""
 
@@ -42,4 +45,5 @@ class FrozenMetadata:
         self._change_count += change_count
         if self._change_count >= CHANGES_PER_FREEZE:
             self._change_count = 0
+            gc.collect(YOUNG)  # what it finds would be kept for ever
             gc.freeze()

@@ -40,19 +40,14 @@ class Writer(Protocol):
         ...
 
 
-class ConfluentWriter:
-    """An idempotent producer of confluent-kafka."""
+class _ThreadWriter:
+    """A writer whose thread runs `write` until it is to stop."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, topic: str, write: Callable[[], None]) -> None:
         self.topic = topic
-        self.failed: list[Any] = []
         self._acknowledged: list[int] = []
-        patience = {"delivery.timeout.ms": PATIENCE_MS, "socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 500}
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2, "log_level": 0, **patience}
-        )
         self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=write)
         self._thread.start()
 
     def acknowledged_count(self) -> int:
@@ -64,6 +59,21 @@ class ConfluentWriter:
     def stop(self) -> None:
         self._is_stopping.set()
         self._thread.join()
+
+
+class ConfluentWriter(_ThreadWriter):
+    """An idempotent producer of confluent-kafka."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.failed: list[Any] = []
+        patience = {"delivery.timeout.ms": PATIENCE_MS, "socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 500}
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2, "log_level": 0, **patience}
+        )
+        super().__init__(topic, self._run)
+
+    def stop(self) -> None:
+        super().stop()
         assert self._producer.flush(FLUSH_S) == 0, f"{self.topic}: records are neither acknowledged nor refused"
 
     def _run(self) -> None:
@@ -86,27 +96,13 @@ class ConfluentWriter:
         return on_delivery
 
 
-class AioWriter:
+class AioWriter(_ThreadWriter):
     """Idempotent producers of aiokafka, one after the other: it gives up for good where others go on."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self.topic = topic
         self._bootstrap = bootstrap
-        self._acknowledged: list[int] = []
         self._number = 0
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-        self._thread.start()
-
-    def acknowledged_count(self) -> int:
-        return len(self._acknowledged)
-
-    def acknowledged(self) -> list[int]:
-        return self._acknowledged
-
-    def stop(self) -> None:
-        self._is_stopping.set()
-        self._thread.join()
+        super().__init__(topic, lambda: asyncio.run(self._run()))
 
     async def _run(self) -> None:
         while not self._is_stopping.is_set():

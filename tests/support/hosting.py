@@ -186,6 +186,7 @@ class Hosting:
             log_manager=self.log_manager,
             replica_manager=self.manager,
             fetch_sessions=self.sessions,
+            telemetry=None,
             turns=Turns(),
             client_quotas=None,
         )

@@ -276,6 +276,7 @@ def test_roles_that_go_together_are_taken(minimal, settings) -> None:
     [
         ({"broker.heartbeat.interval.ms": "5000"}, "broker.heartbeat.interval.ms (5000 ms) must be"),
         ({"group.coordinator.rebalance.protocols": "classic"}, "is deprecated"),
+        ({"remote.log.storage.system.enable": "true"}, "tiered storage is not supported"),
         ({**BROKER_ONLY, "controller.listener.names": "CONTROLLER,X"}, "uses the first only"),
     ],
 )

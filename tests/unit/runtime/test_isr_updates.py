@@ -113,6 +113,18 @@ async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
     await updates.stop()
 
 
+@on_loop
+async def test_a_partition_that_is_deleted_while_its_isr_is_refused_is_forgotten(loop: SimLoop) -> None:
+    again = refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    partition, _, updates = set_up(loop, again, again, again, again)
+    await pass_ms(loop, 60)
+    assert list(updates._refusals) == [partition]
+    partition.reject_isr_change()
+    await pass_ms(loop, 200)
+    assert not updates._refusals
+    await updates.stop()
+
+
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_change_that_was_not_made_ends_with_the_isr_as_before(code: ErrorCode) -> None:
     @on_loop

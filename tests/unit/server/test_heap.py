@@ -1,6 +1,7 @@
 """The heap is frozen when much metadata has changed, and only then."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -38,3 +39,21 @@ def test_the_heap_is_frozen_once_enough_has_changed() -> None:
     gc.unfreeze()
     frozen.on_image(delta_of(1), EMPTY_IMAGE)
     assert gc.get_freeze_count() == 0
+
+
+class Cyclic:
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_garbage_that_is_young_is_not_frozen() -> None:
+    frozen = FrozenMetadata()
+    gc.collect()
+    gc.disable()
+    try:
+        is_alive = weakref.ref(Cyclic())
+        assert is_alive() is not None
+        frozen.note(CHANGES_PER_FREEZE)
+        assert is_alive() is None
+    finally:
+        gc.enable()
