@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.workload import (
     CLEANING,
     FOUR_NODES,
+    METERED,
     SECURED,
     SECURED_RESTARTED,
     THREE_NODES,
@@ -34,6 +35,8 @@ def new_pair(servers: str, directory: Path) -> list[Server]:
         return [ThreeNodes(kind, directory) for kind in PAIR]
     if servers == FOUR_NODES:
         return [_four_nodes(kind, directory) for kind in PAIR]
+    if servers == METERED:
+        return [Kafkapy(directory / "metered", {"kafkapy.admin.listener": f"127.0.0.1:{free_port()}"})]
     if servers == TWO_DIRECTORIES:
         return [_with_two_directories(kind, directory / kind.__name__) for kind in KINDS]
     properties = {"log.cleaner.backoff.ms": "50"} if servers == CLEANING else {}

@@ -136,6 +136,8 @@ GOALS = (
     Goal("catching up: 1.25 times the throughput", ("consume",), "records_per_s", ratio_at_least=1.25),
     Goal("small requests: as many a second", ("requests",), "requests_per_s", ratio_at_least=1),
     Goal("small requests: at most the CPU", ("requests",), "broker_cpu_us_per_request", ratio_at_least=1),
+    Goal("a scrape of 10,000 partitions: at most a second", ("metrics",), "scrape_ms", ours_at_most=1000),
+    Goal("a scrape raises a producer's p99 by at most 2 ms", ("metrics",), "p99_raised_by_ms", ours_at_most=2),
     Goal("producing: at most half the CPU for a GB", WRITING, "broker_cpu_s_per_gb", ratio_at_least=2),
     Goal("catching up: at most half the CPU for a GB", ("consume",), "broker_cpu_s_per_gb", ratio_at_least=2),
     Goal(

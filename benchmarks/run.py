@@ -37,6 +37,7 @@ from benchmarks import (
     groups,
     growth,
     latency,
+    metrics,
     moves,
     nodes,
     produce,
@@ -71,6 +72,7 @@ MODULES = (
     spark,
     compaction,
     moves,
+    metrics,
     security,
 )
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]

@@ -23,14 +23,16 @@ THREE_RESTARTED = "three nodes, restarted"
 FOUR_NODES = "four nodes"
 CLEANING = "cleaning"
 TWO_DIRECTORIES = "two log directories"
+METERED = "metered"
+"""kafkapy with an admin listener, and nobody beside it."""
 SERVERS = (
-    *(RESTARTED, SECURED_RESTARTED, CLEANING, TWO_DIRECTORIES, TLS, SECURED),
+    *(RESTARTED, SECURED_RESTARTED, CLEANING, METERED, TWO_DIRECTORIES, TLS, SECURED),
     *(THREE_RESTARTED, THREE_NODES, FOUR_NODES, PLAIN),
 )
 """Kinds of pairs, in the order in which they run: the one with most loads last, as the minutes may end in it. Who
 restarts its servers does not do so to a warm JVM of others."""
-COLD = (RESTARTED, SECURED_RESTARTED, CLEANING, THREE_RESTARTED)
-"""Pairs that are not warmed up: their loads begin with a start."""
+COLD = (RESTARTED, SECURED_RESTARTED, CLEANING, METERED, THREE_RESTARTED)
+"""Pairs that are not warmed up: their loads begin with a start, or warm up what they need."""
 
 
 @dataclass(frozen=True)
