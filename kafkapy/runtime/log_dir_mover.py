@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.log_flusher import LogFlusher
     from kafkapy.seams import Clock, IoPool
+    from kafkapy.security.rate import SimpleRate
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.types import TopicPartition, Uuid
 
 THROTTLE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-STOPPED_RATE_CHECK_S: Final = 1.0
-"""How often a rate of 0 is checked for a change."""
 MAX_PAUSE_S: Final = 1.0
+"""How often the limit is checked for a change."""
 MAX_ROUNDS: Final = 3
 """After this many flushes of the copy that flushes of the current log overtook, it is fsynced on the event loop."""
 
@@ -78,7 +78,8 @@ class LogDirMover:
         self._tasks: dict[TopicPartition, tuple[LogMove, asyncio.Task[None]]] = {}
         self._slots: asyncio.Semaphore | None = None
         self._is_stopping = False
-        self._next_copy_ms = 0.0
+        self._copied: SimpleRate | None = None
+        """The rate of bytes copied, by all moves."""
 
     @property
     def moving_count(self) -> int:
@@ -376,20 +377,29 @@ class LogDirMover:
     # Throttling
 
     async def _throttle(self) -> None:
-        """Wait until the bytes copied so far comply with the rate."""
-        while (rate := self._rate()) <= 0:
-            await asyncio.sleep(STOPPED_RATE_CHECK_S)
-        while (pause_ms := self._next_copy_ms - self._clock.monotonic_ms()) >= 1:
+        """Wait until the bytes copied so far comply with the limit, which may change meanwhile."""
+        while (pause_ms := self._pause_ms()) > 0:
             await asyncio.sleep(min(pause_ms / 1000, MAX_PAUSE_S))
-            if self._rate() != rate:  # wait the rest at the new rate
-                self._next_copy_ms = self._clock.monotonic_ms()
+
+    def _pause_ms(self) -> float:
+        limit = self._limit()
+        if limit <= 0:
+            return MAX_PAUSE_S * 1000
+        return 0 if self._copied is None else self._copied.throttle_ms(limit, self._clock.monotonic_ms())
 
     def _charge(self, copied: int) -> None:
-        now_ms = self._clock.monotonic_ms()
-        rate = max(self._rate(), 1)
-        self._next_copy_ms = max(self._next_copy_ms, now_ms) + 1000 * copied / rate
+        """Count copied bytes, in windows of alter.log.dirs.replication.quota.window.*."""
+        if self._copied is None:
+            from kafkapy.security.rate import SimpleRate  # most brokers move nothing
 
-    def _rate(self) -> int:
+            quota = self._settings().quota
+            self._copied = SimpleRate(
+                quota.alter_log_dirs_replication_quota_window_num,
+                quota.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+            )
+        self._copied.record(copied, self._clock.monotonic_ms())
+
+    def _limit(self) -> int:
         definition = dynamic_only_definitions()[THROTTLE_KEY]
         text = self._settings().originals.get(THROTTLE_KEY)
         rate = definition.parse(text) if text is not None else definition.default

@@ -181,6 +181,17 @@ async def test_a_throttled_move_shows_its_lag_and_can_be_called_back(machine: Ma
     assert not [name for name in machine.disk.list_directory(target) if name.startswith("orders-0")]
 
 
+@on_machine(**{THROTTLE: "100000", "alter_log_dirs_replication_quota_window_size_seconds": "30"})
+async def test_the_rate_of_moves_is_measured_in_windows_of_the_configured_size(machine: Machine) -> None:
+    """The first window may hold all of its bytes at once."""
+    client = machine.connect()
+    topic = await large_topic(client, 20)
+    target = other_directory(machine, topic)
+    assert await alter(client, target, "orders", 0) == [0]
+    await asyncio.sleep(5)
+    assert directory_of(machine, topic) == target
+
+
 @on_machine(**{THROTTLE: "200000"})
 async def test_a_move_goes_on_after_a_restart(machine: Machine) -> None:
     client = machine.connect()
