@@ -217,25 +217,20 @@ def _topics(
     access: TopicAccess,
 ) -> list[MetadataResponseTopic]:
     """Return the answers for the topics that the request names."""
-    view = ClusterView(image.cluster, context.listener_name)
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
     names = _names_asked_for(request, image, ids)
     denied = access.denied(names)
     allowed = [name for name in names if access.allows(name)] if denied else names
-    topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
     missing = [name for name in allowed if name not in image.topics.by_name]
     refused = _not_creatable(services, context, request, missing) if missing else []
+    view = ClusterView(image.cluster, context.listener_name)
+    topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
     topics += _missing(
         services, context, request, [name for name in missing if name not in refused] if refused else missing
     )
     if request.include_topic_authorized_operations and context.api_version >= 8:
         _add_authorized_operations(services, context, topics)
-    return [
-        *(_topic_error(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id) for topic_id in _unknown_ids(image, ids)),
-        *topics,
-        *(_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused),
-        *_denied(image, denied, by_id=bool(ids)),
-    ]
+    return [*_unknown_ids(image, ids), *topics, *_refused(refused), *_denied(image, denied, by_id=bool(ids))]
 
 
 def _names_asked_for(request: MetadataRequest, image: MetadataImage, ids: Sequence[Uuid]) -> list[str]:
@@ -254,8 +249,14 @@ def _add_authorized_operations(
         )
 
 
-def _unknown_ids(image: MetadataImage, ids: Iterable[Uuid]) -> list[Uuid]:
-    return [topic_id for topic_id in ids if topic_id not in image.topics.by_id]
+def _unknown_ids(image: MetadataImage, ids: Iterable[Uuid]) -> list[MetadataResponseTopic]:
+    unknown = [topic_id for topic_id in ids if topic_id not in image.topics.by_id]
+    return [_topic_error(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id) for topic_id in unknown]
+
+
+def _refused(names: Iterable[str]) -> list[MetadataResponseTopic]:
+    """Return the answers for topics that the client may not create."""
+    return [_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in names]
 
 
 def _topic(

@@ -128,32 +128,46 @@ class BatchFilter:
             return None
         if batch.record_count == 0:
             return None
-        is_judged = not batch.is_control and self._survivors.covers(batch)
-        if is_judged:
-            verdict = self._survivors.judge(batch)
-            self.records_without_key += verdict.without_key
-            if not verdict.kept:
-                return None
-            if not verdict.kept_tombstones:
-                if verdict.kept == batch.record_count:
-                    return _whole(batch)
-                if not self._survivors.has_disorder and batch.record_count == batch.next_offset - batch.base_offset:
-                    return self._keep_values(batch)
+        if batch.is_control:
+            return self._keep_control(batch, needs_horizon=may_discard and horizon_ms is None)
+        if self._survivors.covers(batch):
+            return self._keep_judged(batch)
+        return self._keep_records(batch, is_judged=False)
+
+    def _keep_control(self, batch: RecordBatch, *, needs_horizon: bool) -> KeptBatch:
+        """Keep a marker; `needs_horizon`: its transaction has no records left, so it goes when the horizon passes."""
         payload = batch.records_payload()
         columns = record_columns(payload, batch.record_count)
-        if batch.is_control:
-            indexes = list(range(batch.record_count))
-            needs_horizon = may_discard
+        if needs_horizon:
+            return self._with_horizon(batch, payload, columns, list(range(batch.record_count)))
+        return _whole(batch)
+
+    def _keep_judged(self, batch: RecordBatch) -> KeptBatch | None:
+        """Keep what the marks of the retained offsets say, of a batch that they cover."""
+        verdict = self._survivors.judge(batch)
+        self.records_without_key += verdict.without_key
+        if not verdict.kept:
+            return None
+        if not verdict.kept_tombstones:
+            if verdict.kept == batch.record_count:
+                return _whole(batch)
+            if not self._survivors.has_disorder and batch.record_count == batch.next_offset - batch.base_offset:
+                return self._keep_values(batch)
+        return self._keep_records(batch, is_judged=True)
+
+    def _keep_records(self, batch: RecordBatch, *, is_judged: bool) -> KeptBatch | None:
+        """Keep the last record of each key; tombstones get a delete horizon, and go when it has passed."""
+        payload = batch.records_payload()
+        columns = record_columns(payload, batch.record_count)
+        if is_judged:
+            indexes = self._survivors.indexes(batch, columns.offset_deltas)
         else:
-            if is_judged:
-                indexes = self._survivors.indexes(batch, columns.offset_deltas)
-            else:
-                indexes = self._last_of_their_keys(batch, columns)
-            indexes = self._unexpired(batch, columns, indexes)
-            needs_horizon = bool(columns.null_values) and not set(indexes).isdisjoint(columns.null_values)
+            indexes = self._last_of_their_keys(batch, columns)
+        indexes = self._unexpired(batch, columns, indexes)
         if not indexes:
             return None
-        if needs_horizon and horizon_ms is None:
+        has_tombstones = bool(columns.null_values) and not set(indexes).isdisjoint(columns.null_values)
+        if has_tombstones and batch.delete_horizon_ms is None:
             return self._with_horizon(batch, payload, columns, indexes)
         if len(indexes) == batch.record_count:
             return _whole(batch)
