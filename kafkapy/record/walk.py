@@ -75,13 +75,14 @@ def _walk_fast(data: bytes, record_count: int, pause: Callable[[], None] | None 
     pause_at = 0 if pause is not None else record_count
     last_raw = max_raw = min_raw = -1
     shape_tries = 2 if record_count >= _LEAST_RUN else 0
+    most_in_run, growth = _LEAST_IN_RUN, _MOST_IN_RUN
     while first_index < record_count:
         if first_index >= pause_at:
             pause_at += _PAUSE_AFTER
             assert pause is not None, "without one, pause_at is out of reach"
             pause()
         if shape_tries:
-            in_this_round = min(record_count - first_index, _MOST_IN_RUN if first_index else 64)
+            in_this_round = min(record_count - first_index, most_in_run, _BLOCK - first_index % _BLOCK)
             try:
                 run = _same_shape(data, position, in_this_round, first_index)
             except (IndexError, ValueError):
@@ -93,6 +94,12 @@ def _walk_fast(data: bytes, record_count: int, pause: Callable[[], None] | None 
                     max_raw = raw
                     index_of_max = first_index + index
                 first_index += in_this_round
+                most_in_run = min(growth * most_in_run, _MOST_IN_RUN)
+                shape_tries = 2
+                continue
+            growth = _FEWER_IN_RUN // _LEAST_IN_RUN
+            if in_this_round > _LEAST_IN_RUN:
+                most_in_run = _FEWER_IN_RUN if in_this_round > _FEWER_IN_RUN else _LEAST_IN_RUN
                 continue
             shape_tries -= 1
 
@@ -183,26 +190,31 @@ _LEAST_RUN = 24
 
 _EVEN_BYTES = bytes(range(0, 256, 2))
 _ASCII_BYTES = bytes(range(128))
+_LEAST_IN_RUN = 64
 _MOST_IN_RUN = 1024
-"""Records checked at a time, after the first 64: one of another layout invalidates at most so many. A run costs 6 us
-whatever its length, so 64 KiB of small records should be at most two runs."""
+_FEWER_IN_RUN = 256
+"""Records checked at a time, after the first 64. A run costs 6 us whatever its length, so 64 KiB of small records
+should be at most two runs. Where the layout changes, as 64 ms after the batch's first record, shorter runs lead up to
+the change and away from it."""
 
+_BLOCK = 8192
 _OFFSET_LOW = bytes(range(0, 128, 2)) + 127 * bytes(range(128, 256, 2))
 _OFFSET_HIGH = b"".join(64 * bytes((high,)) for high in range(128))
-"""Indexed by an offset delta below 8192: the first byte of its varint, and the second byte (from 64 on)."""
+_OFFSET_MIDDLE = b"".join(64 * bytes((high,)) for high in range(128, 256))
+"""Indexed by an offset delta: the first byte of its varint, and the second byte (from 64 on). From 8192 on these two
+repeat themselves, the second as _OFFSET_MIDDLE, and the third one counts blocks of 8192."""
 
 
 def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int] | None:
-    """Check `count` records, from index first_index on, that differ in structure only by timestamp and offset.
+    """Check `count` records, from index first_index on (n * 64), that differ in structure only by timestamp and offset.
 
     Returns (end position, number of null keys, largest timestamp delta as zigzag, its index). Returns None, or raises
     IndexError or ValueError, if their layouts differ, they have headers, or a timestamp is before the base or more than
     8191 ms after it.
     """
-    end_index = first_index + count
     length, body = read_varint(data, start)
     stride = body + length - start
-    if length < 0 or end_index > len(_OFFSET_LOW) or start + stride * count > len(data):
+    if length < 0 or start + stride * count > len(data):
         return None
     span = stride * (count - 1) + 1
     if data[start : start + span : stride].count(data[start]) != count:
@@ -210,7 +222,8 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
 
     time_bytes = 1 if data[body + 1] < 0x80 else 2
     offset_at = body + 1 + time_bytes
-    key_at = offset_at + (2 if first_index else 1)
+    block, first_in_block = divmod(first_index, _BLOCK)
+    key_at = offset_at + (3 if block else 2 if first_index else 1)
     key_length, key = read_varint(data, key_at)
     value_at = key + max(key_length, 0)
     value_length, value = read_varint(data, value_at)
@@ -222,9 +235,18 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
     for column in columns:
         if data[column : column + span : stride].count(data[column]) != count:
             return None
-    if data[offset_at : offset_at + span : stride] != _OFFSET_LOW[first_index:end_index]:
+    if block:
+        low, high = _OFFSET_LOW[64 : 64 + count], _OFFSET_MIDDLE
+        if block > 127 or data[offset_at + 2 : offset_at + 2 + span : stride].count(block) != count:
+            return None
+    else:
+        low, high = _OFFSET_LOW[first_index : first_index + count], _OFFSET_HIGH
+    if data[offset_at : offset_at + span : stride] != low:
         return None
-    if first_index and data[offset_at + 1 : offset_at + 1 + span : stride] != _OFFSET_HIGH[first_index:end_index]:
+    if (
+        first_index
+        and data[offset_at + 1 : offset_at + 1 + span : stride] != high[first_in_block : first_in_block + count]
+    ):
         return None
     times = _latest_of_run(data, body + 1, time_bytes, span, stride)
     if times is None:
@@ -245,6 +267,12 @@ def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int
     second = data[at + 1 : at + 1 + span : stride]
     if not second.isascii() or len(first.translate(None, _ASCII_BYTES)) != len(first):
         return None
+    high = max(second)
+    since = second.index(high)
+    if second.count(high) == len(second) - since:  # timestamps mostly increase: the largest come last
+        lows = first[since:]
+        low = max(lows)
+        return low & 0x7F | high << 7, since + lows.index(low)
     raws = [low & 0x7F | high << 7 for low, high in zip(first, second, strict=True)]
     latest = max(raws)
     return latest, raws.index(latest)

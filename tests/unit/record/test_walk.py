@@ -1,6 +1,7 @@
 """The record walk finds the same whichever of its three ways it goes, and refuses what is malformed."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -30,6 +31,11 @@ SHAPES: dict[str, list[NewRecord]] = {
     "500 with times of two bytes": [(1000 + 3 * i, None, bytes(30), ()) for i in range(500)],
     "500 with one odd size": [(1000, None, bytes(30 + (i == 300)), ()) for i in range(500)],
     "9000 of one size": [(1000 + i % 60, b"k", b"v", ()) for i in range(9000)],
+    "17000 of one size": [(1000, b"k", b"v", ()) for i in range(17_000)],
+    "2000 over 200 ms": [(1000 + i // 10, None, b"v", ()) for i in range(2000)],
+    "2000 over 200 ms, the latest amid them": [
+        (1000 + 300 * (i == 1500) + i // 10, None, b"v", ()) for i in range(2000)
+    ],
     "9000 of many sizes": [(1000 + i % 60, b"k", bytes(i % 70), ()) for i in range(9000)],
     "out of order": [(1000 + (i * 37) % 101 - 50, None, bytes(9), ()) for i in range(200)],
     "before the base": [(1000 - i, None, b"", ()) for i in range(100)],
@@ -66,14 +72,50 @@ def test_the_fast_way_goes_beyond_a_million_records() -> None:
 
 
 @needs_interpreter("it replaces a function of the walk, which compiled code calls directly")
-def test_records_of_one_size_are_checked_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[object] = []
+@pytest.mark.parametrize(
+    ("name", "failed", "missed"),
+    [
+        ("500 of one size", 0, 0),
+        ("9000 of one size", 0, 0),
+        ("2000 over 200 ms", 9, 64),
+        ("9000 of many sizes", 2, 9000),
+    ],
+)
+def test_records_of_one_size_are_checked_by_columns(
+    monkeypatch: pytest.MonkeyPatch, name: str, failed: int, missed: int
+) -> None:
+    """Where a timestamp takes another byte, shorter runs lead up to it; after two failures in vain no run is tried."""
+    runs: list[tuple[int, bool]] = []
     same_shape = walk_module._same_shape
-    monkeypatch.setattr(walk_module, "_same_shape", lambda *a: runs.append(same_shape(*a)) or runs[-1])
-    records = SHAPES["500 of one size"]
-    walk_records(payload_of(records), 500)
-    assert len(runs) == 2
-    assert None not in runs
+
+    def tried(data: bytes, start: int, count: int, first_index: int) -> object:
+        found = same_shape(data, start, count, first_index)
+        runs.append((count, found is not None))
+        return found
+
+    monkeypatch.setattr(walk_module, "_same_shape", tried)
+    records = SHAPES[name]
+    assert walk_records(payload_of(records), len(records)) == expected(records)
+    assert sum(not is_run for _, is_run in runs) <= failed
+    assert len(records) - sum(count for count, is_run in runs if is_run) <= missed
+
+
+def test_what_is_damaged_beyond_8192_records_is_found() -> None:
+    """Their offset deltas take three bytes, of which the walk compares the third one by itself."""
+    records: list[NewRecord] = [(1000, None, b"v", ()) for _ in range(8200)]
+    payload, record_bytes = payload_of(records), 10
+    for position in range(len(payload) - record_bytes, len(payload)):
+        for change in (1, 0x80):
+            damaged = payload[:position] + bytes((payload[position] ^ change,)) + payload[position + 1 :]
+            assert outcome_of(walk_records, damaged, 8200) == outcome_of(_walk_with_care, damaged, 8200)
+
+
+def outcome_of(walk: Callable[[bytes, int], Walk], payload: bytes, count: int) -> Walk | None:
+    """Return what a walk finds, None if it refuses the records."""
+    try:
+        return walk(payload, count)
+    except InvalidRecordsError:
+        return None
 
 
 @pytest.mark.parametrize(("first", "second"), [(128, 128), (128, 256), (0, 128), (8191, 64)])
