@@ -45,12 +45,13 @@ def test_all_commands_of_kafka_client_metrics(tools: JavaTools, server: Server) 
     options = ["--metrics", "org.apache.kafka.producer.,a.b", "--interval", "10000"]
     match = ["--match", "client_id=orders-.*,client_source_address=127\\.0\\.0\\.1"]
     assert tool("--alter", "--name", "mine", *options, *match) == "Altered client metrics config for mine.\n"
-    assert eventually(described, what="the subscription") == {
+    wanted = {
         "Client metrics configs for mine are:",
         "  interval.ms=10000",
         "  match=client_id=orders-.*,client_source_address=127\\.0\\.0\\.1",
         "  metrics=org.apache.kafka.producer.,a.b",
     }
+    eventually(lambda: described() == wanted, what="the subscription")
     assert tool("--list").splitlines() == ["mine"]
     tool("--alter", "--name", "mine", "--interval", "")
     assert "  interval.ms=300000" in eventually(

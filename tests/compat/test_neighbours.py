@@ -17,12 +17,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from harness.servers import Server, free_port, java
 from tests.compat.conftest import QUICK_JVM, new_server
+from tests.support.committed import commit
 from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tools.kafka import JAVA_LIBS, NEIGHBOUR_LIBS, STREAMS_LIBS
 
 LOGGING = "-Dlog4j2.level=WARN"
-END_TIMEOUT_S = 60
+END_TIMEOUT_S = 180
 QUICK_START = {"plugin.discovery": "service_load"}
 """Without a look at each class of each jar."""
 
@@ -265,7 +266,7 @@ def test_mirror_maker_copies_topics_configs_and_groups(brokers: tuple[Server, Se
     values = [f"record {number}" for number in range(1000)]
     produce(first, "mirrored", *values)
     consumer = Consumer({"bootstrap.servers": first.bootstrap, "group.id": "moved", "enable.auto.commit": False})
-    consumer.commit(offsets=[TopicPartition("mirrored", 0, 1000)], asynchronous=False)
+    commit(consumer, TopicPartition("mirrored", 0, 1000))
     consumer.close()
     replications = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage")
     intervals = ("refresh.topics", "refresh.groups", "sync.topic.configs", "sync.topic.acls", "emit.checkpoints")
@@ -302,8 +303,8 @@ def test_mirror_maker_copies_topics_configs_and_groups(brokers: tuple[Server, Se
 
         eventually(synced, what="the group's offset")
         asked = ConfigResource(ResourceType.TOPIC, "first.mirrored")
-        assert admin.describe_configs([asked])[asked].result(60)["retention.ms"].value == "123456789"
-        assert len(admin.list_topics("first.mirrored", 60).topics["first.mirrored"].partitions) == 2
+        eventually(lambda: admin.describe_configs([asked])[asked].result(60)["retention.ms"].value == "123456789")
+        eventually(lambda: len(admin.list_topics("first.mirrored", 60).topics["first.mirrored"].partitions) == 2)
         produce(first, "mirrored", "one more")
         values.append("one more")
         eventually(lambda: copied.values() == values, what="the next record")

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from harness.nodes import ThreeNodes
 from tests.compat.test_cluster import KIND, TIMEOUT_S
+from tests.support import topics
 from tests.support.eventually import eventually
 
 pytestmark = [
@@ -33,8 +34,7 @@ PROPERTIES = {
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ThreeNodes]:
     with ThreeNodes(KIND, tmp_path, PROPERTIES, heap="256m") as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(TIMEOUT_S)
+        topics.create(running.bootstrap, TOPIC, partitions=PARTITIONS, replicas=3)
         eventually(lambda: -1 not in leaders(running) and leaders(running))
         yield running
 
@@ -106,7 +106,7 @@ def test_a_stream_goes_on_when_the_leader_of_its_topic_is_killed(
     with Writing(cluster.bootstrap) as writing:
         stream = Stream(spark, cluster.bootstrap, tmp_path)
         stream.wait_for_progress()
-        killed = leaders(cluster)[0]
+        killed = eventually(lambda: max(leaders(cluster)[0], 0))
         cluster.by_id[killed].stop(signal.SIGKILL)
         eventually(lambda: not {killed, -1} & set(leaders(cluster)), what="another leader")
         stream.wait_for_progress()
