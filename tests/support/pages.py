@@ -4,7 +4,7 @@ The words after ``` say what a block is:
 
     sh               a shell script, which must end with status 0
     sh background    started, and left running until the end of the page; the next block runs once it has printed
-                     "ready" (`background=word`: that word)
+                     "ready on " (`background=words`: those words)
     sh unrun         not run: it needs root, a container engine or a network
     python           a program; with a first line `# NAME.py` a file of that name instead
     others           a file if their first line is `# NAME.EXTENSION`, else an example to be looked at
@@ -55,7 +55,7 @@ class Block(NamedTuple):
         """What a background block prints when it is ready, None for others."""
         if not self.words.startswith("background"):
             return None
-        return self.words.partition("=")[2] or "ready"
+        return self.words.partition("=")[2] or "ready on "
 
 
 def blocks(text: str) -> list[Block]:
