@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES = 256 * 1024
 """Maximum number of bytes read from the socket in one pass of the loop."""
 LARGE_BYTES = 16 * 1024
-"""If a response lacks at least this many bytes, they are received into a buffer that is kept."""
+"""The first time that a response lacks at least this many bytes, a buffer is made, and kept, to receive into."""
 
 
 class NoResponseError(KafkapyError):
@@ -242,11 +242,12 @@ class Peer:
     def _receive(self, channel: Channel, missing_bytes: int) -> ReadableBuffer | None:
         """Return received bytes, valid until the next call; None if there are none yet, none at the stream's end.
 
-        Memory for 256 KiB, made and freed for each part of a large response, costs more than copying from a buffer.
+        Memory for 256 KiB, made and freed for each part of a large response, costs more than copying from a buffer. A
+        connection that had one large response receives everything into its buffer.
         """
-        if missing_bytes < LARGE_BYTES:
-            return channel.receive(RECEIVE_BYTES)
         if self._buffer is None:
+            if missing_bytes < LARGE_BYTES:
+                return channel.receive(RECEIVE_BYTES)
             self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         count = channel.receive_into(self._buffer)
         return None if count is None else self._buffer[:count]
