@@ -173,7 +173,8 @@ def run(temporary: Path, program: str) -> str:
         text=True,
         timeout=120,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr  # a machine that is slow may be told of in the log
     return done.stdout
 
 
