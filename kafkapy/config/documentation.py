@@ -87,7 +87,7 @@ internal.metadata.delete.delay.millis: How long files of the metadata log stay a
 internal.metadata.log.segment.bytes: For tests: the size of a metadata segment, below what metadata.log.segment.bytes allows.
 internal.metadata.max.batch.size.in.bytes: The largest batch of the metadata log.
 kafka.metrics.*: No effect: metrics are served by kafkapy.admin.listener.
-kafkapy.admin.listener: host:port for /metrics, /livez, /readyz and /buildinfo over HTTP; unset: nothing is served.
+kafkapy.admin.listener: host:port for /metrics, /livez, /readyz and /buildinfo over HTTP; clients may push their metrics then (KIP-714); unset: nothing is served.
 kafkapy.authentication.timeout.ms: How long a TLS handshake, and after it a login, may take.
 kafkapy.legacy.clients.enable: Serves the versions of APIs that Apache Kafka 4 removed (KIP-896), for clients from 0.9 on.
 kafkapy.metrics.groups: A pattern (RE2) of the groups whose members, offsets and lag are in /metrics.
