@@ -87,7 +87,8 @@ def findings_of_properties(subject: str, properties: dict[str, str]) -> list[Fin
     except ConfigError as error:
         return [Finding(Kind.BLOCKS, subject, str(error))]
     found = [*_of_logins(subject, config), *_of_stores(subject, config), *_of_keys(subject, properties)]
-    return [*found, *(Finding(Kind.NOTE, subject, text) for text in warnings)]
+    notes = [text for text in warnings if not text.startswith(tuple(f"{key} " for key in NOT_DONE))]
+    return [*found, *(Finding(Kind.NOTE, subject, text) for text in notes)]
 
 
 # -- the cluster ------------------------------------------------------------------------------------------------------
