@@ -48,6 +48,10 @@ MAX_GATHERED_FRAME_BYTES = 132 * 1024
 work."""
 
 
+MOST_TAKEN_BYTES = 64 * 1024
+"""Where no request may start, at most this many bytes of those that have started are kept with the rest."""
+
+
 @dataclass(slots=True, frozen=True)
 class ConnectionLimits:
     """The limits of one connection: Kafka's keys if they exist, otherwise constants with their reason."""
@@ -298,12 +302,15 @@ class Connection:
             or self.mute_count
             or self._last_sequence >= 0
         ):
+            if self._position >= MOST_TAKEN_BYTES:
+                self._drop_taken()
             return None
         if self._frame is not None:
             return self._take_grown_frame()
         data, position = self.input, self._position
         start = position + 4
         if len(data) < start:
+            self._drop_taken()
             return None
         (size,) = _unpack_size(data, position)
         if not 0 <= size <= self._max_frame_bytes:
@@ -364,6 +371,11 @@ class Connection:
         self._frame = bytearray(memoryview(self.input)[start:])
         self._frame_bytes = size
         self.input = b""
+        self._position = 0
+
+    def _drop_taken(self) -> None:
+        """Release the input's started frames: the client decides when the rest goes on."""
+        self.input = self.input[self._position :]
         self._position = 0
 
     def _is_gathered(self, frame: bytearray) -> bool:

@@ -42,8 +42,8 @@ def check_plain(
     """Return the header fields (BATCH_HEADER) of data[start:end] if it is a plain batch, otherwise None.
 
     Plain means: magic 2, these attributes (PLAIN or TRANSACTIONAL), at most most_bytes, correct CRC and records, all
-    timestamps within the bounds, and the header's max timestamp that of the records. If `data` ends at `end`, an
-    IndexError is possible.
+    timestamps within the bounds, and the header's max timestamp that of the records. The caller checks producer id,
+    epoch and sequence. If `data` ends at `end`, an IndexError is possible.
     """
     size = end - start
     if size <= HEADER_BYTES or size > most_bytes:

@@ -9,11 +9,13 @@ import pytest
 from kafkapy.handlers.small_produces import MAX_PLANS, MIN_SWEEP, SmallProduces
 from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.runtime.transaction_verification import TransactionalProducer
 from kafkapy.security.authorizer import AclOperation
 from tests.sim.test_broker_requests import on_machine
 from tests.simulator.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic, values_of
+from tests.simulator.hot_paths import new_transactions
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 from tests.support.metadata_services import Deny
@@ -186,6 +188,23 @@ def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_handler() 
         assert len(asking.verified) == 1
 
     run(main)
+
+
+@on_machine
+async def test_a_transaction_does_not_begin_before_sequence_0(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"first")
+    producer_id = (await new_transactions(client, topic, "id"))._producer_id
+    topics = [AddPartitionsToTxnTopic(topic.name, [0])]
+    await client.call(AddPartitionsToTxnRequest([], "id", producer_id, 0, topics), 3)
+    for base_sequence in (-1, -5):
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": base_sequence}
+        request = produce(topic, client.batch([b"v"] * 3, **fields, is_transactional=True))
+        request.transactional_id = "id"
+        answer = (await client.call(request, 11)).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert values_of(await client.fetch(topic, 0)) == [b"first"]
 
 
 def test_what_lacks_replicas_in_sync_is_left_to_the_handler() -> None:

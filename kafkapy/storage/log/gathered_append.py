@@ -144,6 +144,8 @@ class GatheredAppend:
         """Have a transaction's first batch verified; it is then the only one of this append until it is written."""
         producers = self._log.producer_state
         assert self._verify is not None
+        if batch.producer_epoch < 0 or batch.base_sequence < 0:
+            return False  # INVALID_RECORD; `prepare` takes any sequence of a producer that it does not know
         if producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
             return False  # a duplicate, or out of order
         guard = self._verify(batch.producer_id, batch.producer_epoch, batch.base_sequence)

@@ -133,3 +133,25 @@ def test_what_is_not_served_together_is_not_copied_for_it(frame: bytes) -> None:
     assert made.produces_at_hand() is None
     assert made.next_frame() == frame[4:]
     assert made.produces_at_hand() is not None
+
+
+@pytest.mark.parametrize("cut", [0, len(LARGE) - 1000])
+def test_a_request_that_has_started_is_not_kept_for_the_first_bytes_of_the_next(cut: int) -> None:
+    made = machine(LARGE[:cut])
+    assert made.next_frame() is None
+    made.feed(LARGE[cut:] + PRODUCE[:3])
+    start(made)
+    assert made.next_frame() is None
+    assert made.input == PRODUCE[:3]
+    made.feed(PRODUCE[3:])
+    assert made.produces_at_hand() == (PRODUCE, 0, 63)
+
+
+def test_a_request_that_has_started_is_not_kept_for_those_that_may_not() -> None:
+    made = machine(LARGE + PRODUCE * 2, max_in_flight=1)
+    assert made.produces_at_hand() is not None
+    first = made.take_served(Served(1, len(LARGE), None))
+    assert made.next_frame() is None
+    assert made.input == PRODUCE * 2
+    made.answer_together(first, 1, b"1")
+    assert made.produces_at_hand() == (PRODUCE * 2, 0, 1)
