@@ -8,8 +8,9 @@ what changed, not on the number of partitions. Pure. (session id, session epoch)
     (id, n > 0)   an incremental request of the session
     (id, 0)       after a failure: it names all partitions, closes the old session and asks for a new one
 
-A leader without room for a session answers id 0: then every request names all partitions. Else a request names
-NAMED_PER_REQUEST of them at most, which both sides process within some milliseconds.
+A leader without room for a session answers id 0: then every request names all partitions. Else a request adds
+ADDED_PER_REQUEST of them at most, which both sides process within some milliseconds. New positions of partitions that
+the session has are all named at once: what is not named, the leader sends again.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ from kafkapy.types import Uuid
 PartitionKey: TypeAlias = tuple[Uuid, int]
 """(topic id, partition)."""
 
-NAMED_PER_REQUEST: Final = 1_000
+ADDED_PER_REQUEST: Final = 1_000
 """Some 10 us each for the follower, and as much for the leader. Apache Kafka names all in one request."""
 SESSION_ID_NOT_FOUND: Final = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
@@ -54,7 +55,10 @@ class FollowerSession:
         self._asked: dict[PartitionKey, FetchPartition] = {}
         self._sent: dict[PartitionKey, FetchPartition] = {}
         """The positions last sent to the leader: the response refers to these."""
+        self._added: dict[PartitionKey, None] = {}
+        """Those that the leader does not know yet; none of them is in `_sent`."""
         self._changed: dict[PartitionKey, None] = {}
+        """Those of `_sent` with a new position."""
         self._forgotten: dict[PartitionKey, None] = {}
         self._is_refused = False
         """Whether the leader had no room for a session when it was asked last."""
@@ -79,33 +83,35 @@ class FollowerSession:
         if self._asked.get(key) == wanted:
             return
         self._asked[key] = wanted
-        self._changed[key] = None
+        (self._changed if key in self._sent else self._added)[key] = None
         self._forgotten.pop(key, None)
 
     def drop(self, key: PartitionKey) -> None:
         """Stop fetching a partition."""
-        if self._asked.pop(key, None) is not None:
+        if self._asked.pop(key, None) is None:
+            return
+        if key in self._sent:
             self._changed.pop(key, None)
-            if key in self._sent:
-                self._forgotten[key] = None
+            self._forgotten[key] = None
+        else:
+            self._added.pop(key, None)
 
     def next_request(self) -> SessionRequest:
         """Return the next request. Call note_answer or note_failure before the one after it."""
         is_full = self._epoch == INITIAL_EPOCH
         if is_full:
-            self._changed, self._sent, self._forgotten = dict.fromkeys(self._asked), {}, {}
-        named, self._changed = self._changed, {}
-        if len(named) > NAMED_PER_REQUEST and not (is_full and self._is_refused):
-            later = named
-            named = dict.fromkeys(islice(later, NAMED_PER_REQUEST))
-            self._changed = dict.fromkeys(islice(later, NAMED_PER_REQUEST, None))
+            self._added, self._changed, self._sent, self._forgotten = dict.fromkeys(self._asked), {}, {}, {}
+        added = list(islice(self._added, None if is_full and self._is_refused else ADDED_PER_REQUEST))
+        for key in added:
+            del self._added[key]
+        named, self._changed = [*self._changed, *added], {}
         forgotten, self._forgotten = self._forgotten, {}
         for key in forgotten:
             self._sent.pop(key, None)
         self._sent.update((key, self._asked[key]) for key in named)
         topics, forgotten_topics = self._topics(named), _forgotten_topics(forgotten)
         return SessionRequest(
-            self._session_id, self._epoch, topics, forgotten_topics, is_full, has_more=bool(self._changed)
+            self._session_id, self._epoch, topics, forgotten_topics, is_full, has_more=bool(self._added)
         )
 
     def note_answer(self, request: SessionRequest, session_id: int) -> None:

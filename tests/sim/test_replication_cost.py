@@ -1,10 +1,14 @@
 """What a produce and the follower's fetch that it wakes cost: by what changed, not by what is followed."""
 
+import asyncio
 import sys
+from typing import Any
 
 import pytest
 
+from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.replication.delayed_delete_records import PartitionDeletion
+from kafkapy.runtime import follower_session
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld
@@ -39,6 +43,29 @@ def count(partition_count: int) -> float:
 def test_a_produce_and_the_fetch_it_wakes_cost_the_same_with_few_and_many_partitions() -> None:
     few, many = count(FEW), count(MANY)
     assert many <= MORE * few, f"{few:.0f} instructions with {FEW} partitions, {many:.0f} with {MANY}"
+
+
+@on_loop
+async def test_records_are_sent_once_however_many_partitions_have_some(loop: SimLoop) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
+        world = ReplicaWorld(loop, 2)
+        world.create_topic(8, replicas=(1, 2))
+        await world.pass_ms(3000)
+        sent_bytes = 0
+
+        def count_bytes(_sender: int, _receiver: int, response: Any) -> Any:
+            nonlocal sent_bytes
+            if isinstance(response, FetchResponse):
+                sent_bytes += sum(len(each.records or b"") for topic in response.responses for each in topic.partitions)
+            return response
+
+        world.tamper = count_bytes
+        for _ in range(3):
+            answers = await asyncio.gather(*(world.produce(1, bytes(100), number=number) for number in range(8)))
+            assert {code for code, _ in answers} == {0}
+        assert sent_bytes == sum(world.nodes[1].log(number=number).segments.active.size for number in range(8))
+        await world.stop()
 
 
 @on_loop

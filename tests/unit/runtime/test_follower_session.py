@@ -81,7 +81,7 @@ def test_a_session_that_the_leader_ends_is_followed_by_a_full_request() -> None:
 
 
 def test_a_large_session_is_made_by_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_session, "NAMED_PER_REQUEST", 2)
+    monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
     session = asking(FollowerSession(), *((A, number, 5) for number in range(5)))
     first = session.next_request()
     assert said(first) == (0, 0, [(A, 0, 5), (A, 1, 5)], [])
@@ -91,15 +91,38 @@ def test_a_large_session_is_made_by_several_requests(monkeypatch: pytest.MonkeyP
     session.drop((A, 1))
     session.drop((A, 2))
     second = asking(session, (A, 0, 6)).next_request()
-    assert said(second) == (42, 1, [(A, 3, 5), (A, 4, 5)], [(A, 1)]), "2 was never named"
+    assert said(second) == (42, 1, [(A, 0, 6), (A, 3, 5), (A, 4, 5)], [(A, 1)]), "2 was never named"
+    assert not second.has_more
     session.note_answer(second, 42)
-    third = session.next_request()
-    assert said(third) == (42, 2, [(A, 0, 6)], [])
-    assert not third.has_more
+    assert said(session.next_request()) == (42, 2, [], [])
+
+
+def test_new_positions_are_named_at_once_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 1)
+    session = asking(FollowerSession(), (A, 0, 5), (A, 1, 5))
+    session.note_answer(session.next_request(), 42)
+    session.note_answer(session.next_request(), 42)
+    asking(session, (B, 0, 7), (A, 0, 6), (A, 1, 6), (B, 1, 7))
+    request = session.next_request()
+    assert said(request) == (42, 2, [(A, 0, 6), (A, 1, 6), (B, 0, 7)], [])
+    assert request.has_more
+    session.drop((B, 1))
+    session.note_answer(request, 42)
+    assert said(session.next_request()) == (42, 3, [], []), "the leader never heard of B-1"
+
+
+def test_a_partition_that_is_added_again_before_the_leader_forgot_it_has_its_new_position() -> None:
+    session = asking(FollowerSession(), (A, 0, 5), (A, 1, 5))
+    session.note_answer(session.next_request(), 42)
+    session.drop((A, 0))
+    request = session.next_request()
+    asking(session, (A, 0, 3))
+    session.note_answer(request, 42)
+    assert said(session.next_request()) == (42, 2, [(A, 0, 3)], [])
 
 
 def test_without_room_for_a_session_a_request_names_all_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_session, "NAMED_PER_REQUEST", 2)
+    monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
     session = asking(FollowerSession(), *((A, number, 5) for number in range(5)))
     session.note_answer(session.next_request(), 0)
     request = session.next_request()
