@@ -84,6 +84,8 @@ class Peer:
         self._unsent = b""
         self._buffer: memoryview | None = None
         """Receives large responses; made for the first one."""
+        self._has_read_part = False
+        """Whether a further part of a response was read since the timer was set."""
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         self._timer: AfterReads | None = None
@@ -225,6 +227,7 @@ class Peer:
                 return
             connection.receive(data)
             if 0 < connection.missing_bytes == missing_bytes - len(data):
+                self._has_read_part = True
                 return  # a further part of the same response
         except LoginError as error:
             logger.warning("Could not log in to %s: %s", self, error)
@@ -292,6 +295,7 @@ class Peer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._has_read_part = False
         deadlines = [request.deadline_ms for request in self._waiting]
         if self._connection is not None and (deadline_ms := self._connection.deadline_ms()) is not None:
             deadlines.append(deadline_ms)
@@ -305,6 +309,9 @@ class Peer:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         if self._connection is not None and self._connection.is_expired(now_ms):
+            if self._has_read_part:  # after a stall, there may be more of a large response than is read in a few passes
+                self._arm_timer()
+                return
             self._lose(f"{self} did not answer in time")
             return
         if self._cancel_attempt is not None and now_ms >= self._setup_deadline_ms:
