@@ -45,10 +45,11 @@ class Dripping:
                 self.was_cut = True
 
     def _drip(self, connection: socket.socket) -> None:
+        ended = select.poll()  # select() takes no descriptor beyond 1023
+        ended.register(connection, select.POLLIN)
         for _ in range(STEPS):
             connection.sendall(b"\0")
-            readable, _, _ = select.select([connection], [], [], STEP_S)
-            if readable and not connection.recv(65536):
+            if ended.poll(STEP_S * 1000) and not connection.recv(65536):
                 self.was_cut = True
                 return
 
