@@ -41,7 +41,7 @@ def clients_of(texts: Iterable[str]) -> dict[str, Client]:
     """Return the clients in the brokers' /metrics by instance id; of one that pushes to two brokers all values."""
     clients: dict[str, Client] = {}
     for text in texts:
-        for line in text.splitlines():
+        for line in text.split("\n"):  # splitlines would split at characters that a label may have, too
             if is_of_clients(line):
                 _add(clients, line)
     return clients

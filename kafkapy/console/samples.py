@@ -108,7 +108,7 @@ def sums_of(text: str) -> Mapping[str, float]:
     """
     sums: dict[str, float] = {}
     totals: dict[str, float] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):  # splitlines would split at characters that a label may have, too
         if line.startswith("#") or is_of_clients(line):
             continue
         found = _LINE.fullmatch(line)

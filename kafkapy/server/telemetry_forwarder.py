@@ -34,8 +34,7 @@ class HttpForwarder:
 
     def __init__(self, url: str, *, broker_id: int) -> None:
         """Raises ConfigError unless the URL is one of http or https."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_web(url):
             raise ConfigError("kafkapy.telemetry.otlp.endpoint", url, "an http or https URL is needed")
         self._url = url
         self._broker_id = str(broker_id)
@@ -79,7 +78,7 @@ class HttpForwarder:
                     allows_plain=True,
                 )
                 self._sent_count += 1
-            except (OSError, WebError) as error:
+            except (OSError, WebError, ValueError) as error:  # ValueError: a path that HTTP cannot have
                 self._failed_count += 1
                 self._complain(error)
                 if self._is_closed:
@@ -90,3 +89,11 @@ class HttpForwarder:
         if now_s >= self._next_complaint_s:
             self._next_complaint_s = now_s + COMPLAINT_S
             logger.warning("Client metrics could not be sent to kafkapy.telemetry.otlp.endpoint: %s", error)
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port, or of brackets
+        return False

@@ -44,6 +44,18 @@ def test_charts_do_not_add_up_what_clients_say() -> None:
     assert samples.names() == ["kafka_server_x", "kafkapy_client_telemetry_pushes_total"]
 
 
+@pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\r", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_no_label_begins_a_line(separator: str) -> None:
+    """The exposition escapes \\n alone."""
+    forged = f"{separator}kafka_server_forged 5{separator}kafkapy_client_forged{{}} 5{separator}"
+    line = f'kafkapy_client_x{{client_id="{forged}",client_instance_id="I"}} 1\nkafka_server_y{{group="{forged}"}} 2\n'
+    samples = MetricSamples([])
+    samples.take([line], 1.0)
+    assert samples.names() == ["kafka_server_y"]
+    assert set(samples.clients) == {"I"}
+    assert [name for name, _, _ in samples.clients["I"].values] == ["x"]
+
+
 class Metrics(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
