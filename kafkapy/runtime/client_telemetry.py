@@ -4,6 +4,7 @@ A push is decompressed by a worker, bounded by telemetry.max.bytes, and read in 
 all. Exists only while there is a receiver: with an admin listener, or with kafkapy.telemetry.otlp.endpoint.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kafkapy.types import Uuid
 
 MAGIC: Final = 2
+READ_AT_ONCE: Final = 4
+"""Pushes that are decompressed and read at a time: each may hold some times telemetry.max.bytes, whatever was sent."""
 
 
 class Forwarder(Protocol):
@@ -62,6 +65,7 @@ class ClientTelemetry:
         self.push_count = 0
         self.failure_count = 0
         self._on_unusable = on_unusable
+        self._reading = asyncio.Semaphore(READ_AT_ONCE)
 
     def apply_delta(self, changed: Iterable[ConfigResource], image: MetadataImage) -> None:
         """Follow the changes of subscriptions."""
@@ -79,19 +83,25 @@ class ClientTelemetry:
         self, instance: ClientInstance, metrics: bytes, compression: int, *, heavy_work: "HeavyWork", way: "Walk"
     ) -> None:
         """Take a push. Raises ApiError INVALID_RECORD if it is too large decompressed, or not OTLP."""
-        try:
-            data = await self._decompressed(bytes(metrics), compression, heavy_work)
-            points = await _read(data, way)
-        except (RecordsError, OtlpError) as error:
-            self.failure_count += 1
-            instance.note_failure()
-            raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+        async with self._reading:
+            try:
+                data = await self._decompressed(bytes(metrics), compression, heavy_work)
+                points = await _read(data, way)
+            except (RecordsError, OtlpError) as error:
+                self.failure_count += 1
+                instance.note_failure()
+                raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
         self.push_count += 1
-        if self.instances.is_known(instance):  # its connection may have closed meanwhile
-            for point in points:
-                self.received.note(instance.client_instance_id, point)
+        self._keep(instance, points)
         if self.forwarder is not None:
             self.forwarder.send(data, dict(instance.attributes))
+
+    def _keep(self, instance: ClientInstance, points: Iterable[Point]) -> None:
+        if not self.instances.is_known(instance):
+            return  # its connection has closed meanwhile
+        identity_characters = sum(map(len, instance.attributes.values()))
+        for point in points:
+            self.received.note(instance.client_instance_id, point, identity_characters=identity_characters)
 
     async def _decompressed(self, metrics: bytes, compression: int, heavy_work: "HeavyWork") -> bytes:
         if compression == NONE:

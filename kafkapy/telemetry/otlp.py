@@ -19,7 +19,7 @@ MAX_ATTRIBUTES: Final = 32
 MAX_RESOURCES: Final = 1_000
 """A client has one."""
 MAX_FIELDS: Final = 500
-"""Fields of a data point, of an attribute and of its value."""
+"""Fields of a data point, with those of its attributes and of their values: it is read in one step."""
 MAX_TEXT: Final = 250
 """Characters of a name or an attribute's value that are kept."""
 DELTA: Final = 1
@@ -134,10 +134,11 @@ def _numbers(
     attributes: list[tuple[str, str]] = []
     values: list[tuple[str, float]] = []
     is_number = kind in (GAUGE, SUM)
-    for number, wire_type, value_start, value_end in _few_fields(data, start, end):
+    few = _FewFields()
+    for number, wire_type, value_start, value_end in few.of(data, start, end):
         if wire_type == BYTES:
             if number == POINT_ATTRIBUTES[kind] and len(attributes) < MAX_ATTRIBUTES:
-                attributes.append(_attribute(data, value_start, value_end))
+                attributes.append(_attribute(data, value_start, value_end, few))
         elif wire_type == FIXED64:
             if is_number and number == 4:
                 values = [("", struct.unpack_from("<d", data, value_start)[0])]
@@ -150,20 +151,20 @@ def _numbers(
     return tuple(sorted(attributes)), values[:2]
 
 
-def _attribute(data: bytes, start: int, end: int) -> tuple[str, str]:
+def _attribute(data: bytes, start: int, end: int, few: "_FewFields") -> tuple[str, str]:
     key = value = ""
-    for number, wire_type, value_start, value_end in _few_fields(data, start, end):
+    for number, wire_type, value_start, value_end in few.of(data, start, end):
         if wire_type == BYTES and number == 1:
             key = _text(data, value_start, value_end)
         elif wire_type == BYTES and number == 2:
-            value = _any_value(data, value_start, value_end)
+            value = _any_value(data, value_start, value_end, few)
     return key, value
 
 
-def _any_value(data: bytes, start: int, end: int) -> str:
+def _any_value(data: bytes, start: int, end: int, few: "_FewFields") -> str:
     """Return a string, a bool or a number as text; "" for arrays, maps and bytes."""
     value = ""
-    for number, wire_type, value_start, value_end in _few_fields(data, start, end):
+    for number, wire_type, value_start, value_end in few.of(data, start, end):
         if number == 1 and wire_type == BYTES:
             value = _text(data, value_start, value_end)
         elif number == 2 and wire_type == VARINT:
@@ -176,12 +177,21 @@ def _any_value(data: bytes, start: int, end: int) -> str:
     return value
 
 
-def _few_fields(data: bytes, start: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of a message that is read in one step. Raises OtlpError for more than MAX_FIELDS."""
-    for count, field in enumerate(_fields(data, start, end)):
-        if count >= MAX_FIELDS:
-            raise OtlpError(f"a data point has more than {MAX_FIELDS} fields")
-        yield field
+class _FewFields:
+    """Counts the fields of one data point, at all levels."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_FIELDS
+
+    def of(self, data: bytes, start: int, end: int) -> Iterator[_Field]:
+        """Yield the fields of the data point, or of a message in it. Raises OtlpError if they are too many."""
+        for field in _fields(data, start, end):
+            self._left -= 1
+            if self._left < 0:
+                raise OtlpError(f"a data point has more than {MAX_FIELDS} fields")
+            yield field
 
 
 def _fields(data: bytes, position: int, end: int) -> Iterator[_Field]:

@@ -10,6 +10,8 @@ from kafkapy.server.admin.names import Tags
 
 ALL: Final = ".*"
 MAX_REMEMBERED: Final = 100_000
+MAX_REMEMBERED_NAME: Final = 249
+"""Characters, the maximum of a topic name. Groups, and the labels of clients' own metrics, may be longer."""
 LABELS: Final = {"topic": "topics", "consumergroup": "groups"}
 
 
@@ -32,9 +34,11 @@ class SeriesFilter:
     def _matches(self, tag: tuple[str, str]) -> bool:
         found = self._known.get(tag)
         if found is None:
-            if len(self._known) >= MAX_REMEMBERED:
-                self._known.clear()
-            found = self._known[tag] = self._patterns[tag[0]].fullmatch(tag[1]) is not None
+            found = self._patterns[tag[0]].fullmatch(tag[1]) is not None
+            if len(tag[1]) <= MAX_REMEMBERED_NAME and tag[1].isascii():
+                if len(self._known) >= MAX_REMEMBERED:
+                    self._known.clear()
+                self._known[tag] = found
         return found
 
 

@@ -19,6 +19,8 @@ OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 QUANTILE_LABELS: Final = tuple((("quantile", f"{quantile:.3f}".removesuffix("0")),) for quantile in QUANTILES)
 SAMPLES_PER_STEP: Final = 250
 """Some 0.3 ms of work."""
+FAMILY_SAMPLES: Final = 10
+"""What the text of a family without samples costs, in samples."""
 EXTERNAL: Final = "not a metric of Apache Kafka"
 
 
@@ -79,7 +81,12 @@ class Exposition:
         parts = []
         for family in self._families.values():
             parts.append(_text(family, is_open=is_open))
-            yield
+            samples += FAMILY_SAMPLES + len(family.lines)
+            if (
+                samples >= SAMPLES_PER_STEP
+            ):  # not at each: clients may push metrics of 10,000 names, and a pause is a ms
+                samples = 0
+                yield
         if is_open:
             parts.append("# EOF\n")
         self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}

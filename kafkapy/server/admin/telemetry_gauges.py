@@ -2,7 +2,8 @@
 
 A client's metric org.apache.kafka.producer.node.request.latency.avg is
 kafkapy_client_producer_node_request_latency_avg{client_instance_id, client_id, ...}: each name has the prefix
-kafkapy_client_, so that no client can pretend to be this broker. kafkapy_client_info tells of each instance.
+kafkapy_client_, and kafkapy_client_reported_ where that would be a name of the broker's own, so that no client can
+pretend to be this broker. kafkapy_client_info tells of each instance.
 """
 
 import re
@@ -20,6 +21,9 @@ PREFIX: Final = "kafkapy_client_"
 KAFKA: Final = "org.apache.kafka."
 IDENTITY: Final = ("client_instance_id", "client_id")
 TOTAL: Final = "_total"
+INFO: Final = "info"
+OF_THE_BROKER: Final = ("telemetry_", "instances")
+LABELS_PER_STEP: Final = 4
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9]+")
 
 
@@ -45,11 +49,11 @@ def telemetry_gauges(telemetry: "ClientTelemetry | None") -> Iterator[Gauge | No
         yield None
 
 
-def _of_instance(telemetry: "ClientTelemetry", instance: "ClientInstance") -> Iterator[Gauge]:
+def _of_instance(telemetry: "ClientTelemetry", instance: "ClientInstance") -> Iterator[Gauge | None]:
     values = telemetry.received.of(instance.client_instance_id)
     if not values:
         return
-    yield Gauge(OWN, "kafkapy_client_info", 1, tuple(instance.attributes.items()))
+    yield Gauge(OWN, PREFIX + INFO, 1, tuple(instance.attributes.items()))
     identity = tuple((label, instance.attributes.get(label, "")) for label in IDENTITY)
     shown: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     for (name, attributes, is_counter), value in values.items():
@@ -57,14 +61,17 @@ def _of_instance(telemetry: "ClientTelemetry", instance: "ClientInstance") -> It
         if series not in shown:
             shown.add(series)
             yield Gauge(OWN, series[0], value, series[1], is_counter=series[0].endswith(TOTAL))
+        yield from (None,) * (len(attributes) // LABELS_PER_STEP)
 
 
 def _name(name: str, *, is_counter: bool) -> str:
     """Return a Prometheus name. A counter's ends with _total, and no other's does."""
-    text = PREFIX + _NOT_IN_NAMES.sub("_", name.removeprefix(KAFKA)).strip("_")
+    text = _NOT_IN_NAMES.sub("_", name.removeprefix(KAFKA)).strip("_")
     while text.endswith(TOTAL):
         text = text.removesuffix(TOTAL)
-    return text + TOTAL if is_counter else text
+    if text == INFO or f"{text}_".startswith(OF_THE_BROKER):
+        text = f"reported_{text}"
+    return PREFIX + (text + TOTAL if is_counter else text)
 
 
 def _labels(attributes: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

@@ -92,6 +92,20 @@ def test_an_answer_is_cached_by_principal_until_the_topics_change() -> None:
     assert names_for(running, "User:ann") == ["c"]
 
 
+def test_an_answer_is_for_one_host_and_one_listener() -> None:
+    """ACLs may name hosts; each listener has addresses of its own."""
+    authorizer = OfPrincipals({"User:ann": "a"})
+    running = services(cluster_with("a"), authorizer=authorizer)
+    asked = []
+    for host, listener in (("10.0.0.1", "PLAINTEXT"), ("10.0.0.2", "PLAINTEXT"), ("10.0.0.2", "OTHER")):
+        for _ in range(2):
+            asker = context(13, listener)
+            asker.principal, asker.client_host = "User:ann", host
+            answer(metadata.handle(running, asker, MetadataRequest(topics=None)))
+        asked.append(authorizer.asked)
+    assert asked == [1, 2, 3]
+
+
 def test_a_change_of_acls_drops_what_is_cached() -> None:
     cluster, authorizer = cluster_with("a", "b"), OfPrincipals({"User:ann": "a"})
     running = services(cluster, authorizer=authorizer)

@@ -84,19 +84,33 @@ def test_a_point_of_very_many_fields_is_refused() -> None:
         read(nested(point))
 
 
+def test_fields_of_attributes_and_of_their_values_count_too() -> None:
+    """Half a million of them held the loop for a second; compressed they were a few hundred bytes."""
+    value = delimited(0x12, bytes.fromhex("1001") * 490)  # a bool, again and again: the last one counts
+    point = bytes.fromhex("310100000000000000") + 2 * delimited(0x3A, value * 490)
+    with pytest.raises(OtlpError, match="more than 500 fields"):
+        read(nested(point))
+
+
+def test_the_most_attributes_that_are_read_are_few_fields() -> None:
+    many = {f"k{index}": "v" for index in range(5 * MAX_ATTRIBUTES)}
+    (point,) = read(metrics_data(gauge("a", 1, **many)))
+    assert len(point.attributes) == MAX_ATTRIBUTES
+
+
 def nested(point: bytes) -> bytes:
     """Return MetricsData with one gauge of one data point."""
-    data = point
-    for tag in (0x0A, 0x2A, 0x12, 0x12, 0x0A):
-        if tag == 0x12 and data[:1] == b"\x2a":
-            data = b"\x0a\x01m" + data
-        length, encoded = len(data), bytearray()
-        while length >= 0x80:
-            encoded.append(length & 0x7F | 0x80)
-            length >>= 7
-        encoded.append(length)
-        data = bytes((tag,)) + bytes(encoded) + data
-    return data
+    metric = b"\x0a\x01m" + delimited(0x2A, delimited(0x0A, point))
+    return delimited(0x0A, delimited(0x12, delimited(0x12, metric)))
+
+
+def delimited(tag: int, data: bytes) -> bytes:
+    length, encoded = len(data), bytearray((tag,))
+    while length >= 0x80:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded) + data
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))

@@ -19,6 +19,12 @@ def test_series_of_other_topics_and_groups_are_left_out() -> None:
     assert shown.shows((("listener", "PLAINTEXT"),))
 
 
+def test_names_longer_than_topics_are_matched_too() -> None:
+    shown = SeriesFilter(topics="a.*")
+    for name, is_shown in (("a" * 5000, True), ("b" * 5000, False), ("a\u00e9", True)):
+        assert shown.shows((("topic", name),)) is is_shown
+
+
 def test_sums_stay() -> None:
     exposition = Exposition(shown=SeriesFilter(topics="other"))
     group = "kafka.server:type=BrokerTopicMetrics"

@@ -22,6 +22,16 @@ def test_ten_thousand_partitions_are_rendered_in_small_steps() -> None:
     assert rendering.body.count(b"\n") == 20_000 + 2 * len(COLUMNS)
 
 
+def test_many_names_take_few_steps() -> None:
+    """Clients may push metrics of 10,000 names, and each step is followed by a pause of a millisecond."""
+    rendering = Exposition()
+    steps = sum(
+        1 for _ in rendering.render([Gauge("", f"kafkapy_client_{index}", 1) for index in range(10_000)], "", 0)
+    )
+    assert steps < 1_000
+    assert rendering.body.count(b"# TYPE") == 10_000
+
+
 @pytest.mark.parametrize("names", ["strimzi", "confluent", "both"])
 def test_a_row_is_shown_as_its_gauges(names: str) -> None:
     rows, gauges = Exposition(names), Exposition(names)

@@ -1,0 +1,43 @@
+"""What clients push has bounds in characters too: names and labels are theirs to choose."""
+
+from kafkapy.telemetry.otlp import Point
+from kafkapy.telemetry.received import MAX_CHARACTERS, MAX_CHARACTERS_OF_INSTANCE, ReceivedMetrics
+
+WIDE = tuple((f"{index:02}".ljust(250, "k"), "v" * 250) for index in range(32))
+WIDE_CHARACTERS = 32 * 500
+CLIENT = bytes(range(16))
+
+
+def wide(number: int) -> Point:
+    return Point(f"m{number:07}", WIDE, 1, False, False)
+
+
+def test_an_instance_has_its_share_of_the_room() -> None:
+    received = ReceivedMetrics()
+    for number in range(100):
+        received.note(CLIENT, wide(number))
+    fitting = MAX_CHARACTERS_OF_INSTANCE // (WIDE_CHARACTERS + 8)
+    assert (received.series_count, received.dropped_count) == (fitting, 100 - fitting)
+    received.note(CLIENT, wide(0)._replace(value=2))
+    assert received.of(CLIENT)["m0000000", WIDE, False] == 2, "what is kept has its room"
+
+
+def test_all_instances_share_the_room_and_give_it_back() -> None:
+    received = ReceivedMetrics()
+    instances = [number.to_bytes(16, "big") for number in range(20)]
+    for instance in instances:
+        for number in range(100):
+            received.note(instance, wide(number))
+    assert MAX_CHARACTERS - WIDE_CHARACTERS - 8 < received.character_count <= MAX_CHARACTERS
+    for instance in instances:
+        received.forget(instance)
+    assert (received.series_count, received.character_count) == (0, 0)
+    received.note(CLIENT, wide(0))
+    assert received.series_count == 1
+
+
+def test_the_labels_that_tell_of_the_instance_count_with_each_series() -> None:
+    received = ReceivedMetrics()
+    for number in range(1000):
+        received.note(CLIENT, Point(f"m{number:03}", (), 1, False, False), identity_characters=996)
+    assert received.series_count == MAX_CHARACTERS_OF_INSTANCE // 1000
