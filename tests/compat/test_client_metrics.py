@@ -164,11 +164,18 @@ def test_librdkafka_shows_its_metrics(watched: Watched) -> None:
 
 @pytest.mark.ours
 def test_a_java_producer_sends_its_metrics_to_a_collector(watched: Watched, java_tool, tmp_path: Path) -> None:
-    """It pushes by default, and at its end for a last time; in /metrics it is only while it is connected."""
+    """It pushes by default, and at its end for a last time; in /metrics it is only while it is connected.
+
+    One that ends before it has its subscription pushes nothing: then another one is run.
+    """
     options = ["--bootstrap-server", watched.bootstrap, "--topic", "telemetry"]
     properties = ["--command-property", "client.id=java"]
-    java_tool("org.apache.kafka.tools.ConsoleProducer", *options, *properties, stdin="one\n" * 100)
-    names = eventually(lambda: watched.collector.names.get("java"), what="metrics of the Java producer")
+
+    def sent() -> set[str] | None:
+        java_tool("org.apache.kafka.tools.ConsoleProducer", *options, *properties, stdin="one\n" * 100)
+        return watched.collector.names.get("java")
+
+    names = eventually(sent, what="metrics of the Java producer")
     assert "org.apache.kafka.producer.record.send.total" in names or len(names) > 20
     pushes = watched.samples()["kafkapy_client_telemetry_unreadable_pushes_total", frozenset()]
     assert pushes == 0
