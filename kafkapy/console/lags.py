@@ -19,6 +19,7 @@ INTERVAL_S: Final = 15
 MAX_GROUPS: Final = 100
 MAX_POINTS: Final = HOUR_S // INTERVAL_S * 2
 """With those that pages add."""
+LEFT_OUT_S: Final = 300
 STOP_S: Final = 1
 
 
@@ -69,11 +70,16 @@ class LagSamples:
 
 
 class LagWatch:
-    """Asks, while started, with an AdminClient of its own, which is made anew after an error."""
+    """Asks, while started, with an AdminClient of its own, which is made anew after an error.
+
+    A group that gave an error (it is of another kind, or there is no right to it) is left out for five minutes.
+    """
 
     def __init__(self, clients: Clients, lags: LagSamples) -> None:
         self._clients = clients
         self._lags = lags
+        self._own: Clients | None = None
+        self._left_out_until_s: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -89,23 +95,36 @@ class LagWatch:
 
     def ask(self) -> None:
         """Ask for the lag of each group once. Errors are those of the pages: here a point is missing then."""
-        own = self._clients.apart()
-        try:
-            known = [each.name for each in group_list(own)[0]]  # errors of single brokers: their groups have no point
-        except ClusterError:
-            return
-        shown = self._lags.names()
-        wanted = [*(name for name in shown if name in set(known)), *(name for name in known if name not in set(shown))]
-        for name in wanted[:MAX_GROUPS]:
+        for name in self._wanted():
             if self._stop.is_set():
                 return
             try:
-                lag = lag_of(own, name)
-            except ClusterError:  # of another kind, or without the right to it
-                own = self._clients.apart()
-                continue
-            self._lags.note_unseen(name, lag, time.time())
+                self._lags.note_unseen(name, lag_of(self._client(), name), time.time())
+            except ClusterError:
+                self._own = None
+                self._left_out_until_s[name] = time.monotonic() + LEFT_OUT_S
         self._lags.drop_old(time.time())
+
+    def _wanted(self) -> list[str]:
+        """Return the groups to ask for, those that a page showed last first."""
+        try:
+            known = [
+                each.name for each in group_list(self._client())[0]
+            ]  # without those of brokers that did not answer
+        except ClusterError:
+            self._own = None
+            return []
+        now_s = time.monotonic()
+        self._left_out_until_s = {name: until_s for name, until_s in self._left_out_until_s.items() if until_s > now_s}
+        existing = set(known)
+        shown = [name for name in self._lags.names() if name in existing]
+        wanted = dict.fromkeys([*shown, *known])
+        return [name for name in wanted if name not in self._left_out_until_s][:MAX_GROUPS]
+
+    def _client(self) -> Clients:
+        if self._own is None:
+            self._own = self._clients.apart()
+        return self._own
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):

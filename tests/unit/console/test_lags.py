@@ -74,3 +74,23 @@ def test_without_a_broker_nothing_is_noted(monkeypatch) -> None:
     watch = LagWatch(Clients(Settings(servers=servers)), lags)
     watch.ask()
     assert lags.names() == []
+
+
+def test_a_group_without_the_right_to_it_costs_no_other_its_points() -> None:
+    acls = ["allow alice all topic:*", "allow alice all group:*", "allow bob describe cluster"]
+    acls += ["allow bob describe group:seen", "allow bob describe topic:records"]
+    with Broker(users={"alice": "of alice", "bob": "of bob"}, acls=acls) as broker:
+        alice = broker.client_config("alice")
+        producer = kafka.Producer(alice)
+        producer.produce("records", "one", partition=0)
+        assert producer.flush(60) == 0
+        for group in ("hidden", "seen"):
+            consumer = kafka.Consumer({**alice, "group.id": group})
+            consumer.commit(offsets=[kafka.TopicPartition("records", 0, 0)], asynchronous=False)
+            consumer.close()
+        lags = LagSamples()
+        settings = Settings(servers=broker.bootstrap_servers, properties=broker.client_config("bob"))
+        watch = LagWatch(Clients(settings), lags)
+        for _ in range(2):
+            watch.ask()
+    assert lags.names() == ["seen"]
