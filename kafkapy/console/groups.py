@@ -1,6 +1,6 @@
 """Consumer groups: a list, and one with members, offsets and lag; a reset as a plan."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kafkapy.cli.client import TIMEOUT_S
@@ -124,11 +124,17 @@ def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[
                 offsets = GroupOffsets(clients.admin(), name)
                 committed = {each: at for each, at in offsets.committed().items() if each[0] == topic}
                 if committed:
-                    ends = offsets.ends(committed)
-                    found.append((name, sum(max(0, (ends[each] or 0) - at) for each, at in committed.items())))
+                    found.append((name, _lag_of(offsets, committed)))
         except ClusterError:
             continue  # of another kind, or without the right to it
     return found
+
+
+def lag_of(clients: Clients, name: str) -> int:
+    """Return how many records of the partitions with an offset a group has not committed yet. Raises ClusterError."""
+    with failures():
+        offsets = GroupOffsets(clients.admin(), name)
+        return _lag_of(offsets, dict(sorted(offsets.committed().items())[:MAX_OFFSETS]))
 
 
 def plan_reset(clients: Clients, name: str, topic: str, to: str) -> list[ResetRow]:
@@ -147,6 +153,11 @@ def reset(clients: Clients, name: str, rows: Iterable[ResetRow]) -> None:
     """Commit the offsets of a plan; a group with members is refused by its coordinator."""
     with failures():
         GroupOffsets(clients.admin(), name).commit({(each.topic, each.partition): each.after for each in rows})
+
+
+def _lag_of(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> int:
+    ends = offsets.ends(committed)
+    return sum(max(0, (ends[each] or 0) - at) for each, at in committed.items())
 
 
 def _member(told: Any) -> Member:

@@ -9,10 +9,9 @@ import time
 from collections import OrderedDict, deque
 from typing import Final
 
-from kafkapy.cli.group_offsets import GroupOffsets
 from kafkapy.console.brokers import ClusterError
-from kafkapy.console.client import Clients, failures
-from kafkapy.console.groups import MAX_OFFSETS, group_list
+from kafkapy.console.client import Clients
+from kafkapy.console.groups import group_list, lag_of
 from kafkapy.console.samples import HOUR_S, Points
 
 INTERVAL_S: Final = 15
@@ -108,16 +107,14 @@ class LagWatch:
     def _wanted(self) -> list[str]:
         """Return the groups to ask for, those that a page showed last first."""
         try:
-            known = [
-                each.name for each in group_list(self._client())[0]
-            ]  # without those of brokers that did not answer
+            found, _ = group_list(self._client())  # without the groups of brokers that did not answer
         except ClusterError:
             self._own = None
             return []
+        known = dict.fromkeys(each.name for each in found)
         now_s = time.monotonic()
         self._left_out_until_s = {name: until_s for name, until_s in self._left_out_until_s.items() if until_s > now_s}
-        existing = set(known)
-        shown = [name for name in self._lags.names() if name in existing]
+        shown = [name for name in self._lags.names() if name in known]
         wanted = dict.fromkeys([*shown, *known])
         return [name for name in wanted if name not in self._left_out_until_s][:MAX_GROUPS]
 
@@ -129,12 +126,3 @@ class LagWatch:
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):
             self.ask()
-
-
-def lag_of(clients: Clients, name: str) -> int:
-    """Return how many records of the partitions with an offset a group has not committed yet. Raises ClusterError."""
-    with failures():
-        offsets = GroupOffsets(clients.admin(), name)
-        committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
-        ends = offsets.ends(committed)
-    return sum(max(0, (ends[each] or 0) - at) for each, at in committed.items())

@@ -60,14 +60,7 @@ async def verify(
         }
         if _is_open_in(base_sequences, producer_id, producer_epoch):
             return  # as for most batches: the append checks the rest
-        version = context.api_version
-        producer = TransactionalProducer(
-            transactional_id,
-            producer_id,
-            producer_epoch,
-            is_adding=version >= ADDING_SINCE,
-            knows_abortable=version >= ABORTABLE_SINCE,
-        )
+        producer = _producer_of(context.api_version, transactional_id, producer_id, producer_epoch)
         context.connection.is_held = True
         verified = await services.transaction_verification.verify_patiently(producer, base_sequences)
         context.connection.is_held = False
@@ -83,16 +76,21 @@ def verifier(services: "Services", version: int, transactional_id: str, partitio
     """
 
     def verify_at_once(producer_id: int, producer_epoch: int, base_sequence: int) -> "VerificationGuard | None":
-        producer = TransactionalProducer(
-            transactional_id,
-            producer_id,
-            producer_epoch,
-            is_adding=version >= ADDING_SINCE,
-            knows_abortable=version >= ABORTABLE_SINCE,
-        )
+        producer = _producer_of(version, transactional_id, producer_id, producer_epoch)
         return services.transaction_verification.verify_at_once(producer, partition, base_sequence)
 
     return verify_at_once
+
+
+def _producer_of(version: int, transactional_id: str, producer_id: int, producer_epoch: int) -> TransactionalProducer:
+    """Return the producer of a request, with what the version of Produce says of it."""
+    return TransactionalProducer(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        is_adding=version >= ADDING_SINCE,
+        knows_abortable=version >= ABORTABLE_SINCE,
+    )
 
 
 def _is_open_in(partitions: Iterable["HostedPartition"], producer_id: int, producer_epoch: int) -> bool:
