@@ -293,7 +293,14 @@ WORKLOADS = [
         is_beside_apache=False,
     ),
     Workload(
-        "growth of brokers", brokers, family="growth", servers=THREE_RESTARTED, warms_up=False, rounds=2, quick_rounds=1
+        "growth of brokers",
+        brokers,
+        family="growth",
+        servers=THREE_RESTARTED,
+        warms_up=False,
+        rounds=2,
+        quick_rounds=1,
+        is_beside_apache=False,  # its goal is our own; eight JVMs on two cores were not done in nine minutes
     ),
     Workload(
         "move to a fourth node under load",

@@ -82,9 +82,7 @@ class Exposition:
         for family in self._families.values():
             parts.append(_text(family, is_open=is_open))
             samples += FAMILY_SAMPLES + len(family.lines)
-            if (
-                samples >= SAMPLES_PER_STEP
-            ):  # not at each: clients may push metrics of 10,000 names, and a pause is a ms
+            if samples >= SAMPLES_PER_STEP:  # not at each: clients may push metrics of 10,000 names
                 samples = 0
                 yield
         if is_open:
