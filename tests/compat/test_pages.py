@@ -1,4 +1,4 @@
-"""The pages that need Spark, run from an empty directory: the tutorial, and the jobs on a Spark cluster."""
+"""The pages that need Spark, run from an empty directory: the tutorial, the walk through all jobs, a Spark cluster."""
 
 import os
 import shutil
@@ -41,3 +41,25 @@ def test_the_tutorial_leads_to_a_query_of_spark(connector: str, tmp_path: Path) 
 def test_silver_and_gold_run_on_a_master_with_two_workers(tmp_path: Path) -> None:
     printed = read(ROOT / "docs" / "howto" / "spark_cluster.md", tmp_path)
     assert ".parquet" in printed[-1]
+
+
+@pytest.mark.usefixtures("connector")
+@pytest.mark.skipif(
+    "KAFKAPY_SOAK_SEEDS" not in os.environ, reason="`make soak`: eleven jobs, each with a JVM of its own"
+)
+def test_the_walk_through_all_jobs_of_spark(tmp_path: Path) -> None:
+    here = {"../.venv/bin/kafkapy": "kafkapy", "PYTHONPATH=.. ../.venv/bin/python": "python"}
+    page = ROOT / "spark_jobs" / "README.md"
+    assert [said for said in here if said not in page.read_text()] == []
+    read(page, tmp_path, here, timeout_s=1_800)
+    walked = tmp_path / "directory"
+    assert (walked / "bars.html").stat().st_size > 0
+    assert rows(walked / "o" / "bars") == rows(walked / "o" / "bars-again") != []
+
+
+def rows(directory: Path) -> list[str]:
+    """Return the rows of Parquet files below a directory, in an order of their own."""
+    from pyarrow.parquet import read_table
+
+    found = [row for path in directory.rglob("*.parquet") for row in read_table(path, partitioning=None).to_pylist()]
+    return sorted(map(repr, found))

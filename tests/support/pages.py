@@ -2,7 +2,7 @@
 
 The words after ``` say what a block is:
 
-    sh               a shell script, which must end with status 0
+    sh               a shell script, which must end with status 0 (`sh status=1`: with that one)
     sh background    started, and left running until the end of the page; the next block runs once it has printed
                      "ready on " (`background=words`: those words)
     sh unrun         not run: it needs root, a container engine or a network
@@ -27,6 +27,13 @@ from typing import Final, NamedTuple, Self
 from harness.servers import free_port
 
 ROOT: Final = Path(__file__).parents[2]
+DOCUMENTS: Final = sorted(
+    path
+    for folder in (".", "docs", "docs/howto", "benchmarks", "spark_jobs", "docker")
+    for path in (ROOT / folder).glob("*.md")
+)
+"""All that is written for people."""
+
 FENCE: Final = re.compile(r"^```(?P<language>\w+)(?: (?P<words>[^\n]*))?\n(?P<text>.*?)^```$", re.M | re.S)
 FILE: Final = re.compile(r"# (?P<name>[\w-]+\.\w+)\n")
 PORTS: Final = ("9092", "9093", "9404", "7077", "8081")
@@ -57,6 +64,11 @@ class Block(NamedTuple):
             return None
         return self.words.partition("=")[2] or "ready on "
 
+    @property
+    def status(self) -> int:
+        """The status with which it must end."""
+        return int(self.words.partition("=")[2]) if self.words.startswith("status=") else 0
+
 
 def blocks(text: str) -> list[Block]:
     return [Block(each["language"], each["words"] or "", each["text"]) for each in FENCE.finditer(text)]
@@ -65,10 +77,16 @@ def blocks(text: str) -> list[Block]:
 class Reader:
     """A directory in which blocks are run; a context manager that ends what runs in the background."""
 
-    def __init__(self, directory: Path, programs: Path, replaced: Mapping[str, str] | None = None) -> None:
-        """`directory`: empty. `programs`: where kafkapy and python are put. `replaced`: other texts for some."""
+    def __init__(
+        self, directory: Path, programs: Path, replaced: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """`directory`: empty. `programs`: where kafkapy and python are put. `replaced`: other texts for some.
+
+        `timeout_s`: how long a block may take.
+        """
         self._directory = directory
         self._programs = programs
+        self._timeout_s = timeout_s
         self.ports = {port: str(free_port()) for port in PORTS}
         self._replaced = dict(replaced or {})
         self._background: list[subprocess.Popen[str]] = []
@@ -87,23 +105,41 @@ class Reader:
             self._start(text, block.awaited)
             return ""
         command = ["bash", "-euo", "pipefail", "-c", text] if block.language == "sh" else [sys.executable, "-c", text]
-        with subprocess.Popen(
+        with self._launch(command, errors_to=subprocess.PIPE) as process:
+            try:
+                printed, errors = process.communicate(timeout=self._timeout_s)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+                raise
+        assert process.returncode == block.status, f"{text}\n{printed}\n{errors}"
+        return printed
+
+    def replace(self, said: str, meant: str) -> None:
+        """Have the blocks that follow say something else."""
+        self._replaced[said] = meant
+
+    def write_program(self, name: str, text: str) -> None:
+        """Make a shell script a program that blocks find by its name."""
+        path = self._programs / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o700)
+
+    @property
+    def background(self) -> "subprocess.Popen[str]":
+        """What the last background block started."""
+        return self._background[-1]
+
+    def _launch(self, command: Sequence[str], errors_to: int) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
             command,
             cwd=self._directory,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors_to,
             text=True,
             start_new_session=True,
-        ) as process:
-            try:
-                printed, errors = process.communicate(timeout=TIMEOUT_S)
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
-                raise
-        assert process.returncode == 0, f"{text}\n{printed}\n{errors}"
-        return printed
+        )
 
     def _of_this_machine(self, text: str) -> str:
         for said, meant in self._replaced.items():
@@ -120,10 +156,10 @@ class Reader:
     def _write_programs(self) -> None:
         """Make `kafkapy` this checkout's, with the port that stands for 9092 where none is named."""
         python, port = shlex.quote(sys.executable), self.ports["9092"]
-        self._write("python", f'exec {python} "$@"')
-        self._write("pip", "exit 0  # what is needed is there")
+        self.write_program("python", f'exec {python} "$@"')
+        self.write_program("pip", "exit 0  # what is needed is there")
         clients = "|".join(f"{command}\\ *" for command in WITH_SERVER)
-        self._write(
+        self.write_program(
             "kafkapy",
             f'run="exec {python} -m kafkapy"\n'
             f'case "$1 $2" in\n'
@@ -133,22 +169,8 @@ class Reader:
             f"esac",
         )
 
-    def _write(self, name: str, text: str) -> None:
-        path = self._programs / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o700)
-
     def _start(self, text: str, awaited: str) -> None:
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {text}"],
-            cwd=self._directory,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        process = self._launch(["bash", "-c", f"exec {text}"], errors_to=subprocess.STDOUT)
         self._background.append(process)
         assert process.stdout is not None
         printed = []
@@ -187,10 +209,17 @@ def _end(process: "subprocess.Popen[str]") -> None:
         process.wait()
 
 
-def read(page: Path, tmp_path: Path, replaced: Mapping[str, str] | None = None) -> Sequence[str]:
-    """Run all blocks of a page in an empty directory; return what each printed."""
+def new_reader(tmp_path: Path, replaced: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> Reader:
+    """Return a reader in an empty directory, `tmp_path / "directory"`."""
     directory, programs = tmp_path / "directory", tmp_path / "programs"
     directory.mkdir()
     programs.mkdir()
-    with Reader(directory, programs, replaced) as reader:
+    return Reader(directory, programs, replaced, timeout_s)
+
+
+def read(
+    page: Path, tmp_path: Path, replaced: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
+) -> Sequence[str]:
+    """Run all blocks of a page in an empty directory; return what each printed."""
+    with new_reader(tmp_path, replaced, timeout_s) as reader:
         return [reader.run(block) for block in blocks(page.read_text())]

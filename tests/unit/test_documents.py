@@ -4,18 +4,12 @@ import re
 import subprocess
 import tomllib
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from kafkapy.server.distributions import DISTRIBUTION, OWN_ENTRY_POINT
+from tests.support.pages import DOCUMENTS, ROOT
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(
-    path
-    for folder in (".", "docs", "docs/howto", "benchmarks", "spark_jobs", "docker")
-    for path in (ROOT / folder).glob("*.md")
-)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 ADVICE = re.compile(r"pip3? install\s+(?:-\S+\s+)*['\"]?kafkapy(?!-broker)\b")
 
