@@ -1,4 +1,4 @@
-"""A DER parser (X.690) for certificates, names and private keys.
+"""DER (X.690): a parser for certificates, names and private keys, and an encoder of elements.
 
 An element is a tag byte, a length and the content. Tags of several bytes and indefinite lengths do not occur in DER
 certificates and are refused. Damaged input raises only DerError.
@@ -7,6 +7,7 @@ certificates and are refused. Damaged input raises only DerError.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+BOOLEAN: Final = 0x01
 INTEGER: Final = 0x02
 BIT_STRING: Final = 0x03
 OCTET_STRING: Final = 0x04
@@ -92,6 +93,18 @@ def encode(tag: int, *contents: bytes) -> bytes:
         return bytes((tag, size)) + content
     length = size.to_bytes((size.bit_length() + 7) // 8, "big")
     return bytes((tag, 0x80 | len(length))) + length + content
+
+
+def encode_oid(dotted: str) -> bytes:
+    """Return an encoded object identifier, given in dotted notation."""
+    first, second, *rest = map(int, dotted.split("."))
+    content = bytearray()
+    for number in (40 * first + second, *rest):
+        groups = [number & 0x7F]
+        while number := number >> 7:
+            groups.append(number & 0x7F | 0x80)
+        content += bytes(reversed(groups))
+    return encode(OBJECT_IDENTIFIER, bytes(content))
 
 
 def _read(data: bytes, position: int) -> tuple[Element, int]:

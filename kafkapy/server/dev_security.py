@@ -1,20 +1,23 @@
 """Certificates for development and tests: a certificate authority and what it issues (P-256, one year)."""
 
-import datetime
-import ipaddress
+import secrets
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
+from kafkapy.security import pem
+from kafkapy.security.certificate_writer import Unsigned, signed, to_be_signed
 
 if TYPE_CHECKING:
-    from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-VALID_DAYS: Final = 365
-CLOCK_SKEW: Final = datetime.timedelta(hours=1)
+VALID_S: Final = 365 * 24 * 3600
+CLOCK_SKEW_S: Final = 3600
 """Certificates are valid from an hour ago: a client's clock may be behind."""
+SERIAL_BITS: Final = 159
+"""A serial number is a positive integer of 20 bytes at most (RFC 5280)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +35,37 @@ class DevAuthority:
     """A certificate authority whose key is only in memory: it cannot issue anything after the process ends."""
 
     def __init__(self, common_name: str = "kafkapy development CA") -> None:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes
-
         self._key = _new_key()
-        self._name = _name(common_name)
-        constraints = x509.BasicConstraints(ca=True, path_length=0)
-        builder = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
-        self.certificate_pem = _certificate_pem(builder.sign(self._key, hashes.SHA256()))
+        self._name = common_name
+        self.certificate_pem = self._certify(common_name, self._key)
 
     def issue(self, common_name: str, names: Sequence[str] = LOCAL_NAMES) -> Issued:
         """Issue a certificate for host names and addresses."""
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
         key = _new_key()
-        alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
-        builder = _builder(_name(common_name), self._name, key).add_extension(alternatives, critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
         key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-        return Issued(key_pem, _certificate_pem(certificate))
+        return Issued(key_pem, self._certify(common_name, key, names))
+
+    def _certify(self, common_name: str, key: "EllipticCurvePrivateKey", names: Sequence[str] = ()) -> str:
+        """Return a certificate for a key, as PEM."""
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        now_s = time.time()
+        unsigned = to_be_signed(
+            Unsigned(
+                serial=_new_serial(),
+                issuer=self._name,
+                subject=common_name,
+                not_before=_utc(now_s - CLOCK_SKEW_S),
+                not_after=_utc(now_s + VALID_S),
+                public_key=_public_bytes(key),
+                issuer_key=_public_bytes(self._key),
+                names=names,
+            )
+        )
+        return pem.encode("CERTIFICATE", signed(unsigned, self._key.sign(unsigned, ec.ECDSA(hashes.SHA256()))))
 
 
 def _new_key() -> "EllipticCurvePrivateKey":
@@ -61,38 +74,17 @@ def _new_key() -> "EllipticCurvePrivateKey":
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _name(common_name: str) -> "x509.Name":
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime(seconds))
 
 
-def _builder(subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey") -> "x509.CertificateBuilder":
-    from cryptography import x509
-
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
-    )
+def _new_serial() -> bytes:
+    number = secrets.randbits(SERIAL_BITS) | 1
+    return number.to_bytes(number.bit_length() // 8 + 1, "big")
 
 
-def _general_name(name: str) -> "x509.GeneralName":
-    from cryptography import x509
+def _public_bytes(key: "EllipticCurvePrivateKey") -> bytes:
+    """Return a key's SubjectPublicKeyInfo (DER)."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _certificate_pem(certificate: "x509.Certificate") -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM).decode()
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

@@ -1,11 +1,13 @@
 """`kafkapy security init`: a directory with everything that a secured node and its first user need.
 
-ca.pem              the CA certificate that clients trust broker.pem          the node's key and certificate; readable
-by the owner only server.properties   SASL_SSL, SCRAM-SHA-512, the authorizer, the user as super user; contains the
-secret key of
-                    delegation tokens, readable by the owner only
-client.properties   for Java's tools and clients; contains the password, readable by the owner only data/
-formatted, with the user's credentials
+    ca.pem              the CA certificate that clients trust
+    broker.pem          the node's key and certificate
+    server.properties   SASL_SSL, SCRAM-SHA-512, the authorizer, the user as super user, the secret key of delegation
+                        tokens
+    client.properties   for Java's tools and clients, with the password
+    data/               formatted, with the user's credentials
+
+Files with secrets are readable by the owner only.
 """
 
 import os
