@@ -56,7 +56,7 @@ class LoginSettings:
 
     @property
     def mechanisms(self) -> list[str]:
-        return in_java_order(self.servers)
+        return list(in_java_order(tuple(self.servers)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The client starts. A machine takes the other side's token and returns its own, u
 and uses no randomness: nonces are arguments. After raising an error, a machine must not be used again.
 """
 
-from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, Protocol
 
 from kafkapy.errors import KafkapyError
@@ -69,7 +69,8 @@ class SaslClient(Protocol):
         ...
 
 
-def in_java_order(names: Iterable[str]) -> list[str]:
+@lru_cache(64)
+def in_java_order(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return a few names in the iteration order of Java's HashSet, in which Kafka lists its enabled mechanisms."""
 
     def bucket(name: str) -> int:
@@ -78,4 +79,4 @@ def in_java_order(names: Iterable[str]) -> list[str]:
             code = 31 * code + ord(letter) & 0xFFFFFFFF
         return (code ^ code >> 16) & 15
 
-    return sorted(dict.fromkeys(names), key=bucket)
+    return tuple(sorted(dict.fromkeys(names), key=bucket))

@@ -10,16 +10,14 @@ trustedKeyUsage attribute, which openssl does not write.
 
 import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.definitions import Password
 from kafkapy.config.tls import TlsConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ConfigError
-from kafkapy.security import jks, pem
+from kafkapy.security import pem
 from kafkapy.security.certificate import subject_of
-from kafkapy.security.jks import KeyStoreError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -133,7 +131,8 @@ def _read(key: str, path: str) -> bytes:
             raise ConfigError(key, path, "it is no regular file")
         if found.st_size > MOST_FILE_BYTES:
             raise ConfigError(key, path, f"it has more than {MOST_FILE_BYTES} bytes")
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError as error:
         raise ConfigError(key, path, f"the file cannot be read: {error.strerror}") from error
 
@@ -175,6 +174,8 @@ def _blocks(text: str, key: str, shown: str) -> list[pem.Block]:
 
 
 def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMaterial, ...]:
+    from kafkapy.security import jks  # PEM needs none of it
+
     data = _read(LOCATION, path)
     try:
         if data.startswith(jks.MAGIC):
@@ -182,7 +183,7 @@ def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMate
             keys = tuple(KeyMaterial(_pkcs8(jks.open_key(each, key_password)), None, each.chain) for each in entries)
         else:
             keys = _pkcs12_keys(_open_pkcs12(data, password))
-    except KeyStoreError as error:
+    except jks.KeyStoreError as error:
         raise ConfigError(LOCATION, path, str(error)) from error
     keys = tuple(each for each in keys if each.chain)
     if not keys:
@@ -192,6 +193,8 @@ def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMate
 
 def _open_trust_file(path: str, password: str | None) -> tuple[bytes, ...]:
     """As in Java: trusted certificate entries, and the leaf certificate of each key entry."""
+    from kafkapy.security import jks
+
     data = _read(TRUST_LOCATION, path)
     try:
         if data.startswith(jks.MAGIC):
@@ -200,7 +203,7 @@ def _open_trust_file(path: str, password: str | None) -> tuple[bytes, ...]:
         if password is None:  # Java cannot decrypt the certificates then, and reports no error
             return ()
         return _pkcs12_trusted(_open_pkcs12(data, password))
-    except KeyStoreError as error:
+    except jks.KeyStoreError as error:
         raise ConfigError(TRUST_LOCATION, path, str(error)) from error
 
 
@@ -210,18 +213,20 @@ def _pkcs8(key: bytes) -> str:
 
 def _open_pkcs12(data: bytes, password: str) -> "PKCS12KeyAndCertificates":
     """Open a PKCS12 file. Raises KeyStoreError."""
+    from kafkapy.security import jks
+
     if data.startswith(jks.JCEKS_MAGIC):
-        raise KeyStoreError("JCEKS is not known: keytool -importkeystore makes PKCS12 of it")
+        raise jks.KeyStoreError("JCEKS is not known: keytool -importkeystore makes PKCS12 of it")
     if b"-----BEGIN" in data:
-        raise KeyStoreError("the file is PEM: its type has to say so")
+        raise jks.KeyStoreError("the file is PEM: its type has to say so")
     if not data or data[0] != _DER_SEQUENCE:
-        raise KeyStoreError("the file is neither JKS nor PKCS12")
+        raise jks.KeyStoreError("the file is neither JKS nor PKCS12")
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # 120 ms, 16 MB
 
     try:
         return load_pkcs12(data, password.encode())
     except Exception as error:  # a damaged file may cause any error
-        raise KeyStoreError(f"the PKCS12 file cannot be opened, is its password right? ({error})") from error
+        raise jks.KeyStoreError(f"the PKCS12 file cannot be opened, is its password right? ({error})") from error
 
 
 def _pkcs12_keys(store: "PKCS12KeyAndCertificates") -> tuple[KeyMaterial, ...]:

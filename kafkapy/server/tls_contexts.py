@@ -8,11 +8,10 @@ Deviation: a server that requests a client certificate sends no list of authorit
 client with several certificates has to know which one to present.
 """
 
-import datetime
 import logging
 import os
 import ssl
-import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -21,7 +20,6 @@ from kafkapy.config.tls import TlsConfig
 from kafkapy.errors import ConfigError
 from kafkapy.security import pem
 from kafkapy.security.certificate import Certificate, read_certificate
-from kafkapy.security.cipher_suites import OFFERED_TLS13, TLS13_SUITES, openssl_name
 from kafkapy.security.der import DerError
 from kafkapy.server.key_stores import KeyMaterial, open_key_store, open_trust_store
 
@@ -143,6 +141,8 @@ def _choose_ciphers(context: ssl.SSLContext, tls: TlsConfig) -> None:
     suites = tls.ssl_cipher_suites
     if not suites:
         return
+    from kafkapy.security.cipher_suites import OFFERED_TLS13, TLS13_SUITES, openssl_name  # few set the key
+
     key, shown = "ssl.cipher.suites", ",".join(suites)
     modern = {suite for suite in suites if suite in TLS13_SUITES}
     older = [suite for suite in suites if suite not in TLS13_SUITES]
@@ -202,7 +202,7 @@ def _why(error: ssl.SSLError, material: KeyMaterial) -> str:
 def _check_validity(material: KeyMaterial, key: str, shown: str) -> None:
     """Refuse an expired certificate. Deviation: Kafka serves one, which every client then refuses."""
     certificate = _own_certificate(material, key, shown)
-    if certificate.not_after < datetime.datetime.now(datetime.UTC).strftime("%Y%m%d%H%M%S"):
+    if certificate.not_after < time.strftime("%Y%m%d%H%M%S", time.gmtime()):
         text = certificate.not_after
         message = f"the certificate of {certificate.subject} expired on {text[:4]}-{text[4:6]}-{text[6:8]}"
         raise ConfigError(key, shown, message)
@@ -242,6 +242,8 @@ def _in_memory(material: KeyMaterial) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
+    import tempfile  # with what it imports 5 ms of a start
+
     descriptor, path = tempfile.mkstemp()  # 0600
     try:
         os.write(descriptor, text.encode())

@@ -10,6 +10,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
@@ -38,6 +39,8 @@ RELOADED: Final = frozenset(
         "ssl_truststore_certificates",
     }
 )
+MOST_PRINCIPALS: Final = 256
+"""Certificates of clients whose principals are remembered. OpenSSL has verified them; one has some 1,000 bytes."""
 FREE: Final = RELOADED | {"ssl_allow_dn_changes", "ssl_allow_san_changes"}
 
 logger = logging.getLogger("kafkapy.server")
@@ -195,6 +198,7 @@ def principals(tls: TlsConfig) -> Callable[[bytes | None], str]:
     except MappingRuleError as error:
         raise ConfigError("ssl.principal.mapping.rules", tls.ssl_principal_mapping_rules, str(error)) from error
 
+    @lru_cache(MOST_PRINCIPALS)
     def principal_of(certificate: bytes | None) -> str:
         return ANONYMOUS if certificate is None else f"User:{mapper.name_of(subject_of(certificate))}"
 

@@ -194,5 +194,5 @@ def test_plain_tells_what_apache_kafka_tells(token, told) -> None:
 
 
 def test_mechanisms_come_in_the_order_of_javas_set() -> None:
-    enabled = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-    assert in_java_order(enabled) == ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"]
+    enabled = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    assert in_java_order(enabled) == ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER")
