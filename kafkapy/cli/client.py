@@ -1,6 +1,5 @@
 """Shared by the client commands: confluent-kafka if installed, its errors as one line, its futures as values."""
 
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -9,6 +8,7 @@ import typer
 
 from kafkapy.cli import command_config
 from kafkapy.cli.failure import INTERRUPTED, fail
+from kafkapy.cli.reachable import UnreachableError, check_reachable
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -30,8 +30,6 @@ ClientConfig = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DEFAULT_SERVER = "127.0.0.1:9092"
-DEFAULT_PORT = 9092
-MAX_PORT = 65535
 
 
 class MissingClientError(Exception):
@@ -39,10 +37,6 @@ class MissingClientError(Exception):
 
     def __init__(self) -> None:
         super().__init__("this command needs confluent-kafka: pip install 'confluent-kafka>=2.10'")
-
-
-class UnreachableError(Exception):
-    """No bootstrap server accepts a connection; the message is for the user."""
 
 
 def confluent() -> Any:
@@ -81,35 +75,6 @@ def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
     properties = client_properties(server, settings)
     check_reachable(properties)
     return confluent().admin.AdminClient(properties)  # type: ignore[no-any-return]
-
-
-def check_reachable(properties: Mapping[str, Any]) -> None:
-    """Connect to the first bootstrap server that accepts. Raises UnreachableError with the reason of the last one.
-
-    When refused, librdkafka retries, and reports only "timed out" after 10 to 30 s.
-    """
-    servers = properties["bootstrap.servers"]
-    reason = "no HOST:PORT is given"
-    for server in filter(None, map(str.strip, servers.split(","))):
-        host, port = _host_and_port(server)
-        if not 0 < port <= MAX_PORT:
-            reason = f"{port} is not a port"
-            continue
-        try:
-            socket.create_connection((host, port), timeout=TIMEOUT_S).close()
-            return
-        except OSError as error:
-            reason = error.strerror or str(error)
-    raise UnreachableError(f"no broker answers at {servers}: {reason}")
-
-
-def _host_and_port(server: str) -> tuple[str, int]:
-    """Return the address in [PROTOCOL://]HOST[:PORT], as librdkafka parses it."""
-    address = server.rpartition("://")[2]
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal():
-        host, port = address, str(DEFAULT_PORT)
-    return host.strip("[]"), int(port)
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from kafkapy.cli.client import (
     TIMEOUT_S,
     ClientConfig,
     Server,
-    check_reachable,
     client_properties,
     confluent,
     failures,
 )
 from kafkapy.cli.failure import fail, note
+from kafkapy.cli.reachable import check_reachable
 
 if TYPE_CHECKING:
     from kafkapy.decoders.formats import Decoded, Decoders

@@ -13,12 +13,12 @@ from kafkapy.cli.client import (
     DEFAULT_SERVER,
     ClientConfig,
     Server,
-    check_reachable,
     client_properties,
     confluent,
     failures,
 )
 from kafkapy.cli.failure import INTERRUPTED, fail, note
+from kafkapy.cli.reachable import check_reachable
 
 FLUSH_TIMEOUT_S = 30.0
 FLUSH_SLICE_S = 0.2

@@ -1,0 +1,66 @@
+"""A command without TLS or login settings is told at once that a listener asks for them."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kafkapy import Broker
+from kafkapy.__main__ import main
+from kafkapy.cli.reachable import UnreachableError, check_reachable
+
+pytest.importorskip("confluent_kafka")
+USERS = {"alice": "wonder"}
+
+
+@contextmanager
+def peer(answer: bytes) -> Iterator[str]:
+    """A server that reads a little, sends `answer` and closes."""
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1024)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("tls", "users", "reason"),
+    [
+        (True, None, "does not answer in plaintext: does it ask for TLS?"),
+        (True, USERS, "does not answer in plaintext: does it ask for TLS?"),
+        (False, USERS, "asks for a login:"),
+    ],
+)
+def test_a_command_without_settings_is_told_what_the_listener_asks_for(
+    tls: bool, users: dict[str, str] | None, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Broker(tls=tls, users=users) as broker:
+        server = broker.bootstrap_servers
+        assert main(["topics", "list", "-b", server]) == 1
+    assert f"kafkapy: the listener at {server} {reason} --command-config FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\0\2\2\x46", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_port_that_is_none_of_kafka_in_plaintext(answer: bytes) -> None:
+    with peer(answer) as server, pytest.raises(UnreachableError, match="does not answer in plaintext"):
+        check_reachable({"bootstrap.servers": server})
+
+
+def test_a_listener_in_plaintext_is_reachable() -> None:
+    with Broker() as broker:
+        check_reachable({"bootstrap.servers": broker.bootstrap_servers})
+
+
+def test_settings_of_the_client_are_believed() -> None:
+    """Whether they are right is for the client to find out."""
+    with Broker(tls=True) as broker:
+        check_reachable({"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "ssl"})
