@@ -17,6 +17,7 @@ from benchmarks.workload import (
     TWO_DIRECTORIES,
 )
 from harness.certificates import make_certificate
+from harness.listeners import node_keys
 from harness.nodes import BROKER, Nodes, Plan, ThreeNodes
 from harness.servers import COMPILED_PYTHON, ApacheKafka, CompiledKafkapy, Kafkapy, Server, free_port
 
@@ -94,15 +95,9 @@ def _secured(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Server
     """PLAINTEXT for what is prepared, SSL, MTLS, SASL_PLAINTEXT; an authorizer to whom all but one user are super."""
     keys, certificate = make_certificate(directory)
     ports = {name: free_port() for name in ("PLAINTEXT", "SSL", "MTLS", "SASL_PLAINTEXT", "CONTROLLER")}
-    protocols = {**{name: name for name in ports}, "MTLS": "SSL", "CONTROLLER": "PLAINTEXT"}
     prefix = "listener.name.sasl_plaintext"
     properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+        **node_keys(ports, {"MTLS": "SSL"}),
         "offsets.topic.replication.factor": "1",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(keys),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.listeners import listener_keys
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE, jaas_keys
@@ -19,10 +20,8 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-512")
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory) -> Iterator[str]:
     ports = {name: free_port() for name in ("PLAINTEXT", LISTENER, "CONTROLLER")}
-    protocols = [f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in ports]
     properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(protocols),
+        **listener_keys(ports),
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{ports['CONTROLLER']}",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "delegation.token.secret.key": "the secret of all nodes",

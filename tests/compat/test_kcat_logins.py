@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.listeners import node_keys
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.support import new_kcat as support
 from tests.support.bearer_tokens import SigningKey
 from tests.support.https_server import HttpsServer, allow_urls, give_keys, give_tokens, https_server
-from tests.support.logins import MODULES, SCRAM_MODULE
+from tests.support.logins import MODULES, jaas_keys
 from tests.support.new_kcat import Kcat
 from tests.support.scram_users import add_user
 
@@ -52,17 +53,12 @@ def secured(provider: HttpsServer, tmp_path_factory: pytest.TempPathFactory) -> 
     prefix = f"listener.name.{LISTENER.lower()}"
     trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{provider.ca_file}"'
     server.properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:{LISTENER}",
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+        **node_keys(ports),
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connections.max.reauth.ms": str(SESSION_MS),
         "sasl.oauthbearer.jwks.endpoint.url": provider.url("/keys"),
         "sasl.oauthbearer.expected.audience": "kafka",
-        **{f"{prefix}.{name.lower()}.sasl.jaas.config": f"{SCRAM_MODULE};" for name in SCRAM},
+        **jaas_keys(LISTENER, mechanisms=SCRAM, users={}),
         f"{prefix}.oauthbearer.sasl.jaas.config": (
             f'{OAUTH}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker" {trust};'
         ),

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from harness.listeners import node_keys
 from harness.servers import Server, free_port
 from kafkapy.__main__ import main
 from tests.compat.conftest import new_server
@@ -67,12 +68,7 @@ def secured(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Ite
     module = f'{MODULE} unsecuredLoginStringClaim_sub="broker" {provider.trust};'
     ports = {"PLAINTEXT": server.port, LISTENER: free_port(), "CONTROLLER": free_port()}
     server.properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:{LISTENER}",
+        **node_keys(ports),
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": module,
         "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": (

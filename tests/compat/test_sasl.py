@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from harness.certificates import make_certificate
+from harness.listeners import listener_keys
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.support.logins import MECHANISMS_ENABLED, PLAIN_MODULE, SCRAM_MODULE, jaas_keys
@@ -37,10 +38,8 @@ class Secured:
         self.directory = directory
         keys, self.certificate = make_certificate(directory)
         self.ports = {name: free_port() for name in ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "CONTROLLER")}
-        protocols = [f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in self.ports]
         properties = {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
-            "listener.security.protocol.map": ",".join(protocols),
+            **listener_keys(self.ports),
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.ports['CONTROLLER']}",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS_ENABLED),
             "ssl.keystore.type": "PEM",

@@ -17,6 +17,7 @@ import kafka.errors
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from harness.listeners import node_keys
 from harness.servers import Server, free_port
 from tests.compat.conftest import new_server
 from tests.simulator.crash_enumeration import SOAK_FACTOR
@@ -37,12 +38,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = new_server(tmp_path_factory.mktemp("sessions") / "data")
     ports = {"PLAINTEXT": server.port, LISTENER: free_port(), "CONTROLLER": free_port()}
     server.properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:{LISTENER}",
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+        **node_keys(ports),
         "offsets.topic.replication.factor": "1",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connections.max.reauth.ms": str(SESSION_MS),

@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka.admin import ScramMechanism
 
+from harness.listeners import node_keys
 from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy, free_port
 from kafkapy.metadata.scram_types import MECHANISMS
 from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
@@ -24,12 +25,7 @@ MECHANISM = "SCRAM-SHA-512"
 def properties(port: int) -> dict[str, str]:
     ports = {"PLAINTEXT": port, "SASL_PLAINTEXT": free_port(), "CONTROLLER": free_port()}
     return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ("PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
-        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+        **node_keys(ports),
         "controller.quorum.bootstrap.servers": "",
         "sasl.enabled.mechanisms": MECHANISM,
         "delegation.token.secret.key": "the secret of both",

@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
+from harness.listeners import node_keys
 from harness.servers import API_VERSIONS_FRAME, Server, free_port
 from tests.compat.conftest import new_server
 from tests.compat.test_cluster import eventually
@@ -83,14 +84,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     listeners = {"PLAINTEXT": server.port, **ports}
     pem = {"type": "PEM", "location": str(directory / "broker.pem")}
     properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
-        "listeners": ",".join(f"{name}://localhost:{port}" for name, port in listeners.items()),
-        "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,MTLS:SSL,JAVA:SSL,CHANGING:SSL"
-        ),
+        **node_keys(listeners, dict.fromkeys(("MTLS", "JAVA", "CHANGING"), "SSL"), "localhost"),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:alice@kafkapy, inc.",
         "offsets.topic.replication.factor": "1",

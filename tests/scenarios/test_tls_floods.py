@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.listeners import node_keys
 from harness.servers import API_VERSIONS_FRAME, Kafkapy, free_port
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
@@ -35,27 +36,12 @@ class Guarded:
     def __init__(self, directory: Path, timeout_ms: int) -> None:
         self.port, self.sasl_port = free_port(), free_port()
         path = Authority().issue("broker").write(directory, "broker")
-        controller_port = free_port()
         self.server = Kafkapy(directory / "data")
+        ports = {"PLAINTEXT": self.server.port, "SSL": self.port, "SASL_PLAINTEXT": self.sasl_port}
         self.server.properties = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": ",".join(
-                f"{name}://127.0.0.1:{port}"
-                for name, port in (
-                    ("PLAINTEXT", self.server.port),
-                    ("SSL", self.port),
-                    ("SASL_PLAINTEXT", self.sasl_port),
-                    ("CONTROLLER", controller_port),
-                )
-            ),
+            **node_keys(ports | {"CONTROLLER": free_port()}),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(path),
-            "listener.security.protocol.map": ",".join(
-                (*(f"{name}:{name}" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT")), "CONTROLLER:PLAINTEXT")
-            ),
             "kafkapy.authentication.timeout.ms": str(timeout_ms),
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             **jaas_keys("SASL_PLAINTEXT", mechanisms=MECHANISMS, users={"alice": "wonder"}),

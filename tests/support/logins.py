@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.listeners import listener_keys
 from harness.servers import ApacheKafka, free_port
 from kafkapy import Broker
 from kafkapy.metadata.scram_types import MECHANISMS
@@ -31,10 +32,8 @@ def sasl_broker(
 ) -> Iterator[dict[str, int]]:
     """Run a broker, or Apache Kafka, with PLAINTEXT and SASL_PLAINTEXT listeners of those names; ports by listener."""
     ports = {name: free_port() for name in ("PLAINTEXT", *listeners, "CONTROLLER")}
-    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **dict.fromkeys(listeners, "SASL_PLAINTEXT")}
     keys = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        **listener_keys(ports, dict.fromkeys(listeners, "SASL_PLAINTEXT")),
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{ports['CONTROLLER']}",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS_ENABLED),
         **properties,
