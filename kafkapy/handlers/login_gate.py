@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.handlers.context import CloseConnection
-from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, Served
+from kafkapy.protocol.connection import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.protocol.primitives import Writer
 from kafkapy.seams import Clock
 from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings, Reply, VersionsAsked
@@ -33,7 +33,7 @@ class GateSettings:
     settings: Callable[[str], LoginSettings]
     """The current settings of a listener, by its name."""
     route: Route
-    gather: Gather
+    coalesce: Coalesce
     clock: Clock
     failure_delay_ms: Mapping[str, int]
     """connection.failed.authentication.delay.ms by listener name."""
@@ -89,11 +89,11 @@ class LoginGate:
             logger.debug("Connection %s has authenticated as User:%s", info.connection_id, one_line(login.user))
         return reply.answer
 
-    def gather(self, info: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
-        """Pass Produce requests to the router's `gather` while the session is authenticated and not expired."""
+    def coalesce(self, info: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
+        """Pass Produce requests to the router's `coalesce` while the session is authenticated and not expired."""
         if not self._login.is_complete or self._login.is_expired(self._clock.monotonic_ms()):
             return None
-        return self._gate.gather(info, data, position, most)
+        return self._gate.coalesce(info, data, position, most)
 
     async def _answer_versions(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
         answer = await self._gate.route(info, frame)

@@ -1,7 +1,7 @@
 """Counts and times the requests of a router; used only on nodes with an admin listener.
 
-`route` and `gather` stand between the reactor and the router's methods of the same names. A request's time begins when
-its frame is taken, and ends when its response is queued.
+`route` and `coalesce` stand between the reactor and the router's methods of the same names. A request's time begins
+when its frame is taken, and ends when its response is queued.
 """
 
 import time
@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkapy.metrics.histogram import SMALL, SMALL_VALUES, bucket_of
 from kafkapy.metrics.requests import RequestCounts, VersionCounts
-from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, Served
+from kafkapy.protocol.connection import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.protocol.primitives import Writer
 
 _unpack_key = Struct(">I").unpack_from
@@ -26,7 +26,7 @@ class MeasuredRouter:
     def __init__(
         self,
         route: Route,
-        gather: Gather,
+        coalesce: Coalesce,
         counts: RequestCounts,
         *,
         are_fetches_of_followers: bool = False,
@@ -34,7 +34,7 @@ class MeasuredRouter:
     ) -> None:
         """are_fetches_of_followers: whether all Fetch requests come from followers, as on a controller's listener."""
         self._route = route
-        self._gather = gather
+        self._coalesce = coalesce
         self._counts = counts
         self._always_follows = are_fetches_of_followers
         self._now_ns = now_ns
@@ -74,10 +74,10 @@ class MeasuredRouter:
         counts.api.frame_bytes[SMALL[size] if size < SMALL_VALUES else bucket_of(size)] += 1
         return counts
 
-    def gather(self, connection: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
-        """Serve Produce requests together as Router.gather does, and count them."""
+    def coalesce(self, connection: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
+        """Serve Produce requests together as Router.coalesce does, and count them."""
         began_ns = self._now_ns()
-        served = self._gather(connection, data, position, most)
+        served = self._coalesce(connection, data, position, most)
         if served is None:
             return None
         took_us = (self._now_ns() - began_ns) // 1000

@@ -102,10 +102,10 @@ class Router:
             return await self._large.write(context, header, response)
         return encode(header, response)
 
-    def gather(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
+    def coalesce(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """Serve consecutive Produce requests of a connection together; None if the first one must go to `route`.
 
-        Implements protocol.connection.Gather.
+        Implements protocol.connection.Coalesce.
         """
         if request_logger.is_on:
             return None

@@ -6,7 +6,7 @@ meaning and a template of the response. So a request costs one comparison, one c
 write.
 
 `serve` takes requests from the front while each can be appended at once: versions 9 to 13, acks 1 or -1, one topic with
-one partition whose leader is this broker, a plain batch (storage/log/gathered_append.py), and no quota of the client
+one partition whose leader is this broker, a plain batch (storage/log/coalesced_append.py), and no quota of the client
 for it. If they have a transactional id, the batches must be transactional; the first one of a transaction is verified
 with a coordinator on this node (transactional_produce.verifier), and served alone. With acks=-1 their responses wait
 together for the other replicas. The first request that does not qualify, valid or not, goes with all after it to
@@ -25,7 +25,7 @@ from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.delayed_answers import DelayedAnswers
 from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, response_of, tell_leaders
-from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Served
+from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -36,7 +36,7 @@ from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType
-from kafkapy.storage.log.gathered_append import GatheredAppend, Verify
+from kafkapy.storage.log.coalesced_append import CoalescedAppend, Verify
 
 PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
@@ -82,7 +82,7 @@ class SmallProduces:
         self._sweep_at = MIN_SWEEP
 
     def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
-        """Serve requests from `position` on. Implements protocol.connection.Gather, for Produce frames."""
+        """Serve requests from `position` on. Implements protocol.connection.Coalesce, for Produce frames."""
         plan = self._find(data, position)
         if plan is None:
             return None
@@ -92,14 +92,14 @@ class SmallProduces:
         if not _has_attributes(data, position + _PREFIX_START + len(plan.prefix), plan.attributes):
             return None
         partition, manager = plan.partition, self._manager
-        gathered = manager.begin_gathering(partition, plan.acks, plan.verify)
-        if gathered is None or not self._is_allowed(connection, plan):
+        coalesced = manager.begin_coalesced_append(partition, plan.acks, plan.verify)
+        if coalesced is None or not self._is_allowed(connection, plan):
             return None
-        correlation_ids, end = _gather(plan, gathered, data, position, most)
+        correlation_ids, end = _coalesce(plan, coalesced, data, position, most)
         if not correlation_ids:
             return None
         try:
-            if not gathered.write():
+            if not coalesced.write():
                 return None
         except (ApiError, StorageError, AssertionError) as error:
             self._log_questions(connection, plan, len(correlation_ids))
@@ -108,17 +108,17 @@ class SmallProduces:
         if partition.traffic is not None:
             partition.traffic.note_appends(
                 produces=len(correlation_ids),
-                size_bytes=gathered.size_bytes,
-                messages=gathered.end_offset - gathered.base_offsets[0],
+                size_bytes=coalesced.size_bytes,
+                messages=coalesced.end_offset - coalesced.base_offsets[0],
             )
-        manager.tell_of_append(partition)
+        manager.notify_appended(partition)
         assert partition.log is not None, "what was appended has a log"
         if plan.acks == ALL_ACKS and not partition.is_alone:
-            together = _Replicated(self._services, connection, plan, correlation_ids, gathered)
+            together = _Replicated(self._services, connection, plan, correlation_ids, coalesced)
             if not together.is_settled():
                 return Served(len(correlation_ids), end, None, partial(self._wait, together))
             return Served(len(correlation_ids), end, together.answers())
-        answers = plan.answers(correlation_ids, gathered.base_offsets, partition.log.log_start_offset)
+        answers = plan.answers(correlation_ids, coalesced.base_offsets, partition.log.log_start_offset)
         return Served(len(correlation_ids), end, answers)
 
     def _wait(self, together: "_Replicated", on_answers: Callable[[bytes], None]) -> None:
@@ -134,7 +134,7 @@ class SmallProduces:
         size, version, _, client_id_bytes = _unpack_request(data, position)
         if (
             client_id_bytes > MAX_CLIENT_ID_BYTES
-            or not 0 < size <= min(MAX_GATHERED_FRAME_BYTES, bytes_left - 4)
+            or not 0 < size <= min(MAX_COALESCED_FRAME_BYTES, bytes_left - 4)
             or not FIRST_VERSION <= version <= LAST_VERSION
         ):
             return None
@@ -240,7 +240,7 @@ class _Plan:
         topic_name: str,
         verify: Verify | None,
     ) -> None:
-        """`topic_name` is that of the request, empty if the request has a topic id. verify: see GatheredAppend."""
+        """`topic_name` is that of the request, empty if the request has a topic id. verify: see CoalescedAppend."""
         self.header = header
         self.prefix = prefix
         self.acks = request.acks
@@ -311,7 +311,7 @@ class _Replicated:
         connection: Connection,
         plan: _Plan,
         correlation_ids: list[int],
-        gathered: GatheredAppend,
+        coalesced: CoalescedAppend,
     ) -> None:
         log = plan.partition.log
         assert log is not None, "what was appended has a log"
@@ -319,8 +319,8 @@ class _Replicated:
         self._services = services
         self._connection = connection
         self._correlation_ids = correlation_ids
-        self._base_offsets = gathered.base_offsets
-        self._end_offset = gathered.end_offset
+        self._base_offsets = coalesced.base_offsets
+        self._end_offset = coalesced.end_offset
         self._follow_count = plan.partition.follow_count
         self._log_start_offset = log.log_start_offset
 
@@ -383,7 +383,7 @@ def _has_attributes(data: bytes, position: int, attributes: bytes) -> bool:
     return data.startswith(attributes, position + _ATTRIBUTES_AT)
 
 
-def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, most: int) -> tuple[list[int], int]:
+def _coalesce(plan: _Plan, coalesced: CoalescedAppend, data: bytes, position: int, most: int) -> tuple[list[int], int]:
     """Add the requests of one plan from `position` on; return their correlation ids, and the end of the last one."""
     api, prefix = plan.header.api_version, plan.prefix
     length_at = _PREFIX_START + len(prefix)
@@ -394,7 +394,7 @@ def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, m
         end = position + 4 + size
         if key_and_version != api or not data.startswith(prefix, position + _PREFIX_START):
             break
-        if end > limit or size > MAX_GATHERED_FRAME_BYTES:
+        if end > limit or size > MAX_COALESCED_FRAME_BYTES:
             break
         start = position + length_at + 1
         length = data[start - 1]
@@ -407,7 +407,7 @@ def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, m
         end_of_batch = end - len(_TAIL)
         if length - 1 != end_of_batch - start or not data.startswith(_TAIL, end_of_batch):
             break
-        if not gathered.add(data, start, end_of_batch):
+        if not coalesced.add(data, start, end_of_batch):
             break
         position = end
         correlation_ids.append(correlation_id)

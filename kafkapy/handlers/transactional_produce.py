@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkapy.handlers.context import RequestContext, Services
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted import HostedPartition
-    from kafkapy.storage.log.gathered_append import Verify
+    from kafkapy.storage.log.coalesced_append import Verify
     from kafkapy.storage.producers.entry import VerificationGuard
 
 ABORTABLE_SINCE: Final = 11
@@ -70,7 +70,7 @@ async def verify(
 
 
 def verifier(services: "Services", version: int, transactional_id: str, partition: "HostedPartition") -> "Verify":
-    """Return what verifies the first batch of a transaction for GatheredAppend, which makes sure that it is valid.
+    """Return what verifies the first batch of a transaction for CoalescedAppend, which makes sure that it is valid.
 
     It returns None if the verification has to wait, or has failed: `verify` then repeats it, to the same outcome.
     """

@@ -43,7 +43,7 @@ GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
 """Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
 
-MAX_GATHERED_FRAME_BYTES = 132 * 1024
+MAX_COALESCED_FRAME_BYTES = 132 * 1024
 """Produce requests above this size (a batch of 128 KiB) are not served together: that would save little of their
 work."""
 
@@ -122,14 +122,14 @@ class _Together(NamedTuple):
     answers: bytes
 
 
-Gather: TypeAlias = "Callable[[ConnectionInfo, bytes, int, int], Served | None]"
+Coalesce: TypeAlias = "Callable[[ConnectionInfo, bytes, int, int], Served | None]"
 """Takes received bytes, the position in them of a Produce request (at its size prefix), and the most frames to serve.
 
 Serves as many consecutive requests together as it can; returns None if the first one must go through `Route`."""
 
 
-def gather_nothing(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> None:
-    """The Gather that serves nothing: every request goes through Route."""
+def coalesce_nothing(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> None:
+    """The Coalesce that serves nothing: every request goes through Route."""
 
 
 class Login(Protocol):
@@ -154,7 +154,7 @@ class Login(Protocol):
     def route(self) -> Route: ...
 
     @property
-    def gather(self) -> Gather: ...
+    def coalesce(self) -> Coalesce: ...
 
 
 NewLogin: TypeAlias = "Callable[[ConnectionInfo], Login]"
@@ -258,7 +258,7 @@ class Connection:
             self._position = 0
             return
         missing = self._frame_bytes - len(frame)
-        if len(data) >= missing and self._is_gathered(frame):
+        if len(data) >= missing and self._may_be_coalesced(frame):
             self._rejoin(data)
         elif len(data) > missing:
             frame += data[:missing]
@@ -286,7 +286,7 @@ class Connection:
         assert frame is not None
         frame += part
         assert len(frame) <= self._frame_bytes, "more than the frame lacks"
-        if len(frame) == self._frame_bytes and self._is_gathered(frame):
+        if len(frame) == self._frame_bytes and self._may_be_coalesced(frame):
             self._rejoin(b"")
 
     def next_frame(self) -> memoryview | None:
@@ -338,7 +338,7 @@ class Connection:
             or self.output_bytes >= self._max_output_bytes
             or self.mute_count
             or self._last_sequence >= 0
-            or self._max_frame_bytes < MAX_GATHERED_FRAME_BYTES
+            or self._max_frame_bytes < MAX_COALESCED_FRAME_BYTES
         ):
             return None
         room = self._max_in_flight - self.started_count + self._answered_count
@@ -378,9 +378,9 @@ class Connection:
         self.input = self.input[self._position :]
         self._position = 0
 
-    def _is_gathered(self, frame: bytearray) -> bool:
+    def _may_be_coalesced(self, frame: bytearray) -> bool:
         """Return whether a partial frame may be served together with those that follow it."""
-        return self._frame_bytes <= MAX_GATHERED_FRAME_BYTES and frame.startswith(_PRODUCE_KEY)
+        return self._frame_bytes <= MAX_COALESCED_FRAME_BYTES and frame.startswith(_PRODUCE_KEY)
 
     def _rejoin(self, data: bytes) -> None:
         """Put a partial frame back before the bytes that complete it: a copy costs less than serving it alone."""

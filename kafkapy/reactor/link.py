@@ -63,7 +63,7 @@ class Link:
     __slots__ = (
         "_backlog",
         "_channel",
-        "_gather",
+        "_coalesce",
         "_is_admitted",
         "_is_reading",
         "_is_writing",
@@ -92,7 +92,7 @@ class Link:
         self._processor = processor
         self._loop = processor.loop
         self._route = processor.route
-        self._gather = processor.gather
+        self._coalesce = processor.coalesce
         self._backlog = processor.backlog
         self._read_ahead = processor.read_ahead
         self._channel = channel
@@ -123,7 +123,7 @@ class Link:
         """Route requests to the login until it succeeds; close the connection after its timeout_ms."""
         self._machine = Connection(self._processor.limits.connection, login.max_frame_bytes)
         self._login = login
-        self._route, self._gather = login.route, login.gather
+        self._route, self._coalesce = login.route, login.coalesce
         self._login_deadline = self._loop.call_later(login.timeout_ms / 1000, self._login_is_late)
 
     def _login_is_late(self) -> None:
@@ -138,7 +138,7 @@ class Link:
         self._machine.admit()
         self._login_deadline.cancel()
         if not self._login.is_asked_further:
-            self._route, self._gather = self._processor.route, self._processor.gather
+            self._route, self._coalesce = self._processor.route, self._processor.coalesce
             self._login = None
 
     def open(self) -> None:
@@ -284,7 +284,7 @@ class Link:
         if found is None or not self._is_admitted:
             return 0
         data, position, room = found
-        served = self._gather(self.info, data, position, most if most < room else room)
+        served = self._coalesce(self.info, data, position, most if most < room else room)
         if served is None:
             return 0
         served_bytes = served.end_position - position

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from kafkapy.protocol.connection import ConnectionInfo, Gather, NewLogin, Route, no_login
+from kafkapy.protocol.connection import Coalesce, ConnectionInfo, NewLogin, Route, no_login
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
@@ -38,7 +38,7 @@ class Processor:
         loop: asyncio.AbstractEventLoop,
         limits: ReactorLimits,
         route: Route,
-        gather: Gather,
+        coalesce: Coalesce,
         io_pool: IoPool,
         backlog: Backlog,
         read_ahead: ReadAhead,
@@ -50,7 +50,7 @@ class Processor:
         self.new_login = new_login
         self.limits = limits
         self.route = route
-        self.gather = gather
+        self.coalesce = coalesce
         self.io_pool = io_pool
         self.backlog = backlog
         self.read_ahead = read_ahead

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from kafkapy.protocol.connection import ConnectionInfo, Gather, NewLogin, Route, gather_nothing, no_login
+from kafkapy.protocol.connection import Coalesce, ConnectionInfo, NewLogin, Route, coalesce_nothing, no_login
 from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.backlog import Backlog
@@ -39,7 +39,7 @@ class Reactor:
         limits: ReactorLimits,
         *,
         route: Route,
-        gather: Gather = gather_nothing,
+        coalesce: Coalesce = coalesce_nothing,
         io_pool: IoPool,
         listen: Callable[..., Listener] = listen,
         new_login: NewLogin = no_login,
@@ -67,7 +67,7 @@ class Reactor:
                 loop=loop,
                 limits=limits,
                 route=route,
-                gather=gather,
+                coalesce=coalesce,
                 io_pool=io_pool,
                 backlog=self.backlog,
                 read_ahead=read_ahead,

@@ -25,7 +25,7 @@ from kafkapy.replication.hosted import HostedPartition, HostedPartitions
 from kafkapy.replication.partition import Role, SessionTimes
 from kafkapy.seams import Clock
 from kafkapy.storage.errors import NeedsWorker
-from kafkapy.storage.log.gathered_append import GatheredAppend, Verify
+from kafkapy.storage.log.coalesced_append import CoalescedAppend, Verify
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.purgatory import DelayedOperation, Purgatory
 from kafkapy.timer.wheel import TimingWheel
@@ -292,7 +292,7 @@ class ReplicaManager:
         append.note_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
-        self.tell_of_append(partition)
+        self.notify_appended(partition)
         return True
 
     def append_own(self, append: PartitionAppend, write: "Callable[[Log, int], bool]") -> bool:
@@ -321,7 +321,7 @@ class ReplicaManager:
         append.note_appended(base_offset, end_offset, log.log_start_offset)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, AppendOrigin.COORDINATOR)
-        self.tell_of_append(partition)
+        self.notify_appended(partition)
         return True
 
     def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
@@ -337,13 +337,13 @@ class ReplicaManager:
         assert partition.log is not None, "what was appended has a log"
         self._request_flush(partition.log, lambda: self.complete_waiting(partition))
 
-    def begin_gathering(
+    def begin_coalesced_append(
         self, partition: HostedPartition, required_acks: int, verify: Verify | None = None
-    ) -> GatheredAppend | None:
+    ) -> CoalescedAppend | None:
         """Return an object that coalesces plain batches for a partition led here, or None if that is not possible.
 
-        verify: as GatheredAppend takes it, for batches of a transaction.
-        The caller must write it and call `tell_of_append` before anything else runs; with acks=-1 it then checks
+        verify: as CoalescedAppend takes it, for batches of a transaction.
+        The caller must write it and call `notify_appended` before anything else runs; with acks=-1 it then checks
         whether the replicas have the batches.
         """
         log = partition.log
@@ -355,16 +355,16 @@ class ReplicaManager:
             return None
         if self.partitions.is_behind and self.partitions.is_deleted(partition):
             return None
-        if not GatheredAppend.is_possible(log):
+        if not CoalescedAppend.is_possible(log):
             return None
-        return GatheredAppend(
+        return CoalescedAppend(
             log,
             leader_epoch=partition.leader_epoch,
             now_ms=self._clock.wall_ms(),
             verify=verify,
         )
 
-    def tell_of_append(self, partition: HostedPartition) -> None:
+    def notify_appended(self, partition: HostedPartition) -> None:
         """Advance the high watermark and complete waiting requests after an append."""
         now_ms = 0 if partition.is_alone else self._clock.monotonic_ms()
         if partition.maybe_advance_high_watermark(now_ms):

@@ -118,7 +118,7 @@ class IsrUpdates:
             partition.begin_isr_change(isr)
             self.want(partition)
         elif partition.is_leader and not partition.is_alone:
-            self._replica_manager.tell_of_append(partition)
+            self._replica_manager.notify_appended(partition)
 
     async def _send_wanted(self) -> None:
         while True:
@@ -223,7 +223,7 @@ class IsrUpdates:
             self.failure_count += 1
             if code in REJECTED:
                 partition.reject_isr_change()
-                self._replica_manager.tell_of_append(partition)  # the high watermark need not wait for it now
+                self._replica_manager.notify_appended(partition)  # the high watermark need not wait for it now
             return True
         self._refusals.pop(partition, None)
         replica_count = len(partition.isr)

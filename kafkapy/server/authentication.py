@@ -31,7 +31,7 @@ from kafkapy.server.token_logins import TokenLogins
 if TYPE_CHECKING:
     from kafkapy.handlers.login_gate import GateSettings
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.protocol.connection import Gather, Route
+    from kafkapy.protocol.connection import Coalesce, Route
     from kafkapy.seams import Clock, IoPool
     from kafkapy.server.bearer_tokens import BearerTokens
 
@@ -92,13 +92,13 @@ class Logins:
     def settings(self, listener: str) -> LoginSettings:
         return self._settings[listener]
 
-    def gate(self, route: "Route", gather: "Gather", clock: "Clock") -> "GateSettings":
+    def gate(self, route: "Route", coalesce: "Coalesce", clock: "Clock") -> "GateSettings":
         from kafkapy.handlers.login_gate import GateSettings  # not needed by most brokers
 
         return GateSettings(
             settings=self.settings,
             route=route,
-            gather=gather,
+            coalesce=coalesce,
             clock=clock,
             failure_delay_ms=self._failure_delay_ms,
             timeout_ms=self._timeout_ms,

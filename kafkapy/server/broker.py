@@ -191,7 +191,7 @@ class BrokerServer:
         self._stops.add_apart(StopOrder.CONNECTIONS, self._shut_reactor_down, undo=self._reactor.close)
         self._addresses = listeners.bind(self._reactor, self._dynamic_config)
         self._lifecycle = self._new_lifecycle()
-        self._node.add_directory_listener(self._tell_of_failed_directory)
+        self._node.add_directory_listener(self._report_failed_directory)
         self._stops.add_apart(StopOrder.REGISTRATION, self._lifecycle.shut_down, undo=self._lifecycle.close)
         timeout_ms = self.config.quorum.initial_broker_registration_timeout_ms
         try:
@@ -451,15 +451,15 @@ class BrokerServer:
         )
         if self._logins is not None:
             self._dynamic_config.add_check(self._logins.check)
-        route, gather = measured(self._router, self._node.counts)
+        route, coalesce = measured(self._router, self._node.counts)
         reactor = Reactor(
             self._loop,
             self._limits,
             route=route,
-            gather=gather,
+            coalesce=coalesce,
             io_pool=self._io_pool,
             listen=self._node.listen,
-            new_login=listeners.new_login(self._logins, route, gather, self._clock),
+            new_login=listeners.new_login(self._logins, route, coalesce, self._clock),
         )
         if self._node.counts is not None:
             reactor.traffic = self._node.counts.connections
@@ -521,7 +521,7 @@ class BrokerServer:
 
     # -- failures -------------------------------------------------------------------------------------------------
 
-    def _tell_of_failed_directory(self, path: str) -> None:
+    def _report_failed_directory(self, path: str) -> None:
         for directory in self._log_manager.directories:
             if directory.path == path and directory.directory_id is not None:
                 self._lifecycle.directory_failed(directory.directory_id)

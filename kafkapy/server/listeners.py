@@ -10,7 +10,7 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
 from kafkapy.metadata.brokers import controller_features
 from kafkapy.metadata.registrations import Endpoint
-from kafkapy.protocol.connection import Gather, NewLogin, Route, no_login
+from kafkapy.protocol.connection import Coalesce, NewLogin, Route, no_login
 from kafkapy.protocol.messages.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
@@ -85,9 +85,9 @@ def new_logins(
     return Logins(config, endpoints, image=image, random=random, io_pool=io_pool, cluster_id=cluster_id)
 
 
-def new_login(logins: "Logins | None", route: Route, gather: Gather, clock: "Clock") -> NewLogin:
+def new_login(logins: "Logins | None", route: Route, coalesce: Coalesce, clock: "Clock") -> NewLogin:
     """Return the function that starts the login of a new connection."""
-    return no_login if logins is None else logins.gate(route, gather, clock).new_login
+    return no_login if logins is None else logins.gate(route, coalesce, clock).new_login
 
 
 def _bind(

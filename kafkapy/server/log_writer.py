@@ -86,13 +86,13 @@ class LogWriter(logging.Handler):
     def _write(self, line: str) -> None:
         try:
             if self.lost_count > self._told_count:
-                self._tell_of_lost()
+                self._report_lost()
             self._sink.write(line.encode(errors="backslashreplace"))
         except (OSError, ValueError):  # ValueError: the stream is closed
             with self._changed:
                 self.lost_count += 1
 
-    def _tell_of_lost(self) -> None:
+    def _report_lost(self) -> None:
         count = self.lost_count
         told = "%d log lines were lost: they could not be written, or not as fast as they came"
         lost = (count - self._told_count,)

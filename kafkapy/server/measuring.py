@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, cast
 
-from kafkapy.protocol.connection import Gather, Route
+from kafkapy.protocol.connection import Coalesce, Route
 
 if TYPE_CHECKING:
     from kafkapy.handlers.router import Router
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 def measured(
     router: "Router", counts: "NodeCounts | None", *, are_fetches_of_followers: bool = False
-) -> tuple[Route, Gather]:
+) -> tuple[Route, Coalesce]:
     """Return the functions that serve requests: the router's own, unless requests are counted."""
     if counts is None:
-        return router.route, router.gather
+        return router.route, router.coalesce
     from kafkapy.handlers.measured_router import MeasuredRouter  # not needed by most nodes
 
     router.on_response = counts.requests.count_errors
     found = MeasuredRouter(
-        router.route, router.gather, counts.requests, are_fetches_of_followers=are_fetches_of_followers
+        router.route, router.coalesce, counts.requests, are_fetches_of_followers=are_fetches_of_followers
     )
-    return cast(Route, found.route), found.gather
+    return cast(Route, found.route), found.coalesce

@@ -19,7 +19,7 @@ from kafkapy.handlers.context import ControllerServices
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.features import MV_3_7_IV0, unserved_levels
 from kafkapy.metadata.image import METADATA_VERSION
-from kafkapy.protocol.connection import gather_nothing
+from kafkapy.protocol.connection import coalesce_nothing
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.limits import ReactorLimits
@@ -283,7 +283,7 @@ class QuorumNode:
             route=route,
             io_pool=self._io_pool,
             listen=network.listen,
-            new_login=listeners.new_login(logins, route, gather_nothing, self._clock),
+            new_login=listeners.new_login(logins, route, coalesce_nothing, self._clock),
         )
         try:
             return listeners.bind_controllers(self._reactor, self._dynamic_config)

@@ -40,7 +40,7 @@ class Supervisor:
         self._watchdog_s = int(watchdog_us) / 1_000_000 if is_watched else None
         self._timer: asyncio.TimerHandle | None = None
         self._has_failed = False
-        self._tell_of_start()
+        self._report_start()
 
     def ready(self, status: str) -> None:
         """Report that the node serves."""
@@ -52,12 +52,12 @@ class Supervisor:
         """Report that the node is stopping. Watchdog pings continue."""
         self._send("STOPPING=1", "STATUS=Stopping")
 
-    def _tell_of_start(self) -> None:
+    def _report_start(self) -> None:
         missing = missing_of(self._node)
         reached = [f"{name}: {reason}" for name, reason in missing.items() if reason != NOT_REACHED]
         status = f"Starting: {'; '.join(reached)}" if reached else "Starting"
         self._send(f"EXTEND_TIMEOUT_USEC={round(START_EXTENSION_S * 1_000_000)}", f"STATUS={status}")
-        self._timer = self._loop.call_later(START_INTERVAL_S, self._tell_of_start)
+        self._timer = self._loop.call_later(START_INTERVAL_S, self._report_start)
 
     def _feed_watchdog(self) -> None:
         if self._watchdog_s is not None:

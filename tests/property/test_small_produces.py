@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from kafkapy.protocol.connection import gather_nothing
+from kafkapy.protocol.connection import coalesce_nothing
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.batch import ATTRIBUTES_POSITION, CRC_POSITION
@@ -162,7 +162,7 @@ async def serve(loop: SimLoop, config: dict[str, str], pieces: list[list[Asked]]
     await machine.boot()
     if not is_together:
         for processor in machine.server._reactor.processors:
-            processor.gather = gather_nothing
+            processor.coalesce = coalesce_nothing
     topic = await machine.connect().create_topic("ticks", 2, **config)
     client = machine.connect().link
     sequences: dict[tuple[int, int, int], int] = {}

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, gather_nothing
+from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, coalesce_nothing
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.storage.log.gathered_append import GatheredAppend
+from kafkapy.storage.log.coalesced_append import CoalescedAppend
 from tests.property.test_small_produces import LAST, LAST_ANSWER, described
 from tests.sim.test_broker_requests import on_machine
 from tests.simulator.broker_world import KafkaClient, Machine, Topic
@@ -26,7 +26,7 @@ from tests.support.wire import request_frame
 PARTITIONS = 2
 RECORD_BYTES = (0, 1, 90, 90, 90, 1000)
 RECORD_COUNTS = (1, 1, 1, 2, 10, 150, 170, 400)
-LARGEST = (MAX_GATHERED_FRAME_BYTES - 500, MAX_GATHERED_FRAME_BYTES - 110, MAX_GATHERED_FRAME_BYTES + 1)
+LARGEST = (MAX_COALESCED_FRAME_BYTES - 500, MAX_COALESCED_FRAME_BYTES - 110, MAX_COALESCED_FRAME_BYTES + 1)
 """Values of one record: some fit into the largest frames that are served together, some do not."""
 MISTAKES = ("gap", "repeated", "old epoch", "new epoch", "not transactional", "no id", "another id", "no producer")
 
@@ -105,7 +105,7 @@ async def serve(loop: SimLoop, seed: int, config: dict[str, str], is_together: b
     await machine.boot()
     if not is_together:
         for processor in machine.server._reactor.processors:
-            processor.gather = gather_nothing
+            processor.coalesce = coalesce_nothing
     client = machine.connect()
     topic = await client.create_topic("ticks", PARTITIONS, **config)
     producers = [
@@ -147,14 +147,14 @@ def test_transactions_served_together_have_the_outcome_of_each_request_alone(see
 @needs_interpreter("it replaces a method of a compiled class")
 def test_many_of_them_are_served_together(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
-    write = GatheredAppend.write
+    write = CoalescedAppend.write
 
-    def counted(gathered: GatheredAppend) -> bool:
-        if gathered._attributes:
-            written.append(len(gathered.base_offsets))
-        return write(gathered)
+    def counted(coalesced: CoalescedAppend) -> bool:
+        if coalesced._attributes:
+            written.append(len(coalesced.base_offsets))
+        return write(coalesced)
 
-    monkeypatch.setattr(GatheredAppend, "write", counted)
+    monkeypatch.setattr(CoalescedAppend, "write", counted)
     run(lambda loop: serve(loop, 0, {}, is_together=True))
     assert len(written) > 20
     assert max(written) > 1

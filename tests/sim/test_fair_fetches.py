@@ -15,7 +15,7 @@ async def test_a_partition_with_a_backlog_does_not_keep_another_out_of_the_answe
         log = world.nodes[1].log(number=number)
         for _ in range(BACKLOG):
             log.append_as_leader(batch(bytes(1000)), leader_epoch=0, now_ms=NOW_MS)
-        world.nodes[1].manager.tell_of_append(world.nodes[1].partition(number))
+        world.nodes[1].manager.notify_appended(world.nodes[1].partition(number))
     await world.pass_ms(20)
     assert (await world.produce(1, b"small", number=1, timeout_ms=50))[0] == 0
     assert world.nodes[2].log(number=0).log_end_offset < BACKLOG

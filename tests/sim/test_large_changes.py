@@ -194,7 +194,7 @@ def test_a_topic_that_is_deleted_while_it_is_made_is_gone() -> None:
 
 
 BY_NAME_ALONE, BY_NAME_TOGETHER, BY_ID = 8, 12, 13
-"""Versions of Produce: by the handler; such as are gathered; with topic ids."""
+"""Versions of Produce: by the handler; coalesced; with topic ids."""
 
 
 async def produce_at(client: KafkaClient, topic: Topic, version: int, value: bytes) -> Any:

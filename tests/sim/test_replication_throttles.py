@@ -33,7 +33,7 @@ def throttled_world(loop: SimLoop, side: ThrottledSide, listed: str, isr: tuple[
         log = world.nodes[1].log(number=number)
         for _ in range(RECORDS):
             log.append_as_leader(batch(bytes(RECORD_BYTES)), leader_epoch=0, now_ms=NOW_MS)
-        world.nodes[1].manager.tell_of_append(world.nodes[1].partition(number))
+        world.nodes[1].manager.notify_appended(world.nodes[1].partition(number))
     return world
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, gather_nothing
+from kafkapy.protocol.connection import Coalesce, ConnectionInfo, Route, coalesce_nothing
 from kafkapy.protocol.primitives import Writer
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
@@ -101,7 +101,7 @@ class SimLogin:
     max_frame_bytes = 1000
     timeout_ms = 10_000
     is_asked_further = False
-    gather: Gather = staticmethod(gather_nothing)
+    coalesce: Coalesce = staticmethod(coalesce_nothing)
 
     def __init__(self, route: Route) -> None:
         self.route = route

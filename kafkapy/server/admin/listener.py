@@ -93,7 +93,7 @@ class AdminListener:
     async def _metrics(self, accept: str) -> Answer:
         async with self._scrape:
             try:
-                measured = await self._gather_gauges()
+                measured = await self._collect_gauges()
             except TimeoutError:
                 return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
             exposition = self._exposition
@@ -129,7 +129,7 @@ class AdminListener:
             }
         )
 
-    async def _gather_gauges(self) -> list[Measured]:
+    async def _collect_gauges(self) -> list[Measured]:
         """Return the node's gauges, read on its event loop in parts. Raises TimeoutError."""
         steps = await self._ask(lambda: iter(self._node.gauges()))
         gauges: list[Measured] = []

@@ -303,7 +303,7 @@ class Log:
     ) -> None:
         """Write validated batches at the log end offset and update offsets, leader epochs and producers.
 
-        Every append ends here: a leader's, a follower's, single or gathered. sequels: batches of producers that are in
+        Every append ends here: a leader's, a follower's, single or coalesced. sequels: batches of producers that are in
         sequence; prepared: the result of ProducerState.prepare for the others. Raises ApiError (no room) and
         StorageError if the records cannot be written; the log is then unchanged.
         """

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from kafkapy.handlers.login_gate import GateSettings, LoginGate
-from kafkapy.protocol.connection import ConnectionInfo, gather_nothing
+from kafkapy.protocol.connection import ConnectionInfo, coalesce_nothing
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -44,7 +44,7 @@ class Listener:
         gate = GateSettings(
             settings=lambda _: self.settings,
             route=lambda *_: self._served(),
-            gather=gather_nothing,
+            coalesce=coalesce_nothing,
             clock=StillClock(),
             failure_delay_ms={LISTENER: 0},
             timeout_ms=1000,

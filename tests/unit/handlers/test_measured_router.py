@@ -33,11 +33,11 @@ def measured(serve: Callable[[], Awaitable[None]]) -> tuple[MeasuredRouter, Requ
         answer += b"answer"
         return answer
 
-    def gather(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> Served:
+    def coalesce(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> Served:
         return Served(3, 300, None, lambda on_answers: on_answers(b"answers"))
 
     counts = RequestCounts()
-    return MeasuredRouter(route, gather, counts, now_ns=Ticks()), counts
+    return MeasuredRouter(route, coalesce, counts, now_ns=Ticks()), counts
 
 
 def ask(router: MeasuredRouter, frame: bytes, info: ConnectionInfo = INFO) -> Writer | None:
@@ -100,7 +100,7 @@ def test_a_cancelled_handler_is_told_so() -> None:
 
 def test_produces_served_together_are_counted_together() -> None:
     router, counts = measured(at_once)
-    served = router.gather(INFO, b"\0\0\0\x60" + PRODUCE_V9, 0, 10)
+    served = router.coalesce(INFO, b"\0\0\0\x60" + PRODUCE_V9, 0, 10)
     assert served is not None
     assert served.wait is not None
     answers: list[bytes] = []

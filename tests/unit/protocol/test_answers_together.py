@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Connection, ConnectionLimits, Served
+from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, Connection, ConnectionLimits, Served
 from kafkapy.protocol.primitives import Writer
 
 PRODUCE = b"\0\0\0\2\0\0"
@@ -106,7 +106,7 @@ def frame_of(api_key: int, size: int) -> bytes:
     return size.to_bytes(4, "big") + api_key.to_bytes(2, "big") + bytes(size - 2)
 
 
-LARGE = frame_of(0, MAX_GATHERED_FRAME_BYTES)
+LARGE = frame_of(0, MAX_COALESCED_FRAME_BYTES)
 
 
 @pytest.mark.parametrize("cut", [6, 2000, len(LARGE) - 1])
@@ -125,7 +125,7 @@ def test_a_produce_that_came_in_parts_is_at_hand_with_what_follows_it(cut: int, 
     assert made.produces_at_hand() == (LARGE + following, 0, 64)
 
 
-@pytest.mark.parametrize("frame", [frame_of(0, MAX_GATHERED_FRAME_BYTES + 1), frame_of(1, 3000)])
+@pytest.mark.parametrize("frame", [frame_of(0, MAX_COALESCED_FRAME_BYTES + 1), frame_of(1, 3000)])
 def test_what_is_not_served_together_is_not_copied_for_it(frame: bytes) -> None:
     made = machine(frame[:100])
     assert made.next_frame() is None

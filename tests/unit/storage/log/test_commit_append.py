@@ -1,4 +1,4 @@
-"""One way into the log: what every append entails happens for a leader, a follower, gathered batches and our own."""
+"""One way into the log: what every append entails happens for a leader, a follower, coalesced batches and our own."""
 
 import ast
 import errno
@@ -9,7 +9,7 @@ import pytest
 
 import kafkapy
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.storage.log.gathered_append import GatheredAppend
+from kafkapy.storage.log.coalesced_append import CoalescedAppend
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.own_append import append_own_records
 from kafkapy.types import OffsetAndEpoch
@@ -26,12 +26,12 @@ def append_replicated(log: Log, leader_epoch: int) -> None:
     log.append_as_follower(data, NOW_MS, leader_epoch=leader_epoch)
 
 
-def append_gathered(log: Log, leader_epoch: int) -> None:
-    assert GatheredAppend.is_possible(log)
-    gathered = GatheredAppend(log, leader_epoch=leader_epoch, now_ms=NOW_MS)
+def append_coalesced(log: Log, leader_epoch: int) -> None:
+    assert CoalescedAppend.is_possible(log)
+    coalesced = CoalescedAppend(log, leader_epoch=leader_epoch, now_ms=NOW_MS)
     data = bytes(batch())
-    assert gathered.add(data, 0, len(data))
-    assert gathered.write()
+    assert coalesced.add(data, 0, len(data))
+    assert coalesced.write()
 
 
 def append_own(log: Log, leader_epoch: int) -> None:
@@ -41,7 +41,7 @@ def append_own(log: Log, leader_epoch: int) -> None:
 SOURCES = Path(kafkapy.__file__).parent
 LOG_NAMES = {"log", "_log", "future", "current", "copy"}
 """What variables and fields that hold a Log are called."""
-WAYS = [append_alone, append_replicated, append_gathered, append_own]
+WAYS = [append_alone, append_replicated, append_coalesced, append_own]
 
 
 @pytest.fixture
@@ -106,17 +106,17 @@ def test_a_truncation_keeps_the_offsets_in_order(log: Log) -> None:
     assert log.high_watermark == 0
 
 
-def test_small_requests_are_gathered_while_another_producer_waits_for_its_verification() -> None:
+def test_small_requests_are_coalesced_while_another_producer_waits_for_its_verification() -> None:
     log = open_small_log(SimDisk())
     for producer_id in (7, 8):
         log.append_as_leader(
             batch(producer_id=producer_id, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW_MS
         )
     log.producer_state.start_verification(8, 1, 0, supports_epoch_bump=True, now_ms=NOW_MS)
-    gathered = GatheredAppend(log, leader_epoch=0, now_ms=NOW_MS)
+    coalesced = CoalescedAppend(log, leader_epoch=0, now_ms=NOW_MS)
     for producer_id, is_taken in ((7, True), (8, False)):
         data = bytes(batch(producer_id=producer_id, producer_epoch=0, base_sequence=1))
-        assert gathered.add(data, 0, len(data)) == is_taken
+        assert coalesced.add(data, 0, len(data)) == is_taken
 
 
 def test_a_copy_takes_over_the_verifications(log: Log) -> None:

@@ -28,7 +28,7 @@ Verify = Callable[[int, int, int], VerificationGuard | None]
 _pack_place = PLACE.pack_into
 
 
-class GatheredAppend:
+class CoalescedAppend:
     """Batches to append to one log. Call `add` for each, then `write`; the log must not change in between."""
 
     __slots__ = (
@@ -77,7 +77,7 @@ class GatheredAppend:
 
     @staticmethod
     def is_possible(log: Log) -> bool:
-        """Return whether batches may currently be gathered for this log."""
+        """Return whether batches may currently be coalesced for this log."""
         return (
             takes_plain(log.client_rules)
             and not log.log_dir.is_full
