@@ -24,7 +24,7 @@ FRAME_RECEIVE_BYTES = 128 * 1024
 """The size of one receive call for a large frame: a socket seldom holds more, and it fits a core's cache."""
 
 PEEK_BYTES = 4 * 1024
-"""The size of one receive call between two frames while the backlog is nearly full."""
+"""The size of one receive call between two frames while the request memory is nearly full."""
 
 SENDFILE_FROM_BYTES = 64 * 1024
 """From this region size on sendfile is cheaper than one pread and one send. Measured on loopback, us of CPU for pread
@@ -67,10 +67,10 @@ HALF_CLOSED_LINGER_MS = 5_000
 """How long a peer that has closed its sending side is still answered. Kafka closes at once and drops the responses."""
 
 STALL_LOOK_MS = 500
-"""How often partial frames are checked while other connections wait for backlog room."""
+"""How often partial frames are checked while other connections wait for request memory."""
 
 STALLED_FRAME_MS = 20_000
-"""While others wait for backlog room, a connection whose frame is still partial after so long is closed. A deviation:
+"""While others wait for request memory, a connection whose frame is still partial after so long is closed. A deviation:
 in Kafka all connections then wait until connections.max.idle.ms."""
 
 CROWDED_FRAME_MS = 1_000

@@ -1,8 +1,8 @@
 """The driver of one connection: moves bytes between channel and protocol machine, starts handlers, sends responses.
 
-A link reads while its machine can start requests and the broker's backlog has room. `Rest` has the states in which it
-does not, and what ends each. When reading pauses, the read callback stays registered until it next fires, so that a
-short pause costs no system call.
+A link reads while its machine can start requests and the broker has request memory left. `Rest` has the states in
+which it does not, and what ends each. When reading pauses, the read callback stays registered until it next fires, so
+that a short pause costs no system call.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from kafkapy.reactor.limits import (
     RECEIVE_BYTES,
     SENDFILE_BYTES,
 )
+from kafkapy.reactor.pending_request import PendingRequest
 from kafkapy.reactor.regions import read_small
-from kafkapy.reactor.suspended import Suspended
 from kafkapy.seams import Channel, FileRegion
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ class Link:
     """The driver of one connection. All methods run on the loop's thread. Callbacks of the loop never raise."""
 
     __slots__ = (
-        "_backlog",
         "_channel",
         "_coalesce",
         "_is_admitted",
@@ -75,6 +74,7 @@ class Link:
         "_probed",
         "_processor",
         "_read_ahead",
+        "_request_memory",
         "_rest",
         "_route",
         "_unmuting",
@@ -93,7 +93,7 @@ class Link:
         self._loop = processor.loop
         self._route = processor.route
         self._coalesce = processor.coalesce
-        self._backlog = processor.backlog
+        self._request_memory = processor.request_memory
         self._read_ahead = processor.read_ahead
         self._channel = channel
         self.info = info
@@ -179,7 +179,7 @@ class Link:
         self._guarded(self._continue_writing)
 
     def resume(self) -> None:
-        """Continue reading after a wait: for room in the backlog, for a turn, or for the end of a throttle."""
+        """Continue reading after a wait: for request memory, for a turn, or for the end of a throttle."""
         self._guarded(self._resume)
 
     def progress(self) -> None:
@@ -231,7 +231,7 @@ class Link:
                     break
             elif is_drained or bytes_left <= 0:
                 break
-            elif not self._backlog.may_receive(self):
+            elif not self._request_memory.may_receive(self):
                 self._rest = Rest.ROOM
                 break
             else:
@@ -249,7 +249,7 @@ class Link:
             if not self._is_reading and self._rest is READING and not self.is_closed:
                 self._is_reading = True
                 self._channel.on_readable(self.on_readable)
-        if self._backlog.waiting:
+        if self._request_memory.waiting:
             self._processor.wake_waiting(self)
 
     def _receive(self) -> tuple[int, bool]:
@@ -263,8 +263,8 @@ class Link:
             if count:
                 machine.feed_frame(buffer[:count])
         else:
-            backlog = self._backlog
-            wanted = RECEIVE_BYTES if backlog.bytes < backlog.tight_bytes else PEEK_BYTES
+            request_memory = self._request_memory
+            wanted = RECEIVE_BYTES if request_memory.bytes < request_memory.tight_bytes else PEEK_BYTES
             data = self._channel.receive(wanted)
             count = None if data is None else len(data)
             if data:
@@ -275,7 +275,7 @@ class Link:
             self._end_of_input()
             return 0, True
         self.unstarted_bytes += count
-        self._backlog.bytes += count
+        self._request_memory.bytes += count
         return count, count < wanted
 
     def _serve_together(self, most: int) -> int:
@@ -289,7 +289,7 @@ class Link:
             return 0
         served_bytes = served.end_position - position
         self.unstarted_bytes -= served_bytes
-        self._backlog.bytes -= served_bytes
+        self._request_memory.bytes -= served_bytes
         first = self._machine.take_served(served)
         if served.wait is not None:
             served.wait(partial(self._complete_together, first, served.frame_count))
@@ -313,24 +313,24 @@ class Link:
         try:
             awaited = coroutine.send(None)
         except StopIteration as stop:
-            self._backlog.bytes -= frame_bytes
+            self._request_memory.bytes -= frame_bytes
             self._answer(sequence, stop.value)
         except ProtocolError as error:
-            self._backlog.bytes -= frame_bytes
+            self._request_memory.bytes -= frame_bytes
             self._refuse(_api_key(frame), error)
         except (Exception, asyncio.CancelledError):
-            self._backlog.bytes -= frame_bytes
+            self._request_memory.bytes -= frame_bytes
             self._break(_api_key(frame))
         else:
-            suspended = Suspended(
+            pending = PendingRequest(
                 self,
                 coroutine,
                 sequence=sequence,
                 frame_bytes=frame_bytes,
                 api_key=_api_key(frame),
             )
-            self._processor.suspended[suspended] = None
-            suspended.wait_for(awaited)
+            self._processor.pending_requests[pending] = None
+            pending.wait_for(awaited)
 
     def _make_room(self) -> bool:
         """The machine cannot start a request: try to send; return whether it can start now, otherwise pause reading."""
@@ -353,29 +353,29 @@ class Link:
 
     # ---- responses
 
-    def complete(self, suspended: Suspended, response: Any) -> None:
+    def complete(self, pending: PendingRequest, response: Any) -> None:
         """A suspended handler has returned `response`."""
-        self._let_go(suspended)
+        self._let_go(pending)
         if self.is_closed:
             discard(response)
             return
-        self._answer(suspended.sequence, response)
+        self._answer(pending.sequence, response)
         if not self.is_dirty and not self.is_closed:
             self._processor.mark_dirty(self)
 
-    def fail(self, suspended: Suspended, error: BaseException) -> None:
+    def fail(self, pending: PendingRequest, error: BaseException) -> None:
         """A suspended handler has raised `error`."""
-        self._let_go(suspended)
+        self._let_go(pending)
         if isinstance(error, ProtocolError):
-            self._refuse(suspended.api_key, error)
+            self._refuse(pending.api_key, error)
         else:
-            self._break(suspended.api_key, error)
+            self._break(pending.api_key, error)
 
-    def _let_go(self, suspended: Suspended) -> None:
-        if suspended.holds:
+    def _let_go(self, pending: PendingRequest) -> None:
+        if pending.holds:
             self._machine.mute_count -= 1
-        self._processor.suspended.pop(suspended, None)
-        self._processor.release(suspended.frame_bytes)
+        self._processor.pending_requests.pop(pending, None)
+        self._processor.release(pending.frame_bytes)
 
     def _answer(self, sequence: int, response: Any) -> None:
         info = self.info
@@ -409,18 +409,18 @@ class Link:
         self._machine.mute_count -= 1
         self.resume()
 
-    def maybe_hold(self, suspended: Suspended) -> None:
+    def maybe_hold(self, pending: PendingRequest) -> None:
         """If the handler has set `is_held`, start no request until it is done: appends stay in request order."""
         if not self.info.is_held:
             return
         self.info.is_held = False
-        if not suspended.holds:
-            suspended.holds = True
+        if not pending.holds:
+            pending.holds = True
             self._machine.mute_count += 1
 
-    def resume_soon(self, suspended: Suspended) -> None:
+    def resume_soon(self, pending: PendingRequest) -> None:
         """Continue a handler that gave way in the loop's next pass."""
-        self._processor.resume_soon(suspended)
+        self._processor.resume_soon(pending)
 
     def _progress(self) -> None:
         self.last_active = self._loop.time()

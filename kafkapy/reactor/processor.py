@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkapy.protocol.connection import Coalesce, ConnectionInfo, NewLogin, Route, no_login
-from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
+from kafkapy.reactor.pending_request import PendingRequest
 from kafkapy.reactor.read_ahead import ReadAhead
-from kafkapy.reactor.suspended import Suspended
+from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel, IoPool
 
@@ -40,7 +40,7 @@ class Processor:
         route: Route,
         coalesce: Coalesce,
         io_pool: IoPool,
-        backlog: Backlog,
+        request_memory: RequestMemory,
         read_ahead: ReadAhead,
         receive_buffer: memoryview,
         on_closed: Callable[[ConnectionInfo], None],
@@ -52,17 +52,17 @@ class Processor:
         self.route = route
         self.coalesce = coalesce
         self.io_pool = io_pool
-        self.backlog = backlog
+        self.request_memory = request_memory
         self.read_ahead = read_ahead
         self.receive_buffer = receive_buffer
         """Receives parts of large frames. Used within one call only, so all connections share it."""
-        self.suspended: dict[Suspended, None] = {}
+        self.pending_requests: dict[PendingRequest, None] = {}
         self.links: dict[Link, None] = {}
         """In order of creation, so that simulations are deterministic."""
         self._on_closed = on_closed
         self._queue: deque[Link] = deque()
         self._dirty: list[Link] = []
-        self._yielded: deque[Suspended] = deque()
+        self._yielded: deque[PendingRequest] = deque()
         self._unsent: list[Link] = []
         self._last_turn: Link | None = None
         self._last_turn_at = 0.0
@@ -86,7 +86,7 @@ class Processor:
         if link.is_queued:
             return
         link.is_queued = True
-        self.backlog.requests += 1
+        self.request_memory.requests += 1
         if not self._queue:
             self.loop.call_soon(self._run_queue)
         self._queue.append(link)
@@ -118,27 +118,27 @@ class Processor:
             self.loop.call_soon(self._run_dirty)
         self._dirty.append(link)
 
-    def resume_soon(self, suspended: Suspended) -> None:
+    def resume_soon(self, pending: PendingRequest) -> None:
         """Continue a handler in the loop's next pass, after what was scheduled before; send all responses after that.
 
         So a handler that needs only what this pass has scheduled is answered before the loop reads sockets again.
         """
         if not self._yielded:
             self.loop.call_soon(self._run_yielded)
-        self._yielded.append(suspended)
+        self._yielded.append(pending)
 
     def release(self, byte_count: int) -> None:
-        """Return bytes to the backlog, and resume links that wait for room."""
-        self.backlog.bytes -= byte_count
+        """Free request memory, and resume links that wait for room."""
+        self.request_memory.bytes -= byte_count
         self.maybe_resume_waiting()
 
     def maybe_resume_waiting(self) -> None:
-        if self.backlog.waiting and not self.backlog.is_full:
+        if self.request_memory.waiting and not self.request_memory.is_full:
             self._resume_soon()
 
     def wake_waiting(self, link: Link) -> None:
         """After a turn of `link`: resume waiting links if there is room, or if `link` has given up the lease."""
-        if not link.is_mid_frame and self.backlog.end_lease(link):
+        if not link.is_mid_frame and self.request_memory.end_lease(link):
             self._resume_soon()
         else:
             self.maybe_resume_waiting()
@@ -153,7 +153,7 @@ class Processor:
         self.links.pop(link, None)
         if self._last_turn is link:
             self._last_turn = None
-        if self.backlog.forget(link):
+        if self.request_memory.forget(link):
             self._resume_soon()
         self.release(unstarted_bytes)
         self._on_closed(link.info)
@@ -166,7 +166,7 @@ class Processor:
         for _ in range(len(queue)):
             link = queue.popleft()
             link.is_queued = False
-            self.backlog.requests -= 1
+            self.request_memory.requests -= 1
             link.resume()
         if queue:
             self.loop.call_soon(self._run_queue)
@@ -183,8 +183,8 @@ class Processor:
             while yielded:
                 yielded.popleft().step()
         finally:
-            for suspended in yielded:  # a step has failed, which is our mistake: the others go on
-                self.resume_soon(suspended)
+            for pending in yielded:  # a step has failed, which is our mistake: the others go on
+                self.resume_soon(pending)
         if self._dirty:
             self._run_dirty()
 
@@ -195,7 +195,7 @@ class Processor:
 
     def _resume_waiting(self) -> None:
         self._is_resuming = False
-        self.backlog.resume_waiting()
+        self.request_memory.resume_waiting()
 
     # ---- time
 
@@ -227,7 +227,7 @@ class Processor:
             self._sweeper.cancel()
         for link in list(self.links):
             link.close()
-        for suspended in list(self.suspended):
-            suspended.cancel()
-            self.backlog.bytes -= suspended.frame_bytes
-        self.suspended.clear()
+        for pending in list(self.pending_requests):
+            pending.cancel()
+            self.request_memory.bytes -= pending.frame_bytes
+        self.pending_requests.clear()

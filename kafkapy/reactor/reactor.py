@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from kafkapy.protocol.connection import Coalesce, ConnectionInfo, NewLogin, Route, coalesce_nothing, no_login
 from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
-from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
 from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES, ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor
 from kafkapy.reactor.read_ahead import ReadAhead
+from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.reactor.stall_watch import StallWatch
 from kafkapy.seams import Channel, IoPool, Listener
@@ -52,13 +52,13 @@ class Reactor:
         self._limits = limits
         self._listen = listen
         self._quotas = ConnectionQuotas(limits)
-        self.backlog = Backlog(
+        self.request_memory = RequestMemory(
             max_bytes=limits.queued_bytes,
             max_requests=limits.queued_max_requests,
             max_frame_bytes=limits.connection.max_frame_bytes,
             on_wait=lambda: self._stall_watch.begin(),
         )
-        self._stall_watch = StallWatch(loop, self.backlog, self._links)
+        self._stall_watch = StallWatch(loop, self.request_memory, self._links)
         self.acceptors: list[Acceptor] = []
         read_ahead = ReadAhead(io_pool)
         receive_buffer = memoryview(bytearray(FRAME_RECEIVE_BYTES))
@@ -69,7 +69,7 @@ class Reactor:
                 route=route,
                 coalesce=coalesce,
                 io_pool=io_pool,
-                backlog=self.backlog,
+                request_memory=self.request_memory,
                 read_ahead=read_ahead,
                 receive_buffer=receive_buffer,
                 on_closed=self._on_closed,

@@ -42,7 +42,7 @@ def test_twelve_begun_frames_keep_no_small_request_waiting(body_bytes: int) -> N
     async def main(loop: SimLoop) -> None:
         world = World(loop, LIMITS)
         hostile = [await begin_frame(world, body_bytes, 700_000) for _ in range(12)]
-        assert world.reactor.backlog.bytes > 1 << 20
+        assert world.reactor.request_memory.bytes > 1 << 20
         assert await echo_ms(world) < MOST_MS
         assert await echo_ms(world, 60_000) < MOST_MS
         assert not any(client.is_ended for client in hostile)
@@ -82,7 +82,7 @@ def test_all_frames_that_stall_others_are_closed_at_once(caplog: pytest.LogCaptu
         ended = sum(client.is_ended for client in hostile)
         assert ended >= ACCOUNT_BYTES // 2 // 700_000
         assert caplog.text.count("arrives too slowly while others wait for memory") == ended
-        assert not world.reactor.backlog.waiting
+        assert not world.reactor.request_memory.waiting
 
     run(main)
 
@@ -96,9 +96,9 @@ def test_where_even_small_requests_find_no_room_begun_frames_have_a_second() -> 
         for client in hostile:
             await client.send(struct.pack(">i", 8000) + bytes(3900))
         await asyncio.sleep(0.1)
-        assert world.reactor.backlog.is_full
+        assert world.reactor.request_memory.is_full
         assert await echo_ms(world) < 2000
-        assert world.reactor.backlog.bytes < 1 << 19
+        assert world.reactor.request_memory.bytes < 1 << 19
 
     run(main)
 
@@ -122,13 +122,13 @@ def test_a_begun_frame_is_not_blamed_for_requests_that_wait_for_their_turn() -> 
     async def main(loop: SimLoop) -> None:
         world = World(loop, ReactorLimits(queued_max_requests=1))
         slow = await begin_frame(world, 50_000, 40_000)
-        world.reactor.backlog.requests += 1
+        world.reactor.request_memory.requests += 1
         waiting = world.connect()
         await waiting.send_frame(b"echo x")
         await asyncio.sleep(35)
         assert not waiting.received
         assert not slow.is_ended
-        world.reactor.backlog.requests -= 1
+        world.reactor.request_memory.requests -= 1
 
     run(main)
 
@@ -137,7 +137,7 @@ def test_a_large_frame_that_stalls_does_not_keep_the_lease() -> None:
     async def main(loop: SimLoop) -> None:
         world = World(loop, LIMITS)
         stalled = await begin_frame(world, 6 << 20, 1 << 20)
-        assert world.reactor.backlog.lease_holder is not None
+        assert world.reactor.request_memory.lease_holder is not None
         assert await echo_ms(world, 5 << 20) < 2500
         assert not stalled.is_ended
 

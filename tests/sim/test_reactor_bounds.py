@@ -38,7 +38,7 @@ def test_a_peer_that_does_not_drain_is_not_read_from():
         await asyncio.sleep(1)
         assert len(world.started) <= 7, "one buffer on its way and the bound of answers"
         assert not sender.done()
-        assert world.reactor.backlog.bytes < 10_000
+        assert world.reactor.request_memory.bytes < 10_000
         client.read()
         for _ in range(5000):
             assert len(await client.receive_frame()) == 10_000
@@ -62,13 +62,13 @@ def test_500_stuck_consumers_hold_no_memory_and_do_not_delay_the_others():
             await client.send(frame(b"fetch x") * 3)
         await asyncio.sleep(1)
         assert len(world.started) == 500, "one answer each, as a region"
-        assert world.reactor.backlog.bytes <= 500 * 3 * len(frame(b"fetch x"))
-        assert world.reactor.backlog.requests == 0
+        assert world.reactor.request_memory.bytes <= 500 * 3 * len(frame(b"fetch x"))
+        assert world.reactor.request_memory.requests == 0
         other = world.connect()
         assert await world.round_trip_ms(other) < 1
         world.reactor.close()
         assert len(released) == 500
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main)
 
@@ -86,11 +86,11 @@ def test_queued_bytes_at_their_bound_stop_reading_and_go_on_below_it():
             await client.send_frame(request)
         await asyncio.sleep(0.05)
         assert len(world.started) <= 5
-        assert world.reactor.backlog.bytes <= 100_000 + 64 * 1024
+        assert world.reactor.request_memory.bytes <= 100_000 + 64 * 1024
         for client, request in zip(clients, requests, strict=True):
             assert await client.receive_frame() == request
-        assert world.reactor.backlog.bytes == 0
-        assert not world.reactor.backlog.waiting
+        assert world.reactor.request_memory.bytes == 0
+        assert not world.reactor.request_memory.waiting
 
     run(main)
 
@@ -103,13 +103,13 @@ def test_begun_frames_that_fill_the_backlog_are_completed_one_after_another():
         for client in clients:
             await client.send(frame(request)[:40_000])
         await asyncio.sleep(0.01)
-        assert world.reactor.backlog.is_full
+        assert world.reactor.request_memory.is_full
         for client in clients:
             await client.send(frame(request)[40_000:])
         for client in clients:
             assert await client.receive_frame() == request
-        assert world.reactor.backlog.bytes == 0
-        assert world.reactor.backlog.lease_holder is None
+        assert world.reactor.request_memory.bytes == 0
+        assert world.reactor.request_memory.lease_holder is None
 
     run(main)
 
@@ -137,8 +137,8 @@ def test_queued_requests_at_their_bound_stop_reading_until_the_queue_is_worked_o
         for client in clients:
             for _ in range(100):
                 assert await client.receive_frame() == b"echo x"
-        assert world.reactor.backlog.requests == 0
-        assert not world.reactor.backlog.waiting
+        assert world.reactor.request_memory.requests == 0
+        assert not world.reactor.request_memory.waiting
 
     run(main)
 

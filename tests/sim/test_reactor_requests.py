@@ -138,7 +138,7 @@ def test_a_bad_frame_closes_its_own_connection_only(bad: bytes, caplog: pytest.L
         assert not client.received
         assert await world.round_trip_ms(other) < 1
         assert world.reactor.connection_count == 1
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main)
     assert len(caplog.records) == 1
@@ -169,7 +169,7 @@ def test_an_unexpected_error_closes_the_connection_with_its_traceback(wait: bool
         await client.send_frame(b"broken x")
         await client.wait_end()
         assert await world.round_trip_ms(other) < 1
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main)
     assert "KeyError: 'our mistake'" in caplog.text
@@ -285,7 +285,7 @@ def test_a_half_closed_peer_is_not_waited_for_longer_than_the_linger():
         await client.wait_end()
         assert 5000 <= loop.now_ms() < 5010
         await asyncio.sleep(60)
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main)
 
@@ -307,7 +307,7 @@ def test_a_reset_while_a_request_waits_drops_its_answer_and_releases_its_region(
         assert world.reactor.connection_count == 0
         await asyncio.sleep(0.1)
         assert released == [True]
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main)
 
@@ -323,7 +323,7 @@ def test_shut_down_lets_waiting_requests_be_answered_within_the_grace():
         assert await quick.receive_frame() == b"wait 100 x"
         await slow.wait_end()
         assert 500 <= loop.now_ms() < 600
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main)
 
@@ -361,7 +361,7 @@ def test_no_request_is_lost_or_doubled_on_a_bad_network():
             await sender
 
         await asyncio.gather(*[converse() for _ in range(20)])
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main, seed=3)
 

@@ -68,7 +68,7 @@ def test_requests_of_all_sizes_are_answered_over_a_link_that_cuts(
         for request in requests:
             assert await client.receive_frame() == request
         await sender
-        assert world.reactor.backlog.bytes == 0
+        assert world.reactor.request_memory.bytes == 0
 
     run(main, seed=seed)
 
@@ -115,7 +115,7 @@ def test_requests_held_while_the_account_is_full_are_served_when_it_has_room(tls
             await client.send(frame(b"echo %d " % number + bytes(5000)))
         for number in range(40):
             assert (await client.receive_frame()).startswith(b"echo %d " % number)
-        assert world.reactor.backlog.bytes <= 100_000
+        assert world.reactor.request_memory.bytes <= 100_000
 
     run(main)
 
@@ -168,7 +168,7 @@ def test_a_peer_that_does_not_drain_is_not_read_from(tls: ServerTls, context: ss
         sender = asyncio.create_task(client.send(frame(b"big 10000") * 2000))
         await asyncio.sleep(1)
         assert len(world.started) <= 20
-        assert world.reactor.backlog.bytes < 20_000
+        assert world.reactor.request_memory.bytes < 20_000
         client.read()
         for _ in range(2000):
             assert len(await client.receive_frame()) == 10_000

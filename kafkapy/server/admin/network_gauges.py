@@ -41,12 +41,12 @@ def idle_gauges(idle: "IdleShare", *, is_broker: bool, is_controller: bool) -> I
 def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Iterator[Gauge | None]:
     """Yield the gauges of the clients' connections."""
     now_s = time.monotonic()
-    backlog = reactor.backlog
-    yield Gauge(SOCKET_SERVER, "MemoryPoolUsed", backlog.bytes)
-    yield Gauge(SOCKET_SERVER, "MemoryPoolAvailable", max(backlog.max_bytes - backlog.bytes, 0))
+    request_memory = reactor.request_memory
+    yield Gauge(SOCKET_SERVER, "MemoryPoolUsed", request_memory.bytes)
+    yield Gauge(SOCKET_SERVER, "MemoryPoolAvailable", max(request_memory.max_bytes - request_memory.bytes, 0))
     traffic = reactor.traffic if reactor.traffic is not None else {}
     yield Gauge(SOCKET_SERVER, "ExpiredConnectionsKilledCount", sum(each.expired for each in traffic.values()))
-    yield Gauge(REQUEST_CHANNEL, "RequestQueueSize", backlog.requests)
+    yield Gauge(REQUEST_CHANNEL, "RequestQueueSize", request_memory.requests)
     yield Gauge(REQUEST_CHANNEL, "ResponseQueueSize", 0)
     for index in range(len(reactor.processors)):
         yield Gauge(REQUEST_CHANNEL, "ResponseQueueSize", 0, (("processor", str(index)),))

@@ -49,7 +49,7 @@ class Served:
     async def __aexit__(self, *_: object) -> None:
         await self.reactor.shut_down(100)
         assert self.reactor.connection_count == 0
-        assert self.reactor.backlog.bytes == 0
+        assert self.reactor.request_memory.bytes == 0
         self.pool.close()
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -22,7 +22,7 @@ TIGHT_SHARE: Final = 8
 
 
 class Reader(Protocol):
-    """A connection as the backlog sees it."""
+    """A connection as RequestMemory sees it."""
 
     @property
     def begun_frame_bytes(self) -> int:
@@ -34,7 +34,7 @@ class Reader(Protocol):
         ...
 
 
-class Backlog:
+class RequestMemory:
     """Counts bytes and requests; keeps the readers that wait for room, in order of arrival."""
 
     __slots__ = (

@@ -1,6 +1,6 @@
 """A suspended handler, continued by a callback of the future it awaits, without an asyncio Task.
 
-The first step of a handler runs where its request was read; only a handler that suspends gets a Suspended object. A
+The first step of a handler runs where its request was read; only if the handler suspends, a PendingRequest is made. A
 handler may await only futures (or bare yields): `asyncio.timeout` and others that need a current task do not work. If
 it needs them, it creates, owns and awaits a task.
 """
@@ -16,17 +16,17 @@ logger = logging.getLogger(__name__)
 class Owner(Protocol):
     """The connection that receives the response."""
 
-    def complete(self, suspended: "Suspended", response: Any) -> None: ...
+    def complete(self, pending: "PendingRequest", response: Any) -> None: ...
 
-    def fail(self, suspended: "Suspended", error: BaseException) -> None: ...
+    def fail(self, pending: "PendingRequest", error: BaseException) -> None: ...
 
-    def maybe_hold(self, suspended: "Suspended") -> None: ...
+    def maybe_hold(self, pending: "PendingRequest") -> None: ...
 
-    def resume_soon(self, suspended: "Suspended") -> None: ...
+    def resume_soon(self, pending: "PendingRequest") -> None: ...
 
 
-class Suspended:
-    """One suspended request: its coroutine, its sequence number, its frame's size and its api key."""
+class PendingRequest:
+    """A request whose handler is suspended: coroutine, sequence number, frame size and API key."""
 
     __slots__ = ("_coroutine", "_is_cancelled", "_owner", "api_key", "frame_bytes", "holds", "sequence")
 
