@@ -17,7 +17,9 @@ async def handle(
 ) -> AlterClientQuotasResponse:
     try:
         check_cluster(services, context, AclOperation.ALTER_CONFIGS)
-        results = await services.follower.change(lambda controller, _: controller.client_quotas.decide_alter(request))
+        results = await services.metadata_changes.change(
+            lambda controller, _: controller.client_quotas.decide_alter(request)
+        )
     except ApiError as error:
         return AlterClientQuotasResponse(entries=_refused(request, ApiError(error.code)))
     return AlterClientQuotasResponse(entries=[_entry(each) for each in results])

@@ -21,7 +21,7 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     try:
         check_cluster(services, context, AclOperation.ALTER)
-        return await services.follower.change(
+        return await services.metadata_changes.change(
             lambda controller, _: controller.reassignments.decide_alter(request), timeout_ms=request.timeout_ms
         )
     except ApiError as error:

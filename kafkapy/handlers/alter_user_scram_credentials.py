@@ -20,7 +20,7 @@ async def handle(
 ) -> AlterUserScramCredentialsResponse:
     try:
         check_cluster(services, context, AclOperation.ALTER)
-        results = await services.follower.change(lambda controller, _: controller.scram.decide_alter(request))
+        results = await services.metadata_changes.change(lambda controller, _: controller.scram.decide_alter(request))
     except ApiError as error:
         deleted, upserted = ([each.name for each in part] for part in (request.deletions, request.upsertions))
         results = [UserResult(user, error) for user in sorted({*deleted, *upserted})]

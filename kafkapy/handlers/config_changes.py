@@ -159,7 +159,7 @@ async def write(
             response = await forward_message(services, context, request)
             if response is not None:
                 return _results(response)
-        return await services.follower.change(decide)
+        return await services.metadata_changes.change(decide)
     except ApiError as error:
         return dict.fromkeys(resources, error)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.group_coordinator import GroupCoordinator
     from kafkapy.runtime.log_dir_mover import LogDirMover
     from kafkapy.runtime.log_flusher import LogFlusher
-    from kafkapy.runtime.metadata_follower import MetadataFollower
+    from kafkapy.runtime.metadata_publisher import MetadataPublisher
     from kafkapy.runtime.pool import HeavyWork
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
@@ -131,7 +131,10 @@ class MetadataView(Protocol):
 
 
 class MetadataChanges(Protocol):
-    """Changes metadata by a controller decision and returns once it is applied: a broker's follower, a controller."""
+    """Changes metadata by a decision of the controller.
+
+    Returns once it is committed (ControllerChanges), or applied to this broker (MetadataPublisher).
+    """
 
     async def change(self, decide: "Callable[[Controller, int], Decided[Any, R]]", *, timeout_ms: int = ...) -> "R": ...
 
@@ -150,7 +153,7 @@ class ControllerServices:
     authorizer: Authorizer
     metadata: MetadataView
     controller: "ControllerRuntime"
-    follower: "MetadataChanges"
+    metadata_changes: "MetadataChanges"
     quorum: "Quorum"
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
     turns: Turns = field(default_factory=Turns)
@@ -176,7 +179,7 @@ class Services:
     metadata: MetadataView
     controller: "ControllerRuntime"
     active_controller: "ActiveController"
-    follower: "MetadataFollower"
+    metadata_changes: "MetadataPublisher"
     quorum: "Quorum"
     log_manager: "LogManager"
     replica_manager: "ReplicaManager"

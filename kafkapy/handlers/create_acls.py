@@ -34,7 +34,7 @@ async def _create(services: Services, acls: list[Acl]) -> list[ApiError | None]:
     """Return an error or None for each ACL. Raises ApiError."""
     refusals = [_refusal(acl) for acl in acls]
     accepted = [acl for acl, error in zip(acls, refusals, strict=True) if error is None]
-    decided = await services.follower.change(lambda controller, _: controller.acls.decide_create(accepted))
+    decided = await services.metadata_changes.change(lambda controller, _: controller.acls.decide_create(accepted))
     results = iter(decided)
     return [next(results) if error is None else error for error in refusals]
 

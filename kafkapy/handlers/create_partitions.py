@@ -30,7 +30,7 @@ async def handle(
         return CreatePartitionsResponse(results=refused)
     count = count_partitions(context, strict_since=STRICT_SINCE)
     try:
-        response = await services.follower.change(
+        response = await services.metadata_changes.change(
             lambda controller, _: controller.topics.decide_create_partitions(accepted, count),
             timeout_ms=request.timeout_ms,
         )

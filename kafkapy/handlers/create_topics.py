@@ -41,7 +41,7 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
         return CreateTopicsResponse(topics=refused)
     count = count_partitions(context, strict_since=STRICT_SINCE)
     try:
-        response = await services.follower.change(
+        response = await services.metadata_changes.change(
             lambda controller, _: controller.topics.decide_create(accepted, describable.allows, count),
             timeout_ms=request.timeout_ms,
         )

@@ -33,7 +33,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteAcl
             raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
         found = await _find(services, context, filters)
         wanted = [each for each in found if not isinstance(each, ApiError)]
-        decided = await services.follower.change(lambda controller, _: controller.acls.decide_delete(wanted))
+        decided = await services.metadata_changes.change(lambda controller, _: controller.acls.decide_delete(wanted))
     except ApiError as error:
         return DeleteAclsResponse(filter_results=[_failed(error)] * len(filters))
     deleted = iter(decided)

@@ -49,7 +49,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
         return decision
 
     try:
-        await services.follower.change(decide, timeout_ms=request.timeout_ms)
+        await services.metadata_changes.change(decide, timeout_ms=request.timeout_ms)
     except ApiError as error:
         return _all_failed(request, error)
     shuffle(results, services.random)

@@ -45,7 +45,7 @@ async def _elect_some(services: Services, request: ElectLeadersRequest) -> Elect
 
 async def _elect_all(services: Services, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect for all partitions that could change; the response has every topic, as in Apache Kafka."""
-    candidates = await services.follower.change(lambda controller, _: controller.elections.decide_candidates())
+    candidates = await services.metadata_changes.change(lambda controller, _: controller.elections.decide_candidates())
     errors = await _elect(services, request, candidates)
     by_topic = {name: ReplicaElectionResult(name, []) for name in services.metadata.image.topics.by_name}
     for (name, partition_id), error in zip(candidates, errors, strict=True):
@@ -61,7 +61,7 @@ async def _elect(
     errors: list[ApiError | None] = []
     for start in range(0, len(partitions), ELECTIONS_PER_SLICE):
         part = partitions[start : start + ELECTIONS_PER_SLICE]
-        errors += await services.follower.change(
+        errors += await services.metadata_changes.change(
             lambda controller, _, part=part: controller.elections.decide_elect(request.election_type, part),  # type: ignore[misc]
             timeout_ms=request.timeout_ms,
         )

@@ -49,7 +49,7 @@ async def handle(services: ControllerServices, context: RequestContext, request:
     if not services.controller.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     inside = copy(services)
-    inside.follower = changes = _Changes(services.follower)
+    inside.metadata_changes = changes = _Changes(services.metadata_changes)
     try:
         answer = await Router(inside).route(info, frame)
     except ProtocolError:

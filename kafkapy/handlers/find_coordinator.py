@@ -85,7 +85,7 @@ async def _find(services: Services, context: RequestContext, key_type: int, key:
     if coordinator.topic not in services.metadata.image.topics.by_name:
         await create_topic(services, coordinator.topic)
     if not coordinator.is_hosted(key):  # otherwise the client would get NOT_COORDINATOR
-        await services.follower.caught_up(MAX_WAIT_MS)
+        await services.metadata_changes.caught_up(MAX_WAIT_MS)
     image = services.metadata.image
     topic = image.topics.by_name.get(coordinator.topic)
     if topic is None:

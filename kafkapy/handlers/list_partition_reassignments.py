@@ -20,7 +20,7 @@ async def handle(
 ) -> ListPartitionReassignmentsResponse:
     try:
         check_cluster(services, context, AclOperation.DESCRIBE)
-        return await services.follower.change(
+        return await services.metadata_changes.change(
             lambda controller, _: controller.reassignments.decide_list(request), timeout_ms=request.timeout_ms
         )
     except ApiError as error:

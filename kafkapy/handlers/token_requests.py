@@ -44,7 +44,7 @@ async def decided_elsewhere(
 async def change(services: Services | ControllerServices, decide: "Callable[[Controller, int], Decided[Any, R]]") -> R:
     """Have the controller decide, with the wall clock time in ms. Raises ApiError."""
     now_ms = services.clock.wall_ms()
-    return await services.follower.change(lambda controller, _: decide(controller, now_ms))
+    return await services.metadata_changes.change(lambda controller, _: decide(controller, now_ms))
 
 
 def split(principal: str) -> tuple[str, str]:

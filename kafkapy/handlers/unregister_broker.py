@@ -15,5 +15,5 @@ async def handle(
     services: Services, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     check_cluster(services, context, AclOperation.ALTER)
-    await services.follower.change(lambda controller, _: controller.decide_unregister_broker(request.broker_id))
+    await services.metadata_changes.change(lambda controller, _: controller.decide_unregister_broker(request.broker_id))
     return UnregisterBrokerResponse(error_message=None)

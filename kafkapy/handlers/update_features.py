@@ -37,7 +37,7 @@ async def _update(services: Services, request: UpdateFeaturesRequest) -> ApiErro
     if any(each.feature == KRAFT_VERSION and each.max_version_level > level for each in request.feature_updates):
         refusal = quorum.kraft_upgrade_refusal()
         checked = UpdateFeaturesRequest(feature_updates=request.feature_updates, validate_only=True)
-        error = await services.follower.change(
+        error = await services.metadata_changes.change(
             lambda controller, _: controller.feature_updates.decide_update(
                 checked, kraft_version=level, kraft_refusal=refusal
             )
@@ -45,7 +45,7 @@ async def _update(services: Services, request: UpdateFeaturesRequest) -> ApiErro
         if error is not None or request.validate_only:
             return error
         await quorum.upgrade_kraft_version()
-    return await services.follower.change(
+    return await services.metadata_changes.change(
         lambda controller, _: controller.feature_updates.decide_update(
             request, kraft_version=quorum.finalized_kraft_version
         )

@@ -280,7 +280,7 @@ class ControllerRuntime:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        log.critical("The metadata cannot follow its log: %s", error, exc_info=error)
+        log.critical("Error applying records of the metadata log, stopping: %s", error, exc_info=error)
         self._end_term()
         self._on_fatal(error)
 
@@ -413,7 +413,7 @@ class ControllerRuntime:
 
 
 class ControllerChanges:
-    """Changes made on a controller listener: done once committed, without waiting for a broker to follow."""
+    """Changes made on a controller listener: done once committed, without waiting for a broker to apply them."""
 
     def __init__(self, controller: ControllerRuntime) -> None:
         self._controller = controller

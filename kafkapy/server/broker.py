@@ -37,7 +37,7 @@ from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.log_recovery import LogRecovery
-from kafkapy.runtime.metadata_follower import MetadataFollower
+from kafkapy.runtime.metadata_publisher import MetadataPublisher
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.turns import in_turns
 from kafkapy.server import listeners
@@ -136,7 +136,7 @@ class BrokerServer:
 
     async def change(self, decide: "Callable[[Controller, int], Decided[Any, R]]") -> "R":
         """Have the controller decide, and return once this broker has applied the change. Raises ApiError."""
-        return await self._follower.change(decide)
+        return await self._publisher.change(decide)
 
     async def stop(self) -> None:
         """Stop in order; every acknowledged record is on disk when this returns.
@@ -152,9 +152,9 @@ class BrokerServer:
         self._log_manager.abandon()
         await self._stops.undo()
 
-    async def _follow_on(self) -> None:
+    async def _apply_last_changes(self) -> None:
         """Apply committed metadata changes, for at most GRACE_MS."""
-        if not await self._follower.caught_up(GRACE_MS):
+        if not await self._publisher.caught_up(GRACE_MS):
             logger.info("Stopping before all metadata changes were applied; the next start applies the rest")
 
     async def _shut_reactor_down(self) -> None:
@@ -234,11 +234,13 @@ class BrokerServer:
         self._node.add_directory_listener(lambda path: self._mover.end_unwanted())
         self._replication = self._new_replication()
         self._stops.add(StopOrder.REPLICATION, self._replication.stop)
-        self._follower = MetadataFollower(self._controller, self._follow, clock=self._clock, on_fatal=self._node.fail)
-        self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._follow_on, undo=None)
-        self._stops.add_apart(StopOrder.LAST_CHANGES, self._follow_on, undo=None)
-        self._stops.add(StopOrder.METADATA_FOLLOWER, self._follower.close)
-        await self._follow_metadata()
+        self._publisher = MetadataPublisher(
+            self._controller, self._publish, clock=self._clock, on_fatal=self._node.fail
+        )
+        self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._apply_last_changes, undo=None)
+        self._stops.add_apart(StopOrder.LAST_CHANGES, self._apply_last_changes, undo=None)
+        self._stops.add(StopOrder.METADATA_PUBLISHER, self._publisher.close)
+        await self._publish_metadata()
         self._node.conditions["metadata"] = self._missing_metadata
         self._node.conditions["coordinators"] = lambda: self._coordinators.missing
         self._cleaner = self._new_cleaner()
@@ -252,7 +254,7 @@ class BrokerServer:
             pass
         self._router.serve(self._services)
         await self._node.wait_at_start(self._lifecycle.unfence(), "the broker to be unfenced")
-        await self._node.wait_at_start(self._follower.caught_up(), "the broker to follow the metadata")
+        await self._node.wait_at_start(self._publisher.caught_up(), "the broker to apply the metadata")
         self._stops.add(StopOrder.TIMERS, self._expirer.stop)
         self._expirer.start()
         self._mover.start()
@@ -353,27 +355,27 @@ class BrokerServer:
             clock=self._clock,
         )
 
-    async def _follow_metadata(self) -> None:
+    async def _publish_metadata(self) -> None:
         """Apply the current image, then each later change."""
-        followed = EMPTY_IMAGE
-        while followed is not self._controller.image:
+        published = EMPTY_IMAGE
+        while published is not self._controller.image:
             image = self._controller.image
-            delta = await in_turns(difference_steps(followed, image), self._clock, DIFFERENCE_STEPS_PER_TURN)
+            delta = await in_turns(difference_steps(published, image), self._clock, DIFFERENCE_STEPS_PER_TURN)
             self._on_image(delta, image)
-            followed = image
+            published = image
         self._controller.add_image_listener(self._on_image)
-        await self._follower.caught_up()
+        await self._publisher.caught_up()
         self._node.check_not_failed()
 
     def _missing_metadata(self) -> str | None:
-        count = self._follower.waiting_count
-        return self._node.missing_metadata() or (f"{count} changes are still to be followed" if count else None)
+        count = self._publisher.waiting_count
+        return self._node.missing_metadata() or (f"{count} changes are not applied yet" if count else None)
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._replica_manager.announce(image)
-        self._follower.on_image(delta, image)
+        self._publisher.on_image(delta, image)
 
-    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
+    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._node.update_dynamic_config(image)
         if self._telemetry is not None:
@@ -420,7 +422,7 @@ class BrokerServer:
             metadata=self._controller,
             controller=self._controller,
             active_controller=self._quorum_node.active,
-            follower=self._follower,
+            metadata_changes=self._publisher,
             quorum=self._quorum_node.quorum,
             log_manager=self._log_manager,
             replica_manager=self._replica_manager,

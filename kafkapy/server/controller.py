@@ -98,7 +98,7 @@ class ControllerServer:
             node.metadata_is_known()
         else:
             self._catch_up = node.loop.create_task(self._await_metadata())
-            node.stops.add(StopOrder.METADATA_FOLLOWER, self._end_catch_up)
+            node.stops.add(StopOrder.METADATA_PUBLISHER, self._end_catch_up)
         node.check_not_failed()
         node.gauges = self._gauges
         node.conditions["listeners"] = node.quorum_node.missing_listeners

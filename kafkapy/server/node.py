@@ -184,7 +184,7 @@ class Node:
         self.quorum_node.acls_are_loaded()
 
     def missing_metadata(self) -> str | None:
-        """Return why the metadata is not being followed yet, or None."""
+        """Return why the metadata is not complete yet, or None."""
         if self.quorum_node.quorum.leader_id < 0:
             return "no leader of the metadata quorum is known"
         return None if self._has_metadata else "it is not known up to the high watermark of this start"

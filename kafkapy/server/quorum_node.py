@@ -303,7 +303,7 @@ class QuorumNode:
             authorizer=self._edge.authorizer,
             metadata=self.controller,
             controller=self.controller,
-            follower=ControllerChanges(self.controller),
+            metadata_changes=ControllerChanges(self.controller),
             quorum=self.quorum,
         )
 

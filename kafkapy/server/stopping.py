@@ -29,8 +29,8 @@ class StopOrder(IntEnum):
     REPLICATION = auto()
     PRODUCER_IDS = auto()
     LAST_CHANGES = auto()
-    METADATA_FOLLOWER = auto()
-    """Before MOVES, as the follower would start moves again."""
+    METADATA_PUBLISHER = auto()
+    """Before MOVES, as the publisher would start moves again."""
     MOVES = auto()
     FLUSHES = auto()
     MAINTENANCE = auto()

@@ -97,7 +97,7 @@ class WiredNode:
                 clock=SimClock(loop),
                 random=SeededRandom(node_id),
                 io_pool=SimIoPool(loop),
-                follower=NO_CONTROLLER,
+                metadata_changes=NO_CONTROLLER,
                 authorizer=AllowAll(),
                 metadata=NoMetadata(),
                 controller=NO_CONTROLLER,

@@ -46,7 +46,7 @@ class InstantController:
         return self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
 
     async def change(self, decide: Callable[[Any, int], Any], *, timeout_ms: int | None = None) -> Any:
-        """As MetadataFollower does."""
+        """As MetadataPublisher does."""
         return await self.write(decide, timeout_ms=timeout_ms)
 
     async def ask(self, request: Any, decide: Callable[[Any, int], Any], *, may_interrupt: bool = False) -> Any:
@@ -109,7 +109,7 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
         metadata=controller,
         controller=controller,
         active_controller=controller,
-        follower=controller,
+        metadata_changes=controller,
         encoded_answers=EncodedAnswers(),
         topics_in_creation=TopicsInCreation(),
         **walking(),

@@ -8,9 +8,9 @@ from kafkapy.gauge import Gauge, Measured
 from kafkapy.server.admin.broker_gauges import directory_gauges, replica_gauges, session_gauges
 from kafkapy.server.admin.group_gauges import group_gauges
 from kafkapy.server.admin.metadata_gauges import (
+    applied_metadata_gauges,
     controller_gauges,
     election_gauges,
-    followed_gauges,
     loader_gauges,
     quorum_gauges,
 )
@@ -70,7 +70,7 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
     now_ms, log_manager, image = services.clock.wall_ms(), services.log_manager, node.controller.image
     yield Gauge("kafka.server:type=KafkaServer", "BrokerState", RUNNING)
     yield from node_gauges(node)
-    yield from followed_gauges(image, now_ms)
+    yield from applied_metadata_gauges(image, now_ms)
     yield from directory_gauges(log_manager)
     directories = [directory.path for directory in log_manager.directories]
     yield from cleaner_gauges(parts.cleaner, directories, now_ms)

@@ -130,8 +130,8 @@ class _Counts:
             self.imbalanced += partition.leader != partition.replicas[0]
 
 
-def followed_gauges(image: "MetadataImage", now_ms: int) -> Iterator[Gauge]:
-    """Yield how far a broker has followed the metadata; now_ms: wall clock."""
+def applied_metadata_gauges(image: "MetadataImage", now_ms: int) -> Iterator[Gauge]:
+    """Yield how far a broker has applied the metadata; now_ms: wall clock."""
     provenance = image.provenance
     yield Gauge(FOLLOWED, "last-applied-record-offset", provenance.last_offset)
     yield Gauge(FOLLOWED, "last-applied-record-timestamp", provenance.timestamp_ms)

@@ -84,7 +84,7 @@ class OneNode:
         self.turns = Turns()
         self.clock = SimpleNamespace(monotonic_ms=lambda: 0)
         self.metadata = SimpleNamespace(image=EMPTY_IMAGE)
-        self.follower = SimpleNamespace(change=self.write)
+        self.metadata_changes = SimpleNamespace(change=self.write)
         self.active_controller = SimpleNamespace(is_local=True)
         self.tables = Controller(
             node_id=config.node_id,
@@ -313,7 +313,7 @@ def test_controller_that_cannot_decide_fails_each_resource(node) -> None:
     async def refuse(_: object) -> None:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "no")
 
-    node.follower.change = refuse
+    node.metadata_changes.change = refuse
     assert legacy(node, [[TOPIC, "a", []], [TOPIC, "b", []]]) == [
         [ErrorCode.NOT_CONTROLLER, "no", TOPIC, "a"],
         [ErrorCode.NOT_CONTROLLER, "no", TOPIC, "b"],

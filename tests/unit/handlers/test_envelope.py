@@ -70,7 +70,7 @@ def sent(
         authorizer=rights,
         controller=SimpleNamespace(is_active=is_active),
         client_quotas=None,
-        follower=SimpleNamespace(change=change),
+        metadata_changes=SimpleNamespace(change=change),
         io_pool=ImmediatePool(),
         turns=Turns(),
     )

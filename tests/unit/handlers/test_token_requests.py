@@ -75,7 +75,7 @@ class ControllerNode:
             authorizer=AllowAll(),
             controller=SimpleNamespace(is_active=True),
             active_controller=SimpleNamespace(is_local=True),
-            follower=self,
+            metadata_changes=self,
             clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
             apis=CONTROLLER_APIS,
             io_pool=None,

@@ -36,22 +36,22 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 logger = logging.getLogger(__name__)
 
 
-class MetadataFollower:
+class MetadataPublisher:
     """Queues metadata changes and applies them in order.
 
-    `follow(delta, image)` applies one change; each next() of its iterator is a step.
+    `publish(delta, image)` applies one change; each next() of its iterator is a step.
     """
 
     def __init__(
         self,
         controller: "ControllerRuntime",
-        follow: "Callable[[MetadataDelta, MetadataImage], Iterator[None]]",
+        publish: "Callable[[MetadataDelta, MetadataImage], Iterator[None]]",
         *,
         clock: "Clock",
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._controller = controller
-        self._follow = follow
+        self._publish = publish
         self._clock = clock
         self._on_fatal = on_fatal
         self._changes: deque[tuple[MetadataDelta, MetadataImage]] = deque()
@@ -135,7 +135,7 @@ class MetadataFollower:
         try:
             is_done = self._take_steps()
         except Exception as error:
-            logger.critical("The broker cannot follow the metadata: %s", error, exc_info=error)
+            logger.critical("Error publishing metadata to this broker, stopping: %s", error, exc_info=error)
             self.close(error)
             self._on_fatal(error)
             return
@@ -153,7 +153,7 @@ class MetadataFollower:
                 if not self._changes:
                     return True
                 self._begun_count += 1
-                self._steps = self._follow(*self._changes.popleft())
+                self._steps = self._publish(*self._changes.popleft())
             if next(self._steps, self) is self:
                 self._steps = None
             if turn.is_over():
