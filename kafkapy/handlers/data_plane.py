@@ -17,7 +17,7 @@ from kafkapy.storage.errors import NeedsWarming
 
 if TYPE_CHECKING:
     from kafkapy.metadata.registrations import PartitionRegistration
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.partition_read import PartitionRead
 
 NO_LEADER_ID = -1

@@ -7,7 +7,7 @@ from kafkapy.seams import FileRegion
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchedPartition
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.partition_read import PartitionRead
     from kafkapy.replication.replica_manager import ReplicaManager
 

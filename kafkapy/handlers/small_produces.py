@@ -32,7 +32,7 @@ from kafkapy.protocol.messages.produce_response import PartitionProduceResponse,
 from kafkapy.protocol.primitives import Writer
 from kafkapy.record.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_FLAG
 from kafkapy.replication.delayed_produce import REQUEST_TIMED_OUT, PartitionAppend
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType

@@ -14,7 +14,7 @@ from kafkapy.runtime.transaction_verification import TransactionalProducer, Veri
 if TYPE_CHECKING:
     from kafkapy.handlers.context import RequestContext, Services
     from kafkapy.replication.delayed_produce import PartitionAppend
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.storage.log.coalesced_append import Verify
     from kafkapy.storage.producers.entry import VerificationGuard
 

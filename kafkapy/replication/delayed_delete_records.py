@@ -7,7 +7,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
 
 REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 INVALID_LOW_WATERMARK: Final = -1

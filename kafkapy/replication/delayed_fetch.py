@@ -9,7 +9,7 @@ from kafkapy.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchedPartition
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
 
 
 class DelayedFetch(DelayedOperation):

@@ -8,7 +8,7 @@ from kafkapy.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from kafkapy.record.append_rules import ValidatedRecords
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.storage.errors import NeedsWorker
     from kafkapy.storage.producers.entry import VerificationGuard
 

@@ -19,7 +19,7 @@ from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchedPartition
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.storage.log.log import Log
 
 logger = logging.getLogger("kafkapy.replication")

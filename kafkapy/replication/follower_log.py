@@ -11,7 +11,7 @@ from kafkapy.seams import FileRegion, ReadableBuffer
 from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
 

@@ -20,7 +20,7 @@ from kafkapy.storage.log.reader import FetchIsolation
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchedPartition
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.throttle import ReplicationThrottle
 
 

@@ -13,7 +13,7 @@ from kafkapy.storage.errors import OFFSET_OUT_OF_RANGE, NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.types import Uuid

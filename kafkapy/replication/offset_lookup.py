@@ -22,7 +22,7 @@ from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import Searched
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -21,7 +21,7 @@ from kafkapy.replication.delayed_delete_records import DelayedDeleteRecords, Par
 from kafkapy.replication.delayed_fetch import DelayedFetch
 from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
 from kafkapy.replication.follower_watch import FollowerWatches
-from kafkapy.replication.hosted import HostedPartition, HostedPartitions
+from kafkapy.replication.hosted_partitions import HostedPartition, HostedPartitions
 from kafkapy.replication.partition import Role, SessionTimes
 from kafkapy.seams import Clock
 from kafkapy.storage.errors import NeedsWorker

@@ -17,7 +17,7 @@ from kafkapy.security.rate import SimpleRate
 
 if TYPE_CHECKING:
     from kafkapy.config.quota import QuotaConfig
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.seams import Clock
     from kafkapy.storage.log.log import Log
 

@@ -32,7 +32,7 @@ from kafkapy.timer.wheel import TimingWheel
 if TYPE_CHECKING:  # hosts and shards (sixty modules) are imported with the first one: many nodes have none
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage, TopicImage
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.shard_host import ShardHost
     from kafkapy.runtime.turns import Walk
 

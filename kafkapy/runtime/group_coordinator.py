@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkapy.group.shard import GroupShard
     from kafkapy.metadata.image import TopicImage
     from kafkapy.replication.delayed_produce import PartitionAppend
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.group_host import GroupHost
     from kafkapy.runtime.markers import Marker
     from kafkapy.runtime.shard_host import CoordinatorLog, TransactionalWrite

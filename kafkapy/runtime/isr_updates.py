@@ -26,7 +26,7 @@ from kafkapy.protocol.messages.alter_partition_response import AlterPartitionRes
 from kafkapy.protocol.messages.alter_partition_response import PartitionData as PartitionAnswer
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.partition import PendingIsr
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.active_controller import ActiveController

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.transaction import TransactionConfig
-from kafkapy.replication.hosted import HostedPartitions
+from kafkapy.replication.hosted_partitions import HostedPartitions
 from kafkapy.seams import Clock
 from kafkapy.types import TopicPartition
 

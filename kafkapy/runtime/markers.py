@@ -24,7 +24,7 @@ from kafkapy.storage.log.own_append import ProducerMarker, append_own_markers
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.group_coordinator import GroupCoordinator
     from kafkapy.storage.log.log import Log
 

@@ -4,7 +4,7 @@ A change may create thousands of logs. It is applied in steps, one partition eac
 work. A change is complete before the next one begins; small ones are complete when the controller's write returns. In
 the meantime the metadata is ahead of the broker: clients may see a partition that still answers NOT_LEADER_OR_FOLLOWER
 or UNKNOWN_TOPIC_OR_PARTITION, and retry, as with Apache Kafka, whose BrokerMetadataPublisher publishes the image before
-the replicas follow. A deleted partition is not served from the image on (replication/hosted.py).
+the replicas follow. A deleted partition is not served from the image on (replication/hosted_partitions.py).
 
 A stop or crash in between loses nothing: the next start applies the whole image. The queue is bounded by those who fill
 it: `change` returns once its change is applied, or after half of the client's time-out.

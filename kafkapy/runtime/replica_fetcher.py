@@ -31,7 +31,7 @@ from kafkapy.runtime.peer import NoResponseError
 from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.throttle import ReplicationThrottle
     from kafkapy.runtime.peer import Peer
     from kafkapy.runtime.replica_fetchers import ReplicaFetchers

@@ -33,7 +33,7 @@ from kafkapy.timer.purgatory import DelayedOperation
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.markers import Marker
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.producers.state import VerificationGuard

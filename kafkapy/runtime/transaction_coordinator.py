@@ -19,7 +19,7 @@ from kafkapy.timer.wheel import TimingWheel
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.marker_writer import MarkerWriter
     from kafkapy.runtime.markers import MarkerSink
     from kafkapy.runtime.shard_host import CoordinatorLog

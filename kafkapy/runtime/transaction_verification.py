@@ -21,7 +21,7 @@ from kafkapy.seams import Clock
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.remote_verification import RemoteGate
     from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
     from kafkapy.storage.producers.state import VerificationGuard

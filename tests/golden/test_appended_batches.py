@@ -19,7 +19,7 @@ from kafkapy.record.batch import HEADER_BYTES, RecordBatch, batches
 from kafkapy.record.compression import decompress
 from kafkapy.record.errors import INVALID_RECORD
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import Hosting
 

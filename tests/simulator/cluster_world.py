@@ -17,7 +17,7 @@ from kafkapy.config.load import load
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.registrations import PartitionRegistration
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.cluster.plan import COMBINED, defaults
 from kafkapy.server.controller import ControllerServer

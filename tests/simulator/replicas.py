@@ -30,7 +30,7 @@ from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.record.batch import batches
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.replica_manager import ALL_ACKS
 from kafkapy.runtime.isr_updates import IsrUpdates
 from kafkapy.runtime.peer import NoResponseError

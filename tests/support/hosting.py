@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.record.builder import build_batch
 from kafkapy.replication.fetch_session import FetchSessionCache
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_flusher import LogFlusher

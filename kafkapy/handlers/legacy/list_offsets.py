@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.legacy_list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
 )
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.storage.log.lookup import segment_times

@@ -12,7 +12,7 @@ from kafkapy.replication.partition import Role
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchSessionCache
-    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.storage.manager.log_manager import LogManager
 

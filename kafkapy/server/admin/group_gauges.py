@@ -13,7 +13,7 @@ from kafkapy.gauge import Gauge
 if TYPE_CHECKING:
     from kafkapy.group.group import Group
     from kafkapy.group.offsets import GroupOffsets
-    from kafkapy.replication.hosted import HostedPartitions
+    from kafkapy.replication.hosted_partitions import HostedPartitions
     from kafkapy.runtime.group_coordinator import GroupCoordinator
 
 METADATA_MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"

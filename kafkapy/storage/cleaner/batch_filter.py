@@ -47,7 +47,7 @@ from kafkapy.record.compression import compress
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.cleaner.offset_map import CachedOffsets, OffsetMap
-from kafkapy.storage.cleaner.survivors import Survivors
+from kafkapy.storage.cleaner.retained_offsets import RetainedOffsets
 from kafkapy.storage.cleaner.transactions import CleanedTransactions
 
 
@@ -74,7 +74,7 @@ class BatchFilter:
     def __init__(
         self,
         offset_map: OffsetMap,
-        survivors: Survivors,
+        retained: RetainedOffsets,
         transactions: CleanedTransactions,
         *,
         last_records: Mapping[int, LastRecord],
@@ -89,7 +89,7 @@ class BatchFilter:
         self.records_without_key = 0
         self._latest_offset = offset_map.latest_offset
         self._offsets = CachedOffsets(offset_map)
-        self._survivors = survivors
+        self._retained = retained
         self._transactions = transactions
         self._last_records = last_records
         self._end_offset = end_offset
@@ -130,7 +130,7 @@ class BatchFilter:
             return None
         if batch.is_control:
             return self._keep_control(batch, needs_horizon=may_discard and horizon_ms is None)
-        if self._survivors.covers(batch):
+        if self._retained.covers(batch):
             return self._keep_judged(batch)
         return self._keep_records(batch, is_judged=False)
 
@@ -144,14 +144,14 @@ class BatchFilter:
 
     def _keep_judged(self, batch: RecordBatch) -> KeptBatch | None:
         """Keep what the marks of the retained offsets say, of a batch that they cover."""
-        verdict = self._survivors.judge(batch)
+        verdict = self._retained.judge(batch)
         self.records_without_key += verdict.without_key
         if not verdict.kept:
             return None
         if not verdict.kept_tombstones:
             if verdict.kept == batch.record_count:
                 return _whole(batch)
-            if not self._survivors.has_disorder and batch.record_count == batch.next_offset - batch.base_offset:
+            if not self._retained.has_disorder and batch.record_count == batch.next_offset - batch.base_offset:
                 return self._keep_values(batch)
         return self._keep_records(batch, is_judged=True)
 
@@ -160,7 +160,7 @@ class BatchFilter:
         payload = batch.records_payload()
         columns = record_columns(payload, batch.record_count)
         if is_judged:
-            indexes = self._survivors.indexes(batch, columns.offset_deltas)
+            indexes = self._retained.indexes(batch, columns.offset_deltas)
         else:
             indexes = self._last_of_their_keys(batch, columns)
         indexes = self._unexpired(batch, columns, indexes)
@@ -178,7 +178,7 @@ class BatchFilter:
         """Keep some records of a batch covered by the marks, without tombstones and with a record at each offset."""
         payload = batch.records_payload()
         starts = record_starts(payload, batch.record_count)
-        indexes = self._survivors.values_of_sequence(batch)
+        indexes = self._retained.values_of_sequence(batch)
         return _rewritten(batch, payload, starts, indexes, join_records(payload, starts, indexes), horizon_ms=None)
 
     def _last_of_their_keys(self, batch: RecordBatch, columns: RecordColumns) -> list[int]:

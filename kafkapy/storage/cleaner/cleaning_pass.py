@@ -21,7 +21,7 @@ from kafkapy.seams import Disk, File, failpoint
 from kafkapy.storage.cleaner.batch_filter import BatchFilter, KeptBatch, LastRecord
 from kafkapy.storage.cleaner.offset_map import OffsetIndexer, OffsetMap
 from kafkapy.storage.cleaner.plan import CleanedSegment, CleaningPlan, SegmentSizes, group_segments
-from kafkapy.storage.cleaner.survivors import NO_KEY, TOMBSTONE, Survivors
+from kafkapy.storage.cleaner.retained_offsets import NO_KEY, TOMBSTONE, RetainedOffsets
 from kafkapy.storage.cleaner.transactions import CleanedTransactions
 from kafkapy.storage.file_names import (
     CLEANED_SUFFIX,
@@ -38,7 +38,7 @@ from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 MIN_CHUNK_BYTES: Final = 4096
 NO_MORE_ENTRIES: Final = 1 << 62
-SURVIVORS_SHARE: Final = 8
+RETAINED_SHARE: Final = 8
 """The marks take 1/8 of log.cleaner.dedupe.buffer.size in addition: 16 MiB by default, one byte per offset."""
 
 
@@ -65,8 +65,8 @@ class CleaningPass:
             load_factor=plan.load_factor,
             needed_entries=plan.end_offset - plan.first_dirty_offset,
         )
-        self._survivors = Survivors(
-            plan.first_dirty_offset, plan.end_offset, max_bytes=plan.dedupe_buffer_bytes // SURVIVORS_SHARE
+        self._retained = RetainedOffsets(
+            plan.first_dirty_offset, plan.end_offset, max_bytes=plan.dedupe_buffer_bytes // RETAINED_SHARE
         )
         self._disk = disk
         self._files = OpenFiles(disk)
@@ -103,7 +103,7 @@ class CleaningPass:
     def run(self) -> Iterator[Progress]:
         """Run the pass step by step. Raises OSError, RecordsError, CorruptIndexError; the pass is then over."""
         yield from self._index_dirty_part()
-        self._survivors.take(self.offset_map)
+        self._retained.take(self.offset_map)
         if self.clean_to <= 0:
             return
         groups = group_segments(
@@ -192,12 +192,12 @@ class CleaningPass:
         """Mark tombstones and records without a key; note whether records are out of order."""
         base_offset, deltas = batch.base_offset, columns.offset_deltas
         if batch.record_count == batch.next_offset - base_offset and deltas != list(range(batch.record_count)):
-            self._survivors.has_disorder = True
+            self._retained.has_disorder = True
         if columns.null_values:
-            self._survivors.note((base_offset + deltas[index] for index in columns.null_values), TOMBSTONE)
+            self._retained.note((base_offset + deltas[index] for index in columns.null_values), TOMBSTONE)
         if None in columns.keys:
             without_key = (delta for key, delta in zip(columns.keys, deltas, strict=True) if key is None)
-            self._survivors.note((base_offset + delta for delta in without_key), NO_KEY)
+            self._retained.note((base_offset + delta for delta in without_key), NO_KEY)
 
     # Writing
 
@@ -205,7 +205,7 @@ class CleaningPass:
         transactions = CleanedTransactions(self._aborted)
         batch_filter = BatchFilter(
             self.offset_map,
-            self._survivors,
+            self._retained,
             transactions,
             last_records=self._last_records,
             end_offset=self.plan.end_offset,

@@ -37,7 +37,7 @@ from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.producers.replay import rebuild_producers, recall_batches
 from kafkapy.storage.producers.snapshots import ProducerSnapshots
 from kafkapy.storage.producers.state import ProducerState
-from kafkapy.storage.recovery.interrupted_work import finish_interrupted_work
+from kafkapy.storage.recovery.crash_cleanup import clean_up_after_crash
 from kafkapy.storage.recovery.segment_recovery import (
     OffsetOverflowError,
     SegmentRecovery,
@@ -119,7 +119,7 @@ class LogLoader:
 
     def load(self) -> LoadedLog:
         """Repair the log's files and return its state. Raises OSError."""
-        finish_interrupted_work(self._files, self._directory, self._config, now_ms=self._now_ms)
+        clean_up_after_crash(self._files, self._directory, self._config, now_ms=self._now_ms)
         while True:
             try:
                 return self._load()

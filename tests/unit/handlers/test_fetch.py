@@ -13,7 +13,7 @@ from kafkapy.record.batch import batches
 from kafkapy.record.compression import ZSTD
 from kafkapy.record.control import ControlType, EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop

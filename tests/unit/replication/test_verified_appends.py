@@ -8,7 +8,7 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.storage.producers.entry import VerificationGuard
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id

@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequ
 from kafkapy.protocol.messages.alter_partition_request import TopicData as Asked
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.runtime.isr_updates import PARTITIONS_PER_REQUEST, IsrUpdates
 from kafkapy.timer.purgatory import DelayedOperation
 from tests.simulator.loop import SimLoop

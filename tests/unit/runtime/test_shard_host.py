@@ -14,7 +14,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import batches
-from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.markers import Marker
 from kafkapy.runtime.shard_host import CoordinatorLog, HostState, ShardHost, TransactionalWrite

@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
     without_key: int
 
 
-class Survivors:
+class RetainedOffsets:
     """The marks for offsets from `first_offset` on. Complete after `take`."""
 
     __slots__ = ("_end_offset", "_first_offset", "_marks", "has_disorder")

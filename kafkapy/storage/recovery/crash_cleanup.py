@@ -27,16 +27,16 @@ logger = logging.getLogger("kafkapy.storage")
 SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
-def finish_interrupted_work(files: OpenFiles, directory: str, config: LogConfig, *, now_ms: int) -> None:
+def clean_up_after_crash(files: OpenFiles, directory: str, config: LogConfig, *, now_ms: int) -> None:
     """Delete files pending deletion, complete swaps whose files are all ready, undo the others.
 
     Blocks. Raises OSError.
     """
     if any(name.endswith(SUFFIXES) for name in files.disk.list_directory(directory)):
-        _InterruptedWork(files, directory, config, now_ms).finish()
+        _CrashCleanup(files, directory, config, now_ms).finish()
 
 
-class _InterruptedWork:
+class _CrashCleanup:
     def __init__(self, files: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> None:
         self._files = files
         self._disk = files.disk
