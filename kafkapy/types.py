@@ -30,6 +30,10 @@ class OffsetAndEpoch(NamedTuple):
     offset: int
     leader_epoch: int
 
+    def __str__(self) -> str:
+        """Return the pair as Apache Kafka prints it."""
+        return f"OffsetAndEpoch[offset={self.offset}, epoch={self.leader_epoch}]"
+
 
 class ReplicaKey(NamedTuple):
     """A Raft replica: the node id and the id of its log directory (KIP-853), ZERO_UUID if that is unknown."""

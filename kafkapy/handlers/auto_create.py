@@ -121,9 +121,9 @@ _INTERNAL = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
 
 def _log_failures(response: CreateTopicsResponse | BaseException) -> None:
     if isinstance(response, BaseException):
-        log.warning("Topics were not created by themselves: %s", response)
+        log.warning("Auto topic creation failed: %s", response)
         return
     for topic in response.topics:
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             name = ErrorCode(topic.error_code).name
-            log.warning("Topic %s was not created by itself: %s (%s)", topic.name, name, topic.error_message)
+            log.warning("Auto topic creation failed for %s with error %s: %s", topic.name, name, topic.error_message)

@@ -63,7 +63,13 @@ def _prepare(services: Services, context: RequestContext, request: MetadataReque
         known = services.metadata.image.topics.by_name
         missing_count = sum(topic.name not in known for topic in topics)
         if missing_count > MAX_CREATED:
-            logger.warning("Client %s: %d topics would be created, none is", context.connection_id, missing_count)
+            logger.warning(
+                "Not creating topics for connection %s: its request names %d that do not exist, more than the %d that "
+                "one request may create",
+                context.connection_id,
+                missing_count,
+                MAX_CREATED,
+            )
             request.allow_auto_topic_creation = False
 
 

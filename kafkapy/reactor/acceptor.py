@@ -120,14 +120,14 @@ class Acceptor:
     def _admit(self, channel: Channel) -> None:
         host = channel.peer[0]
         if not self._quotas.may_connect(host):
-            logger.info("Rejected a connection from %s: max.connections.per.ip is reached", host)
+            logger.info("Rejected connection from %s: it already has as many as max.connections.per.ip allows", host)
             channel.close()
             return
         try:
             self._quotas.add(self.listener_name, host)
             self._deal(channel, self.listener_name, self._security_protocol)
         except Exception:
-            logger.exception("Could not accept a connection from %s", host)
+            logger.exception("Failed to set up a connection from %s", host)
             self._quotas.remove(self.listener_name, host)
             channel.close()
 
@@ -136,7 +136,12 @@ class Acceptor:
         if error.errno not in _OUT_OF_RESOURCES:
             logger.debug("A connection to %s was lost before it was accepted: %s", self.listener_name, error)
             return False
-        logger.error("Cannot accept on %s, trying again in %d ms: %s", self.listener_name, ACCEPT_PAUSE_MS, error)
+        logger.error(
+            "Error while accepting connections on %s, trying again in %d ms: %s",
+            self.listener_name,
+            ACCEPT_PAUSE_MS,
+            error,
+        )
         self._rest(ACCEPT_PAUSE_MS)
         return True
 

@@ -142,7 +142,9 @@ class SubprocessHelper:
             try:
                 call.on_done(result, error)
             except Exception:
-                logger.exception("The completion of %s failed", call.function_path)
+                logger.exception(
+                    "Handling the result of %s, which ran in the helper process, failed", call.function_path
+                )
         if self._waiting:
             self._loop.call_soon(self._next)
         elif self._process is not None and self._current is None:

@@ -103,4 +103,4 @@ class ThreadIoPool:
             try:
                 on_done(result, error)
             except Exception:
-                logger.exception("A completion of the IO pool failed")
+                logger.exception("Handling the result of a call that ran in the IO pool failed")

@@ -90,6 +90,6 @@ class PendingRequest:
         except (StopIteration, asyncio.CancelledError):
             return
         except Exception:
-            logger.exception("A handler of api %d failed as it was cancelled", self.api_key)
+            logger.exception("The handler of a request (API key %d) failed while being cancelled", self.api_key)
             return
         self._coroutine.close()

@@ -84,7 +84,10 @@ class FetchRead:
             except StorageError:
                 answer = failed_read(KAFKA_STORAGE_ERROR)
             except AssertionError:
-                logger.exception("Taking %s offline: an invariant broke", partition.topic_partition)
+                logger.exception(
+                    "Taking partition %s offline until the next start: a read violated an invariant",
+                    partition.topic_partition,
+                )
                 partition.go_offline()
                 answer = failed_read(UNKNOWN_SERVER_ERROR)
             if answer.error_code:

@@ -269,6 +269,8 @@ def _hostable(changes: Mapping[TopicPartition, LocalPartition]) -> Iterator[tupl
     """
     for topic_partition, local in changes.items():
         if topic_partition.topic == METADATA_PARTITION.topic:
-            logger.error("Not opening a log for topic %s: the name is the metadata log's; delete it", topic_partition)
+            logger.error(
+                "Not opening a log for %s: the name belongs to the metadata log; delete the topic", topic_partition
+            )
             continue
         yield topic_partition, local

@@ -149,7 +149,9 @@ class ReplicaManager:
     def directory_failed(self, path: str) -> None:
         """Take a failed log directory's partitions offline: new and waiting requests get KAFKA_STORAGE_ERROR."""
         failed = self.partitions.directory_failed(path)
-        logger.warning("Stopped serving %d partitions in dir %s because it has failed", len(failed), path)
+        logger.warning(
+            "Stopped serving %d partitions because they are in the failed log directory %s", len(failed), path
+        )
         for partition in failed:
             self.on_partition_offline(partition)
             self.complete_waiting(partition)
@@ -386,7 +388,11 @@ class ReplicaManager:
         elif isinstance(error, StorageError):
             append.refuse(KAFKA_STORAGE_ERROR, error.message)
         else:
-            logger.error("Taking %s offline: an invariant broke", partition.topic_partition, exc_info=error)
+            logger.error(
+                "Taking partition %s offline until the next start: an append violated an invariant",
+                partition.topic_partition,
+                exc_info=error,
+            )
             partition.go_offline()
             self.complete_waiting(partition)
             append.refuse(UNKNOWN_SERVER_ERROR, None)

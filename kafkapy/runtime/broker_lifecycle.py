@@ -128,7 +128,7 @@ class BrokerLifecycle:
         self.broker_epoch = response.broker_epoch
         self.state = LifecycleState.REGISTERED
         self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
-        log.info("Registered broker %d with epoch %d", self._config.node_id, self.broker_epoch)
+        log.info("Successfully registered broker %d with broker epoch %d", self._config.node_id, self.broker_epoch)
         return self.broker_epoch
 
     async def _ask_to_register(self) -> BrokerRegistrationResponse:
@@ -246,10 +246,10 @@ class BrokerLifecycle:
                     await self._ask_to_register()
                 response = await self._heartbeat()
             except ApiError as error:
-                log.warning("The controller refused a heartbeat, trying again: %s", error)
+                log.warning("The controller refused a broker heartbeat, trying again: %s", error)
                 continue
             except Exception:
-                log.exception("A heartbeat failed unexpectedly, trying again")
+                log.exception("A broker heartbeat failed unexpectedly, trying again")
                 continue
             if response.is_fenced and self.state is LifecycleState.RUNNING:
                 log.warning("Broker %d is fenced; asking to be unfenced", self._config.node_id)
@@ -291,5 +291,5 @@ class BrokerLifecycle:
                     raise
                 if str(error) != logged:
                     logged = str(error)
-                    log.info("No answer of the controller yet, trying again: %s", logged)
+                    log.info("No response from the controller yet, trying again: %s", logged)
             await asyncio.sleep(RETRY_MS / 1000)

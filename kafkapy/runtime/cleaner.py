@@ -137,7 +137,7 @@ class LogCleaner:
             try:
                 has_begun = await self.begin_dirtiest()
             except Exception:
-                logger.exception("The log cleaner failed unexpectedly and goes on with the next log")
+                logger.exception("The log cleaner failed unexpectedly, trying again")
             if not has_begun:
                 await self._wait_for_news()
 
@@ -175,7 +175,7 @@ class LogCleaner:
         del self._at_work[partition]
         self._news.set()
         if not task.cancelled() and task.exception() is not None:
-            logger.error("Completing the cleaning of %s failed", partition, exc_info=task.exception())
+            logger.error("Finishing the cleaning of %s failed", partition, exc_info=task.exception())
 
     async def _assess_all(self) -> "list[tuple[Log, LogToClean]]":
         """Apply retention to each compacted log that is not being cleaned, then assess how dirty it is."""
@@ -198,7 +198,10 @@ class LogCleaner:
         except (ApiError, StorageError, MemoryError):
             return None  # offline by now, or out of some resource
         except Exception as error:
-            logger.exception("Could not determine whether %s needs cleaning", log)
+            logger.exception(
+                "Could not determine whether %s needs cleaning; not cleaning it until the next start",
+                log.topic_partition,
+            )
             self.manager.set_aside(log, repr(error))
             return None
 
@@ -209,10 +212,14 @@ class LogCleaner:
             cleaning = self._begin(log, worker.worker_id)
             report = await worker.clean(cleaning) if cleaning is not None else None
         except (ApiError, StorageError, MemoryError) as error:
-            logger.warning("A log could not be cleaned, trying again later: %s", str(error) or repr(error))
+            logger.warning(
+                "Could not clean %s, trying again later: %s", log.topic_partition, str(error) or type(error).__name__
+            )
             self.manager.postpone(log)
         except Exception as error:
-            logger.exception("The log cleaner failed unexpectedly and goes on with the next log")
+            logger.exception(
+                "Cleaning %s failed unexpectedly; not cleaning it until the next start", log.topic_partition
+            )
             self.manager.set_aside(log, repr(error))
         if report is None:
             worker.rests_until_ms = self._clock.monotonic_ms() + self._backoff_ms

@@ -175,7 +175,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
             host.close()
             if self._hosts[partition_id] is host:
                 del self._hosts[partition_id]
-                self.logger.info("Unloaded the shard of %s", host.partition.topic_partition)
+                self.logger.info("Unloaded the coordinator shard of %s", host.partition.topic_partition)
 
     def _begin(self, partition_id: int, host: HostT) -> None:
         self._hosts[partition_id] = host
@@ -198,7 +198,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                     await self._load(host)
                 except Exception:
                     host.fail()
-                    self.logger.exception("Could not load the shard of %s", host.partition.topic_partition)
+                    self.logger.exception("Failed to load the coordinator shard of %s", host.partition.topic_partition)
         finally:
             self._loader = None
 
@@ -242,7 +242,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                     return
         if unknown_count:
             self.logger.warning(
-                "Passed over %d records of %s of types that only later versions know",
+                "Ignored %d records of %s whose types this version does not know; they may be from an aborted upgrade",
                 unknown_count,
                 host.partition.topic_partition,
             )

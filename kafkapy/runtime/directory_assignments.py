@@ -99,14 +99,19 @@ class DirectoryAssignments:
             sent = self._sent = self._take_valid()
             if not sent:
                 continue
-            logger.info("Sending %d assignments of replicas to log directories", len(sent))
+            logger.info("Sending %d directory assignments to the controller", len(sent))
             try:
                 failed = self._note(await self._send(sent), sent)
             except ApiError as error:
-                logger.error("%d assignments failed: %s. Retrying.", len(sent), error)
+                logger.error(
+                    "Could not send %d directory assignments to the controller, trying again: %s", len(sent), error
+                )
                 failed = list(sent)
             except Exception:
-                logger.exception("%d assignments failed unexpectedly. Retrying.", len(sent))
+                logger.exception(
+                    "Could not send %d directory assignments to the controller after an unexpected error, trying again",
+                    len(sent),
+                )
                 failed = list(sent)
             finally:
                 self._sent = {}
@@ -154,7 +159,9 @@ class DirectoryAssignments:
                 for partition in topic.partitions:
                     key = (topic.topic_id, partition.partition_index)
                     if partition.error_code:
-                        logger.debug("The directory of %s was not taken: %s", key, ErrorCode(partition.error_code).name)
+                        logger.debug(
+                            "The controller refused the directory of %s: %s", key, ErrorCode(partition.error_code).name
+                        )
                         failed.append(key)
                         continue
                     on_accepted = sent[key].on_accepted

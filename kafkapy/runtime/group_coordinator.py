@@ -73,7 +73,12 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             if host is not None and not self._is_closed:
                 return host.append_markers(markers)
         except ApiError as error:  # transaction coordinators do not know the codes of group coordinators
-            logger.info("A marker for %s-%d has to wait: %s", OFFSETS_TOPIC, partition_id, error)
+            logger.info(
+                "Could not write a transaction marker to %s-%d yet, trying again: %s",
+                OFFSETS_TOPIC,
+                partition_id,
+                error,
+            )
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     @property
@@ -120,7 +125,11 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             try:
                 host.carry_out(lambda shard: shard.forget_topic(topic.name, topic.topic_id))
             except ApiError as error:
-                logger.warning("The offsets of deleted topic %s stay until they expire: %s", topic.name, error)
+                logger.warning(
+                    "Could not remove the offsets of deleted topic %s, which stay until they expire: %s",
+                    topic.name,
+                    error,
+                )
 
     # -- periodic work --------------------------------------------------------------------------------------------
 
@@ -137,7 +146,9 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             try:
                 await self.expire_offsets()
             except Exception:
-                logger.exception("Expired offsets stay until they are looked for again")
+                logger.exception(
+                    "Removing expired offsets failed, trying again after offsets.retention.check.interval.ms"
+                )
 
     async def expire_offsets(self) -> None:
         """Remove expired offsets and groups of all local shards."""
@@ -145,4 +156,6 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             try:
                 await host.expire_offsets()
             except ApiError as error:
-                logger.warning("Expired offsets of %s stay: %s", host.partition.topic_partition, error)
+                logger.warning(
+                    "Could not remove expired offsets of %s, trying again: %s", host.partition.topic_partition, error
+                )

@@ -60,7 +60,7 @@ class GroupHost(ShardHost[GroupShard]):
         count = self._unwritten[group_id] = self._unwritten.get(group_id, 0) + 1
         if count & (count - 1) == 0:
             logger.warning(
-                "Group %s: what the time demands was not written (attempt %d): %s",
+                "Could not write what a timer of group %s decided, trying again (attempt %d): %s",
                 group_id,
                 count,
                 ErrorCode(error.code).name,

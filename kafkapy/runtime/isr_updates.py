@@ -107,14 +107,16 @@ class IsrUpdates:
                 try:
                     self._look_at(partition, now_ms)
                 except Exception:  # one partition's failure must not affect the others
-                    logger.exception("Looking at the ISR of %s failed unexpectedly", partition.topic_partition)
+                    logger.exception(
+                        "Checking the ISR of %s for lagging replicas failed unexpectedly", partition.topic_partition
+                    )
                 if count % 200 == 199:
                     await asyncio.sleep(0)
 
     def _look_at(self, partition: "HostedPartition", now_ms: int) -> None:
         isr = partition.isr_without_stragglers(now_ms)
         if isr is not None:
-            logger.info("Shrinking the ISR of %s from %s to %s", partition.topic_partition, partition.isr, isr)
+            logger.info("Shrinking ISR of %s from %s to %s", partition.topic_partition, partition.isr, isr)
             partition.begin_isr_change(isr)
             self.want(partition)
         elif partition.is_leader and not partition.is_alone:
@@ -158,7 +160,7 @@ class IsrUpdates:
         """Log the failure of a request once, and when requests work again."""
         before, self._failure = self._failure, failure
         if failure is not None and failure != before:
-            logger.warning("AlterPartition was not answered, trying again every %d ms: %s", RETRY_MS, failure)
+            logger.warning("No response to AlterPartition, trying again every %d ms: %s", RETRY_MS, failure)
         elif failure is None and before is not None:
             logger.info("AlterPartition is answered again")
 
@@ -215,7 +217,12 @@ class IsrUpdates:
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             if self._refusals.get(partition) is not code:
-                logger.info("The ISR of %s stays %s: %s", partition.topic_partition, partition.isr, code.name)
+                logger.info(
+                    "Could not change the ISR of %s, which stays %s: %s",
+                    partition.topic_partition,
+                    partition.isr,
+                    code.name,
+                )
             if code not in REJECTED and code not in SETTLED_BY_METADATA:
                 self._refusals[partition] = code
                 return False
@@ -235,7 +242,7 @@ class IsrUpdates:
             partition_epoch=answer.partition_epoch,
             now_ms=self._clock.monotonic_ms(),
         )
-        logger.info("The ISR of %s is %s now", partition.topic_partition, partition.isr)
+        logger.info("ISR of %s updated to %s", partition.topic_partition, partition.isr)
         if has_moved:
             self._replica_manager.complete_waiting(partition)
         return True

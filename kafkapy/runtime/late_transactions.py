@@ -101,4 +101,4 @@ class LateTransactions:
             try:
                 await self.look()
             except Exception:
-                logger.exception("Late transactions are looked for again in a minute")
+                logger.exception("The check for hanging transactions failed, trying again in a minute")

@@ -43,4 +43,4 @@ async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") 
         except (ApiError, StorageError):
             continue  # already logged, or tried again by LogManager.close
         except Exception:  # tried again by LogManager.close
-            logger.exception("Could not close %s; the next start recovers it", log)
+            logger.exception("Could not close the log of %s; the next start recovers it", log.topic_partition)

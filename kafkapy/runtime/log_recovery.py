@@ -94,7 +94,9 @@ class LogRecovery:
                 failure = await self._recover(helper, item)
                 item.recovery_ms = self._clock.monotonic_ms() - started_ms
                 if failure is not None:
-                    logger.warning("Recovering %s in place, because its process failed: %s", item.path, failure)
+                    logger.warning(
+                        "Recovering %s in the main process, because its helper process failed: %s", item.path, failure
+                    )
                 item.is_recovered = failure is None
                 self._loading.load(item)
         finally:

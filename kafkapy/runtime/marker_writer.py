@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.errors import ApiError
@@ -29,6 +30,9 @@ FIRST_BACKOFF_MS: Final = 50
 MAX_BACKOFF_MS: Final = 5000
 MARKERS_PER_FLUSH: Final = 200
 """Markers written before other tasks run: some milliseconds, if each is for another partition."""
+
+LOGGED_REFUSALS: Final = 5
+"""The number of refused partitions that a log line names."""
 
 WRITTEN: Final = frozenset(
     (
@@ -268,18 +272,27 @@ class MarkerWriter:
         except ApiError as error:
             is_noted = False
             logger.warning(
-                "Could not write the end of transactional id %s to its log, trying again: %s", transactional_id, error
+                "Could not write the completion of the transaction of %s, trying again: %s", transactional_id, error
             )
         if self._is_closed or not pending.host.is_active:
             self._end_try(pending)
         elif ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
-            logger.info("Left the transaction of %s to its new coordinator", transactional_id)
+            logger.info("Leaving the markers of the transaction of %s to its new coordinator", transactional_id)
             self._end_try(pending)
             self._waiting.discard(pending)
             pending.cancel()
         elif (pending.refused or not is_noted) and pending not in self._waiting and not pending.is_queued:
             logger.info(
-                "Transaction of %s: markers are not written yet, trying again: %s", transactional_id, pending.refused
+                "Could not write all markers of the transaction of %s, trying again%s",
+                transactional_id,
+                _refusals(pending.refused),
             )
             self._waiting.add(pending)
             self._wheel.add(pending, self._clock.monotonic_ms() + pending.take_backoff())
+
+
+def _refusals(refused: Mapping[TopicPartition, ErrorCode]) -> str:
+    """Return ": partition: code, ..." for a log line; some of them if they are many."""
+    some = [f"{partition}: {code.name}" for partition, code in islice(refused.items(), LOGGED_REFUSALS)]
+    rest = len(refused) - len(some)
+    return "".join((": " if some else "", ", ".join(some), f" and {rest} more" if rest else ""))

@@ -316,7 +316,7 @@ class Quorum:
             "Recovered the metadata log [%d, %d), snapshot %s, epoch %d, voters %s",
             log.view.start_offset,
             log.view.end_offset,
-            log.view.latest_snapshot,
+            log.view.latest_snapshot or "none",
             max(election.leader_epoch, log.view.last_epoch),
             log.voters.current,
         )
@@ -433,7 +433,7 @@ class Quorum:
         if self._fatal is not None:
             return
         self._fatal = error
-        logger.critical("The metadata quorum stops: %s", error, exc_info=error)
+        logger.critical("Stopping this node's part in the metadata quorum: %s", error, exc_info=error)
         self._waiters.fail(error)
         self._delivery.tell_end(self.leader_epoch)
         self._on_fatal(error)
@@ -495,7 +495,7 @@ class Quorum:
         is_outdated = snapshot_id.offset < self.log_start_offset or (latest is not None and latest >= snapshot_id)
         if self._is_closed or is_outdated:
             return
-        logger.info("Wrote snapshot %s of the metadata", snapshot_id)
+        logger.info("Wrote metadata snapshot %s", snapshot_id)
         self._step(SnapshotTaken(snapshot_id))
         self._clean()
 

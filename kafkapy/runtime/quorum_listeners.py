@@ -140,7 +140,7 @@ class Delivery:
             try:
                 listener.on_leader_change(NO_LEADER_ID, leader_epoch)
             except Exception:
-                logger.exception("A listener failed when notified that the quorum has stopped")
+                logger.exception("A listener of the metadata quorum failed when told that the quorum has stopped")
 
     def _tell_leader(self, notice: LeaderChanged) -> None:
         self._notice = None

@@ -96,7 +96,7 @@ class SnapshotDownload:
             reader = part.open_reader()
             reader.check()
         except StorageError as error:
-            logger.warning("Refusing a snapshot that the leader sent: %s", error)
+            logger.warning("Rejected a metadata snapshot from the leader: %s", error)
             part.abort()
             return SnapshotRefused(part.snapshot_id)
         part.freeze()

@@ -99,7 +99,7 @@ class OwnSnapshots:
     def _on_job_done(self, snapshot_id: OffsetAndEpoch, error: BaseException | None) -> None:
         self._job = None
         if error is not None:
-            logger.warning("Snapshot %s was not written: %s", snapshot_id, error)
+            logger.warning("Could not write metadata snapshot %s: %s", snapshot_id, error)
         else:
             self._on_written(snapshot_id)
 

@@ -148,7 +148,7 @@ class NetworkRaftTransport:
         try:
             response = message_to_response(message, request, version, self._wire)
         except PeerError as error:
-            logger.warning("Node %d refuses %s with error %d", node_id, type(request).__name__, error.code)
+            logger.warning("Node %d refused %s with error %d", node_id, type(request).__name__, error.code)
             response = None
         except (RecordsError, ProtocolError) as error:
             logger.warning("Cannot parse the response of node %d to %s: %s", node_id, type(request).__name__, error)

@@ -99,7 +99,9 @@ class RemoteGate:
             else:
                 codes = _codes(response)
         except NoResponseError as error:
-            logger.info("Partitions could not be added to transactions, or verified: %s", error)
+            logger.info(
+                "Could not verify partitions with a transaction coordinator, or add them to transactions: %s", error
+            )
         finally:
             for question in questions:
                 transactional_id = question.producer.transactional_id
@@ -168,5 +170,5 @@ def _codes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartiti
 
 def _of_whole_response(broker_id: int, code: int) -> int:
     """Return the code for each partition if the whole request was refused."""
-    logger.error("Broker %d refuses to add partitions to transactions: %s", broker_id, ErrorCode(code).name)
+    logger.error("Broker %d refused to add partitions to transactions: %s", broker_id, ErrorCode(code).name)
     return ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code

@@ -134,7 +134,7 @@ class ReplicaFetcher:
         if failure is None:
             logger.info("Fetching from broker %d works again", self._leader_id)
         else:
-            logger.info("Fetching from broker %d fails, trying again: %s", self._leader_id, failure)
+            logger.info("Could not fetch from broker %d, trying again: %s", self._leader_id, failure)
 
     @property
     def _backoff_ms(self) -> int:
@@ -289,7 +289,8 @@ class ReplicaFetcher:
             if error.code != ErrorCode.FENCED_LEADER_EPOCH or asked.current_leader_epoch != partition.leader_epoch:
                 raise
             logger.info(
-                "Replication of %s pauses for newer metadata: its leader has a later epoch", partition.topic_partition
+                "Pausing replication of %s until newer metadata arrives: its leader has a later epoch",
+                partition.topic_partition,
             )
             self.remove(key)
 

@@ -330,7 +330,10 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             for offset, record in enumerate(records, base_offset):
                 self.shard.replay(record, offset, producer_id)
         except Exception:
-            self._logger.critical("%s: a record was appended but not replayed", self.partition.topic_partition)
+            self._logger.critical(
+                "Unloading the shard of %s: a record was appended but could not be replayed",
+                self.partition.topic_partition,
+            )
             self.fail()
             raise
         self.replayed_offset = base_offset + len(records)

@@ -69,7 +69,7 @@ class BearerTokens:
         assert isinstance(audiences, tuple)
         for key, given in (("expected.issuer", issuer), ("expected.audience", audiences)):
             if not given:
-                logger.warning("%s%s is not set: tokens for others may be accepted", PREFIX, key)
+                logger.warning("%s%s is not set: tokens issued for other services may be accepted", PREFIX, key)
         return JwtValidator(
             self._source(config, listener, options, may_read=may_read),
             issuer=issuer,
@@ -126,7 +126,7 @@ def check_classes(config: BrokerConfig, listener: str) -> None:
 def _unsigned_validator(listener: str, options: Mapping[str, str]) -> Validate:
     from kafkapy.security.unsigned_jwt import UnsignedJwtValidator
 
-    logger.warning("%s is set: on %s anyone can log in as anyone, by an unsigned token", UNSECURED_KEY, listener)
+    logger.warning("%s is set: anyone can log in on %s as any user, with an unsigned token", UNSECURED_KEY, listener)
     try:
         return UnsignedJwtValidator(options)
     except ValueError as error:

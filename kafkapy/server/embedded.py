@@ -292,7 +292,7 @@ async def _stop_when_failed(server: BrokerServer) -> None:
     """Stop a node that has failed: it would accept requests without executing them."""
     assert server.failed is not None
     await asyncio.wait((server.failed,))
-    logger.critical("Stopping: %s", server.failed.result())
+    logger.critical("Stopping after a fatal error: %s", server.failed.result())
     with contextlib.suppress(Exception):  # already logged; the node's own failure matters
         await server.stop()
 

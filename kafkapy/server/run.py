@@ -88,7 +88,7 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
         supervisor.ready(f"Serving on {server.bootstrap_servers}, cluster {server.cluster_id}")
     await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
     if server.failed.done():
-        logger.critical("Stopping: %s", server.failed.result())
+        logger.critical("Stopping after a fatal error: %s", server.failed.result())
     if supervisor is not None:
         supervisor.stopping()
     return await _stopped(server, stop_timeout_s) or int(server.failed.done())

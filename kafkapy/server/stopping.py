@@ -90,7 +90,12 @@ async def take_steps(steps: Iterable[Step]) -> None:
             if waits is not None:
                 await waits
         except (Exception, asyncio.CancelledError) as error:
-            logger.error("The stop goes on after %s failed: %r", step.__qualname__, error, exc_info=error)
+            logger.error(
+                "%s failed; continuing to shut down: %s",
+                step.__qualname__,
+                str(error) or type(error).__name__,
+                exc_info=error,
+            )
             first = first or error
     if first is not None:
         raise first

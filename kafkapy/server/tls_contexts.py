@@ -161,7 +161,7 @@ def _choose_ciphers(context: ssl.SSLContext, tls: TlsConfig) -> None:
             logger.warning("%s: OpenSSL does not offer %s", key, suite)
     _bound_versions(context, has_modern=bool(modern), has_older=bool(older), shown=shown)
     if modern and modern != OFFERED_TLS13:
-        logger.warning("%s: Python cannot choose among the suites of TLS 1.3, all are offered", key)
+        logger.warning("%s: Python cannot choose among the TLS 1.3 suites; all of them are offered", key)
 
 
 def _bound_versions(context: ssl.SSLContext, *, has_modern: bool, has_older: bool, shown: str) -> None:

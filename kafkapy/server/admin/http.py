@@ -145,7 +145,7 @@ class HttpServer:
         try:
             answer = await page(accept)
         except Exception:
-            logger.exception("The admin listener cannot answer a request for %s", path)
+            logger.exception("The admin listener failed to answer a request for %s", path)
             answer = _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
         return _encoded(answer, has_body=method != "HEAD")
 

@@ -321,7 +321,10 @@ class CleanerManager:
         trouble = self._note_trouble(log)
         trouble.lost_passes += 1
         logger.warning(
-            "The process that cleaned %s ended unexpectedly, %d times now: %s", log, trouble.lost_passes, message
+            "The helper process that cleaned %s ended unexpectedly, %d times so far: %s",
+            log.topic_partition,
+            trouble.lost_passes,
+            message,
         )
         if trouble.lost_passes >= MAX_LOST_PASSES:
             self.set_aside(log, message)

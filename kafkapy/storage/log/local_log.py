@@ -240,7 +240,7 @@ class LocalLog:
             try:
                 return checkpoint.decode_partition_metadata(self._disk.read_file(path), path)
             except CheckpointError as error:
-                logger.warning("%s: its topic id is unknown until the metadata tells", error)
+                logger.warning("%s; taking the topic id from the metadata", error)
         return None
 
     def write_topic_id(self, topic_id: Uuid) -> None:

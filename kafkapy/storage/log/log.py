@@ -189,7 +189,7 @@ class Log:
 
     def _corrupt(self, error: CorruptIndexError) -> ApiError:
         """Return the error for an index that was damaged after the log was loaded; the next start rebuilds it."""
-        logger.error("%s: %s", self.topic_partition, error)
+        logger.error("An index of %s is damaged; the next start rebuilds it: %s", self.topic_partition, error)
         return ApiError(KAFKA_STORAGE_ERROR, f"an index of {self.topic_partition} is damaged")
 
     # Appending

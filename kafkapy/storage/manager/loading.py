@@ -240,7 +240,7 @@ class LogLoading:
             )
         table[partition] = kept
         lost = other if kept is log else log
-        logger.warning("Finishing the move of %s to %s: %s goes", partition, kept.directory, lost.directory)
+        logger.warning("Finishing the move of %s to %s: deleting %s", partition, kept.directory, lost.directory)
         manager.schedule_deletion(lost, self._now_ms)
 
     def _id_of(self, log: Log) -> Uuid | None:
@@ -263,7 +263,7 @@ class LogLoading:
                     if current is not None:
                         manager.schedule_deletion(current, self._now_ms)
                 except (ApiError, StorageError) as error:
-                    logger.error("The move of %s could not be finished: %s", partition, error.message)
+                    logger.error("Could not finish the move of %s: %s", partition, error.message)
         loaded = sum(done for done, _ in self._counts.values())
         unclean = [
             each.path for each in manager.directories.live if not each.was_clean_shutdown and self._counts[each.path][1]

@@ -102,7 +102,7 @@ class LogDirectory:
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """Write the clean-shutdown file: everything is durable and every index trimmed. Raises OSError."""
         if self.needs_recovery:
-            logger.warning("The next start recovers what is in %s", self.path)
+            logger.warning("Not marking %s as cleanly shut down; the next start recovers its logs", self.path)
             return
         data = checkpoint.encode_clean_shutdown(broker_epoch)
         self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), data)
@@ -112,7 +112,7 @@ class LogDirectory:
         try:
             return checkpoint.read_offsets(self._disk, self.file(name))
         except CheckpointError as error:
-            logger.warning("%s; going on without it", error)
+            logger.warning("%s; continuing without it", error)
             return {}
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int], *, sequence: int) -> None:

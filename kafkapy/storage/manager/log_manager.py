@@ -464,7 +464,7 @@ class LogManager:
                 except (OSError, StorageError, ApiError) as error:
                     directory.state.go_offline(f"closing: {error}")
                 except Exception as error:  # a bug takes only this directory offline
-                    logger.exception("Closing %s failed", directory.path)
+                    logger.exception("Failed to close log directory %s", directory.path)
                     directory.state.go_offline(f"closing: {error!r}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.local_log.close_files()

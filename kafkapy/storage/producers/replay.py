@@ -171,7 +171,7 @@ def recall_batches(producers: ProducerState, segments: Segments) -> None:
                     BatchMetadata(last_sequence(header), header.last_offset, delta, header.max_timestamp)
                 )
     except CorruptRecordError as error:
-        logger.warning("The end of %s was not looked at for its producers: %s", segments.active, error)
+        logger.warning("Could not read the end of %s for its producers: %s", segments.active.log.path, error)
         return
     for entry in producers.producers.values():
         batches = found[entry.producer_id]

@@ -356,6 +356,6 @@ class SegmentRecovery:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            logger.warning("No room for the indexes of %s: it is read with fewer entries", self._segment.log.path)
+            logger.warning("No space left for the indexes of %s; lookups in it are slower", self._segment.log.path)
             return False
         return True

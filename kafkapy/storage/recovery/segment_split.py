@@ -90,7 +90,7 @@ def split(disk: Disk, directory: str, segment: Segment, parts: list[Part]) -> No
 
     Invalid data after the last part is copied with that part. Blocks. Raises OSError.
     """
-    logger.info("Splitting overflowed segment %s", segment)
+    logger.info("Splitting overflowed segment %s", segment.log.path)
     parts[-1].end_position = segment.size
     paths = [segment_file(directory, part.base_offset, LOG_SUFFIX) for part in parts]
     try:
@@ -100,7 +100,7 @@ def split(disk: Disk, directory: str, segment: Segment, parts: list[Part]) -> No
         for path in paths:
             disk.delete(path + CLEANED_SUFFIX)
         raise
-    logger.info("Replacing overflowed segment %s with split segments %s", segment, parts)
+    logger.info("Replacing overflowed segment %s with split segments %s", segment.log.path, ", ".join(paths))
     for path in reversed(paths):
         disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
     segment.rename_suffix("", DELETED_SUFFIX)
