@@ -1,4 +1,4 @@
-"""What a leader does when a majority of voters has more of its log: advance the high watermark, end a voter change."""
+"""How a leader commits: it advances the high watermark to what a majority has, and completes a voter change."""
 
 from kafkapy.raft.connections import Outbox
 from kafkapy.raft.current_role import CurrentRole
@@ -9,7 +9,7 @@ from kafkapy.raft.roles import Leader
 
 
 class Commitment:
-    """The part of the core that counts what the voters have."""
+    """The part of the core that advances the high watermark."""
 
     def __init__(self, replica: Replica, current: CurrentRole, outbox: Outbox) -> None:
         self._replica = replica
@@ -30,7 +30,7 @@ class Commitment:
         self._replica.learn_high_watermark(role.progress.high_watermark)
         self._complete_voter_change(role)
         if not self._replica.is_voter and role.progress.high_watermark > self._replica.voters.current_offset:
-            role.is_resigning = True  # the committed voter set is without this node
+            role.is_resigning = True  # the committed voter set does not include this node
 
     def _complete_voter_change(self, role: Leader) -> None:
         change = role.pending_voter_change

@@ -1,7 +1,7 @@
 """KRaft as a pure machine: `step(event, now_ms)` returns effects, `deadline_ms()` returns the time of the next timeout.
 
 Raft with Kafka's pull replication (KIP-595), snapshots (KIP-630), voters in the log (KIP-853) and pre-votes (KIP-996).
-The core knows offsets, epochs and voters, never records. It owns one object a concern, each over those before it:
+The core knows offsets, epochs and voters, never records. It owns one object per concern; each uses those before it:
 
     Outbox, Connections    effects of the step; requests in flight
     Replica                the log's shape, the voters in it, the high watermark
@@ -115,7 +115,7 @@ class RaftCore:
 
     @property
     def has_learned_high_watermark(self) -> bool:
-        """Whether a leader has said the high watermark since the start; before, it is the last snapshot's."""
+        """Whether a leader has reported the high watermark since the start; until then it is the last snapshot's."""
         return self._replica.has_learned_high_watermark
 
     def add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:

@@ -49,7 +49,7 @@ class Jitter:
 
 
 class CurrentRole:
-    """The role that a replica has now. Only methods here replace it; a role's own fields belong to who acts in it."""
+    """The current role. Only methods here replace it; the part of the core that acts in a role writes its fields."""
 
     def __init__(
         self, config: RaftConfig, replica: Replica, connections: Connections, outbox: Outbox, seed: int
@@ -76,7 +76,7 @@ class CurrentRole:
         return isinstance(self.role, Leader)
 
     def endpoints_of(self, node_id: int) -> tuple[Endpoint, ...]:
-        """Return where a node listens: the leader as it said itself, others as the voter set says."""
+        """Return a node's endpoints: the leader's as it announced them, others' from the voter set."""
         role = self.role
         if node_id == role.leader_id:
             return role.leader_endpoints

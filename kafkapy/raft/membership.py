@@ -149,7 +149,7 @@ class Membership:
         self._commitment.maybe_advance(role)
 
     def _told_voters(self) -> dict[int, Voter]:
-        assert isinstance(self._current.role, Leader), "voters tell the leader of themselves"
+        assert isinstance(self._current.role, Leader), "voters describe themselves to the leader"
         return {**self._current.role.told_voters, self._replica.local.node_id: self._config.local}
 
     def note_told_leader(self, request: Request, response: Response) -> None:

@@ -1,4 +1,4 @@
-"""What a replica has: its log's shape, the voters written in it, and how far it is committed."""
+"""The state of a replica: the shape of its log, the voters written in it, and its high watermark."""
 
 from kafkapy.raft.config import RaftConfig
 from kafkapy.raft.connections import Outbox
@@ -23,7 +23,7 @@ class Replica:
         self.high_watermark = log.latest_snapshot.offset if log.latest_snapshot is not None else -1
         """The highest committed end offset that this replica knows of; never decreases."""
         self.has_learned_high_watermark = False
-        """Whether a leader, this replica or another, has said it since the start. Before, it is the last snapshot's."""
+        """Whether a leader, maybe this one, has reported it since the start. Until then it is the last snapshot's."""
         self._out = outbox
 
     @property
@@ -94,7 +94,7 @@ class Replica:
                 self._tell_voters(role)
 
     def _tell_voters(self, role: Role) -> None:
-        """Have the role take over new voters: a leader counts their majority, a new voter may stand for election."""
+        """Pass new voters to the role: a leader counts majorities of them, a new voter may start an election."""
         if isinstance(role, Leader):
             role.progress.set_voters(self.voters.current)
         elif isinstance(role, Unattached) and self.is_voter and role.election_deadline_ms == FOREVER_MS:

@@ -20,9 +20,9 @@ class PartitionAppend:
 
     error_code, error_message: 0 and None unless refused; record_errors: (index, message) of each refused record.
     base_offset: of the first record, -1 unless appended. log_append_time_ms: -1 with CreateTime. log_start_offset: -1
-    with errors that do not tell it. required_offset: the end of the append; -1 if it failed, has not been made, or is
-    settled. needed: work that a worker must do before the append; checked: its result. follow_count: the partition's at
-    the append. verification: the guard for the first batch of a transaction (ReplicaManager.start_verification).
+    with errors whose response lacks it. required_offset: the end of the append; -1 if it failed, has not been made, or
+    is settled. needed: work that a worker must do before the append; checked: its result. follow_count: the partition's
+    at the append. verification: the guard for the first batch of a transaction (ReplicaManager.start_verification).
     transaction_version: for the markers that a coordinator appends (KIP-1228).
     """
 

@@ -19,7 +19,7 @@ logger = logging.getLogger("kafkapy.replication")
 
 
 class LeaderAnswer(Protocol):
-    """What a leader's response has of a partition: Fetch's own struct, or whatever has its fields."""
+    """A partition of a leader's response. Fetch's generated struct has these fields."""
 
     high_watermark: int
     log_start_offset: int

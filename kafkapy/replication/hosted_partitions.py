@@ -117,7 +117,7 @@ class HostedPartitions:
 
         now_ms: wall clock, for logs. monotonic_ms: the start of the followers' lag.
         """
-        assert self.is_behind, "metadata is announced before it is followed"
+        assert self.is_behind, "metadata is announced before it is applied"
         self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
         if delta.topics_changed is not None:

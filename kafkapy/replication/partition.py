@@ -292,7 +292,7 @@ class Partition(Generic[LogT]):
     def replace_log(self, log: LogT) -> None:
         """Replace the log by its copy: the replica has moved to another log directory."""
         assert self.log is not None, "a partition without a log has nothing to move"
-        assert log.log_end_offset == self.log.log_end_offset, f"{log} is no whole copy of {self.log}"
+        assert log.log_end_offset == self.log.log_end_offset, f"{log} is not a complete copy of {self.log}"
         self.log = log
 
     def _become(self, role: Role, registration: PartitionRegistration) -> None:
@@ -399,7 +399,7 @@ class Partition(Generic[LogT]):
         session: an incremental session, which omits the partition from requests while it has the whole log.
         """
         assert self.log is not None
-        assert not self._brokers.is_stale(replica_id, broker_epoch), "an earlier life of the broker says nothing"
+        assert not self._brokers.is_stale(replica_id, broker_epoch), "the caller refuses earlier incarnations"
         follower = self.followers[replica_id]
         if leader_end_offset is None:
             leader_end_offset = self.log.log_end_offset

@@ -1,4 +1,4 @@
-"""What a fetch asks of a partition, and the outcome of reading it; handlers make responses of outcomes."""
+"""What a fetch requests of a partition, and the outcome of reading it, which handlers turn into a response."""
 
 from typing import Final, Protocol
 
@@ -10,7 +10,7 @@ NO_RECORDS: Final = b""
 
 
 class FetchPosition(Protocol):
-    """What a request says of a partition: Fetch's own struct, or whatever has its fields."""
+    """A partition of a fetch request. Fetch's generated struct has these fields."""
 
     partition: int
     current_leader_epoch: int
@@ -24,8 +24,8 @@ class PartitionRead:
     """The outcome of reading a partition.
 
     error_code: 0 unless it could not be read; then the offsets are -1. records: a region that must be sent or released.
-    aborted: (first offset, producer id) of each aborted transaction, in order of offset; None but for READ_COMMITTED.
-    diverging: where the reader's log parts from this one (KIP-595), None if it does not. preferred_read_replica: the
+    aborted: (first offset, producer id) of each aborted transaction, in order of offset; None unless READ_COMMITTED.
+    diverging: where the reader's log diverges from this one (KIP-595), None if it does not. preferred_read_replica: the
     broker that the reader should ask instead (KIP-392), -1 for none.
     """
 

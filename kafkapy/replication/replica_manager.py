@@ -2,7 +2,7 @@
 
 Plain calls and callbacks on the event loop's thread. Outcomes are kept by the PartitionAppend, PartitionDeletion or
 FetchRead: `append_records` and `delete_records` set them and return whether they are final. If not, the `wait_for_...`
-calls keep the request in a purgatory and call `on_done` exactly once, later. Handlers make responses of outcomes.
+calls keep the request in a purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses.
 
 After any change of a partition's offsets, `complete_waiting` has to be called.
 """

@@ -78,7 +78,7 @@ class ActiveController:
         async def run() -> None:
             try:
                 result: ResponseT | BaseException = await self.ask(request, decide)
-            except Exception as error:  # whatever it is, on_done must be called
+            except Exception as error:  # on_done must be called after any error
                 result = error
             on_done(result)
 

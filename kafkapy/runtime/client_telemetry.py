@@ -1,4 +1,4 @@
-"""Receives what clients push of their own metrics (KIP-714), for /metrics and for a collector elsewhere.
+"""Receives the metrics that clients push (KIP-714), for /metrics and for a collector elsewhere.
 
 A push is decompressed by a worker, bounded by telemetry.max.bytes, and read in turns. It is taken as a whole or not at
 all. Exists only while there is a receiver: with an admin listener, or with kafkapy.telemetry.otlp.endpoint.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAGIC: Final = 2
 READ_AT_ONCE: Final = 4
-"""Pushes that are decompressed and read at a time: each may hold some times telemetry.max.bytes, whatever was sent."""
+"""Pushes that are decompressed and read at a time: each may take several times telemetry.max.bytes of memory."""
 
 
 class Forwarder(Protocol):
@@ -68,7 +68,7 @@ class ClientTelemetry:
         self._reading = asyncio.Semaphore(READ_AT_ONCE)
 
     def apply_delta(self, changed: Iterable[ConfigResource], image: MetadataImage) -> None:
-        """Follow the changes of subscriptions."""
+        """Apply changed subscriptions."""
         for resource in changed:
             if resource.resource_type == RESOURCE_CLIENT_METRICS:
                 configs = image.configs.of(RESOURCE_CLIENT_METRICS, resource.name)
@@ -114,7 +114,7 @@ class ClientTelemetry:
 
 
 async def _read(data: bytes, way: "Walk") -> list[Point]:
-    """Return the points of a push; those beyond what is kept of an instance are read, and left out."""
+    """Return the points of a push. Points beyond an instance's limit are read, but dropped."""
     points: list[Point] = []
     async for point in way.over(points_of(data)):
         if point is not None and len(points) <= MAX_OF_INSTANCE:

@@ -181,7 +181,7 @@ class ControllerRuntime:
         async def run() -> None:
             try:
                 result: R | BaseException = await self.write(decide, may_interrupt=may_interrupt)
-            except Exception as error:  # whatever it is, on_done must be called
+            except Exception as error:  # on_done must be called after any error
                 result = error
             on_done(result)
 

@@ -45,7 +45,7 @@ class DecisionQueue:
 
     def release(self) -> None:
         """Let the next caller decide."""
-        assert self._is_taken, "nobody decides"
+        assert self._is_taken, "released without being taken"
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

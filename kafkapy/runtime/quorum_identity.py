@@ -1,4 +1,4 @@
-"""What a node brings into the metadata quorum: who it is, and the directory of its log."""
+"""A node's identity in the metadata quorum, and the directory of its metadata log."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from kafkapy.types import ReplicaKey, Uuid
 
 @dataclass(frozen=True, slots=True)
 class QuorumIdentity:
-    """Who a node is in the metadata quorum, and whom it knows of it at the start.
+    """A node's identity in the metadata quorum, and the other nodes that it knows at the start.
 
     static_voters: of controller.quorum.voters, empty if unset. bootstrap_ids: the nodes that a node without voters asks
     for the leader; the transport knows their addresses.

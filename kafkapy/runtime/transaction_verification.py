@@ -207,7 +207,7 @@ class TransactionVerification:
     def verify_at_once(
         self, producer: TransactionalProducer, partition: "HostedPartition", base_sequence: int
     ) -> "VerificationGuard | None":
-        """Return the guard with which a batch may be appended; None if only `verify` can tell."""
+        """Return the guard with which a batch may be appended; None if `verify` must be called."""
         if not producer.is_adding and not self._config().transaction_partition_verification_enable:
             return None
         verified = self._start(producer, partition, base_sequence)
