@@ -58,7 +58,9 @@ async def _describe(services: Services, context: RequestContext, group_id: str, 
         while len(further.members) == MEMBERS_AT_ONCE:
             await way.give_way()
             further = await services.groups.read(group_id, part(len(described.members)))
-            if further.group_epoch != described.group_epoch:  # who joins or leaves raises it: the parts do not fit
+            if (
+                further.group_epoch != described.group_epoch
+            ):  # raised by a join or leave meanwhile: the parts do not belong together
                 return await services.groups.read(group_id, part(0, None))
             described.members += further.members
     except ApiError as error:

@@ -1,7 +1,7 @@
 """DescribeCluster 0-2 on the controllers' listener: the registered controllers and the active one (KIP-919).
 
 It needs ALTER on the cluster, unlike a broker's. Below metadata.version 3.7-IV0 no controller is registered:
-UNSUPPORTED_VERSION. v0 has no endpoint type and means brokers, of which a controller tells nothing.
+UNSUPPORTED_VERSION. v0 has no endpoint type and means brokers, which a controller does not describe.
 """
 
 from kafkapy.errors import ApiError

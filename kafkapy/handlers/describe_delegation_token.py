@@ -1,6 +1,6 @@
 """DescribeDelegationToken 1-3: one's own tokens, those one may renew, others one has a right to see. KIP-48, KIP-373.
 
-The answer carries the HMACs, which the metadata does not hold: they follow from the ids and the secret key.
+The answer carries the HMACs, which the metadata does not hold: they are computed from the ids and the secret key.
 """
 
 from kafkapy.errors import ApiError

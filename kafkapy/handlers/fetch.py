@@ -238,7 +238,7 @@ async def _fetch_for(
 def _count_throttled(services: Services, context: RequestContext, answers: Reads) -> None:
     """Count the bytes sent to a follower of partitions in leader.replication.throttled.replicas."""
     throttle = services.replica_manager.watches.throttle
-    assert throttle is not None, "asked first"
+    assert throttle is not None, "the caller has checked that there is a throttle"
     for asked, answer in answers:
         partition = _find(services, asked, uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE)
         if partition is not None and throttle.covers(partition):

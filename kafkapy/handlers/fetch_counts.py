@@ -1,4 +1,4 @@
-"""What is counted of fetches, for BrokerTopicMetrics; called only if topics are counted."""
+"""Counts fetches for BrokerTopicMetrics; called only if topics are counted."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ def count_sent_to_follower(
 ) -> None:
     """Count the bytes sent to a follower."""
     traffic = manager.traffic
-    assert traffic is not None, "asked first"
+    assert traffic is not None, "the caller has checked that topics are counted"
     for asked, answer in answers:
         size_bytes = _record_bytes(answer)
         if size_bytes:

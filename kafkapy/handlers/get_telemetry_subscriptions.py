@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions 0: which of its own metrics a client is to push, and how often (KIP-714).
+"""GetTelemetrySubscriptions 0: which metrics a client is to push, and how often (KIP-714).
 
 Listed and served only while there is a receiver, see kafkapy.runtime.client_telemetry. No right is needed. A client
 without an instance id gets one. THROTTLING_QUOTA_EXCEEDED before the push interval is over, unless the subscription
@@ -32,7 +32,7 @@ async def handle(
 
 
 def attributes_of(context: RequestContext) -> Attributes:
-    """Return what subscriptions select by, but for the instance id."""
+    """Return the attributes by which subscriptions select clients, except the instance id."""
     connection = context.connection
     attributes = {
         "client_software_name": connection.software_name,

@@ -1,4 +1,4 @@
-"""PushTelemetry 0: metrics that a client was asked for by GetTelemetrySubscriptions (KIP-714).
+"""PushTelemetry 0: the metrics that GetTelemetrySubscriptions requested from a client (KIP-714).
 
 Listed and served only while there is a receiver, see kafkapy.runtime.client_telemetry. No right is needed.
 INVALID_REQUEST: no instance id, or a push after the last one. THROTTLING_QUOTA_EXCEEDED: before the interval is over.

@@ -59,7 +59,7 @@ class Meter:
     def __init__(
         self, services: Services | ControllerServices, header: RequestHeader, connection: Connection, frame_bytes: int
     ) -> None:
-        assert services.client_quotas is not None, "asked first"
+        assert services.client_quotas is not None, "the caller has checked that there are quotas"
         self._quotas = services.client_quotas
         self._clock = services.clock
         self._header = header

@@ -70,7 +70,7 @@ async def verify(
 
 
 def verifier(services: "Services", version: int, transactional_id: str, partition: "HostedPartition") -> "Verify":
-    """Return what verifies the first batch of a transaction for CoalescedAppend, which makes sure that it is valid.
+    """Return a function that verifies the first batch of a transaction, which CoalescedAppend has found valid.
 
     It returns None if the verification has to wait, or has failed: `verify` then repeats it, to the same outcome.
     """
@@ -83,7 +83,7 @@ def verifier(services: "Services", version: int, transactional_id: str, partitio
 
 
 def _producer_of(version: int, transactional_id: str, producer_id: int, producer_epoch: int) -> TransactionalProducer:
-    """Return the producer of a request, with what the version of Produce says of it."""
+    """Return the producer of a request, with what the version of Produce implies about it."""
     return TransactionalProducer(
         transactional_id,
         producer_id,

@@ -79,12 +79,12 @@ class Reactor:
         ]
         self._dealt_count = 0
         self.traffic: dict[tuple[str, int], ConnectionTraffic] | None = None
-        """What is counted of connections, by listener and index of the processor; None while nothing is."""
+        """The counts of connections, by listener and index of the processor; None if nothing is counted."""
         self.created_counts: Counter[tuple[str, int]] = Counter()
         """Connections accepted so far, by listener and index of the processor."""
         self._tls: TlsAdmission | None = None
         self.on_disconnected: Callable[[str], None] | None = None
-        """Called with the id of each connection that has closed; set once, if anybody needs it."""
+        """Called with the id of each connection that has closed; set once, if it is needed."""
 
     def bind(
         self, listener_name: str, security_protocol: str, host: str, port: int, tls: "ServerTls | None" = None

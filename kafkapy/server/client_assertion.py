@@ -42,7 +42,7 @@ ES256_BYTES: Final = 32
 
 
 def is_asked_for(properties: Mapping[str, str]) -> bool:
-    """Whether a client proves who it is by an assertion instead of its secret, as Apache Kafka decides it."""
+    """Whether a client proves its identity by an assertion instead of its secret, as Apache Kafka decides it."""
     return bool(properties.get(FILE_KEY) or properties.get(f"{ASSERTION_PREFIX}claim.iss"))
 
 
@@ -109,7 +109,7 @@ def _seconds(properties: Mapping[str, str], key: str, default: int) -> int:
 
 
 def _signature(properties: Mapping[str, str], unsigned: bytes) -> bytes:
-    """Return the signature as of RFC 7515. Raises ConfigError."""
+    """Return the JWS signature (RFC 7515). Raises ConfigError."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     path = properties.get(PRIVATE_KEY_KEY)
@@ -132,7 +132,11 @@ def _private_key(path: str, properties: Mapping[str, str]) -> object:
     data = _read(PRIVATE_KEY_KEY, path, properties)
     try:
         return load_pem_private_key(data, passphrase.encode() if passphrase else None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: a passphrase too many or too few
+    except (
+        ValueError,
+        TypeError,
+        UnsupportedAlgorithm,
+    ) as error:  # TypeError: a passphrase is missing, or given for a key that needs none
         raise ConfigError(PRIVATE_KEY_KEY, path, "its key cannot be read with this passphrase, or is no key") from error
 
 

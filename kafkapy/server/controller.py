@@ -122,9 +122,9 @@ class ControllerServer:
                 pass
 
     def _is_metadata_known(self) -> bool:
-        """Whether the image has reached the first high watermark that a leader has told since the start.
+        """Whether the image has reached the first high watermark that a leader has reported since the start.
 
-        What an own snapshot holds may be long out of date, and so may its ACLs.
+        This node's own snapshot may be long out of date, and so may its ACLs.
         """
         quorum, image = self._node.quorum_node.quorum, self._node.controller.image
         return quorum.has_learned_high_watermark and quorum.high_watermark <= image.provenance.last_offset + 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ClusterAccess(NamedTuple):
-    """What a broker's coordinators ask of the cluster.
+    """The access of a broker's coordinators to the cluster.
 
     image: returns the newest committed image. allocate_producer_ids: asks the controller for a block. new_peer: makes a
     connection to another node.

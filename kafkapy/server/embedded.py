@@ -69,13 +69,13 @@ class Broker:
         self._given_data_dir = data_dir
         self._given_port = port
         self._port = port
-        """Where it listens from the first start on: a restart takes the same port."""
+        """The port since the first start; a restart uses the same."""
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
         for warning in warnings_of_keys(self._properties):
             warnings.warn(warning, stacklevel=2)
         self._security = _security(tls, users, acls)
         self._directory: str | None = None
-        """Where its data is while it is in use, killed or not."""
+        """The data directory while it is in use, also after `kill`."""
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
@@ -124,7 +124,7 @@ class Broker:
         await create_topics(self._running, names, partitions=partitions, configs=texts, timeout_s=timeout_s)
 
     def delete_topics(self, *names: str) -> None:
-        """Delete topics; those that do not exist are passed over. Raises ApiError."""
+        """Delete topics; those that do not exist are ignored. Raises ApiError."""
         self._blocking(lambda: self.delete_topics_async(*names))
 
     async def delete_topics_async(self, *names: str) -> None:
@@ -239,7 +239,7 @@ class Broker:
         thread.close()
 
     def _stop_at_exit(self) -> None:
-        """Stop a broker whose `with` block did not end before the program. Nobody is there to hear of a failure."""
+        """Stop a broker whose `with` block did not end before the program. A failure cannot be reported to anyone."""
         with contextlib.suppress(Exception):
             self.__exit__(None, None, None)
 

@@ -51,7 +51,7 @@ class NoTokenError(KafkapyError):
 
 
 class NodeToken:
-    """Holds the token of one listener. Runs on the event loop, but for the requests."""
+    """Holds the token of one listener. Runs on the event loop, except for the requests."""
 
     def __init__(
         self, config: Callable[[], BrokerConfig], listener: str, *, io_pool: "IoPool", clock: "Clock", random: "Random"

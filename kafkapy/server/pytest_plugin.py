@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MARKER: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is created"
 MAX_NAME: Final = 200
-"""Of the part of a topic's name that is the test's: Kafka allows 249 characters."""
+"""The maximum length of the test's name within a topic's name, of which Kafka allows 249 characters."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

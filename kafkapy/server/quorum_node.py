@@ -57,7 +57,7 @@ logger = logging.getLogger("kafkapy.server")
 
 
 class NodeIdentity(NamedTuple):
-    """Who a node is: its cluster, its metadata directory, this run of its process."""
+    """A node's identity: its cluster, its metadata directory, this run of its process."""
 
     cluster_id: str
     directory_id: Uuid
@@ -72,7 +72,7 @@ class Network(NamedTuple):
 
 
 class ControllerEdge(NamedTuple):
-    """What the controller's listeners keep to. counts: what requests are counted in, None without an admin listener."""
+    """Settings of the controller listeners. counts: what requests are counted in, None without an admin listener."""
 
     limits: ReactorLimits
     authorizer: Authorizer
@@ -80,7 +80,7 @@ class ControllerEdge(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """Called when the node cannot go on, with the reason: one for the quorum and its directory, one for other parts."""
+    """Called with the reason if the node cannot continue: one for the quorum and its directory, one for other parts."""
 
     on_quorum_failed: Callable[[BaseException], None]
     on_fatal: Callable[[BaseException], None]

@@ -1,8 +1,8 @@
 """Sends clients' metrics to an OpenTelemetry collector: OTLP over HTTP, encoded as protobuf.
 
 A daemon thread sends one push at a time, with what the broker knows of the client added to the resource's attributes.
-It starts with the first push. Nothing waits for it: what finds MAX_WAITING pushes waiting is dropped and counted, and
-what the collector refuses is not sent again.
+It starts with the first push. Nothing waits for it: a push is dropped and counted if MAX_WAITING others are queued, and
+not sent again if the collector refuses it.
 """
 
 import logging
@@ -21,9 +21,9 @@ MAX_WAITING: Final = 64
 """With telemetry.max.bytes at its default, at most 64 MiB."""
 TIMEOUT_S: Final = 10.0
 STOP_S: Final = 2.0
-"""How long a stop waits for what was received before."""
+"""How long a stop waits for the pushes received before it."""
 COMPLAINT_S: Final = 60.0
-"""At most one line of the log about failures in so long."""
+"""At most one log line about failures per this time."""
 HEADERS: Final = {"Content-Type": "application/x-protobuf"}
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class HttpForwarder:
     """Implements kafkapy.runtime.client_telemetry.Forwarder."""
 
     def __init__(self, url: str, *, broker_id: int) -> None:
-        """Raises ConfigError unless the URL is one of http or https."""
+        """Raises ConfigError unless it is an http or https URL."""
         if not _is_web(url):
             raise ConfigError("kafkapy.telemetry.otlp.endpoint", url, "an http or https URL is needed")
         self._url = url
@@ -59,7 +59,7 @@ class HttpForwarder:
             self._dropped_count += 1
 
     def close(self) -> None:
-        """Send what waits, for at most STOP_S."""
+        """Send the queued pushes, for at most STOP_S."""
         if self._thread is None:
             return
         self._is_closed = True

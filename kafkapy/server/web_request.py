@@ -56,7 +56,7 @@ def ask(
     )
     try:
         connection.connect()
-        connected = connection.sock  # HTTPSConnection forgets it where the answer ends with the connection
+        connected = connection.sock  # HTTPSConnection drops its socket if the response ends with the connection
         connected.settimeout(timeout_s)
         with _limit(connected, timeout_s):
             path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
@@ -71,16 +71,18 @@ def ask(
 
 @contextmanager
 def _limit(connected: socket.socket, timeout_s: float) -> Iterator[None]:
-    """Shut a connection down under the thread that reads from it, so that a slow peer cannot block it forever.
+    """Shut the connection down after the limit, so that a slow peer cannot block the thread that reads from it forever.
 
-    Raises WebError then, whatever was read: what ends by a cut may look complete.
+    Then raises WebError, even if a response was read: a truncated one may look complete.
     """
     is_over = threading.Event()
 
     def cut() -> None:
         is_over.set()
         try:
-            socket.socket.shutdown(connected, socket.SHUT_RDWR)  # SSLSocket's own would go on reading without TLS
+            socket.socket.shutdown(
+                connected, socket.SHUT_RDWR
+            )  # SSLSocket.shutdown would let the reader continue without TLS
         except OSError:
             return  # it has ended by itself
 

@@ -1,6 +1,6 @@
 """kafkapy.metrics.topics and kafkapy.metrics.groups: which topics and groups have series of their own.
 
-Cardinality costs whoever stores the metrics. The sums over all topics are not affected.
+Each series costs the system that stores the metrics. The sums over all topics are not affected.
 """
 
 from typing import Any, Final

@@ -38,7 +38,7 @@ RUNNING: Final = 3
 
 @dataclass(slots=True)
 class BrokerParts:
-    """The parts of a broker that are told of."""
+    """The parts of a broker that have gauges."""
 
     services: "Services"
     node: "Node"

@@ -41,7 +41,7 @@ class Exposition:
     def __init__(self, names: str = "strimzi", shown: SeriesFilter | None = None, rules: "Rules | None" = None) -> None:
         """`names`: kafkapy.metrics.names. `shown`: which series are shown, all if None.
 
-        `rules`: what names Kafka's metrics instead.
+        `rules`: these name Kafka's metrics instead.
         """
         self._rules = rules
         self._shown = shown if shown is not None else SeriesFilter()
@@ -178,7 +178,7 @@ def prometheus_name(gauge: Gauge) -> str:
 
 
 def _is_external(measured: Measured) -> bool:
-    """Whether these are no metrics of Apache Kafka."""
+    """Whether the group's metrics are not Apache Kafka's."""
     return not (measured.columns[0][0] if isinstance(measured, Row) else measured.group)
 
 

@@ -24,14 +24,14 @@ PROCESS_IO: Final = Path("/proc/self/io")
 
 
 def process_gauges() -> Iterator[Gauge]:
-    """Yield what the operating system tells of the process; may be called on any thread."""
+    """Yield what the operating system reports about the process; may be called on any thread."""
     for family in ProcessCollector(registry=None).collect():
         for sample in family.samples:
             yield Gauge(OWN, sample.name, sample.value, is_counter=family.type == "counter")
 
 
 def disk_io_gauges(server: str) -> Iterator[Gauge]:
-    """Yield the bytes that the process has read from and written to disks; nothing where Linux does not tell."""
+    """Yield the bytes that the process has read from and written to disks; nothing if that is unknown."""
     try:
         lines = PROCESS_IO.read_text().splitlines()
     except OSError:

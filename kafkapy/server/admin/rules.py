@@ -1,12 +1,12 @@
-"""kafkapy.metrics.rules: rules of Prometheus' JMX exporter, so that a board somebody already has goes on working.
+"""kafkapy.metrics.rules: rules of Prometheus' JMX exporter, so that existing dashboards keep working.
 
 A rule matches the text that the exporter makes of an MBean's attribute, and says what the metric is called:
 
     kafka.server<type=BrokerTopicMetrics, name=BytesInPerSec, topic=t><>Count: 42
 
-Of a file these are used: rules (pattern, name, labels, type, value, valueFactor, help, attrNameSnakeCase),
+These keys of a file are used: rules (pattern, name, labels, type, value, valueFactor, help, attrNameSnakeCase),
 lowercaseOutputName, lowercaseOutputLabelNames, includeObjectNames and excludeObjectNames (with their old names
-whitelist... and blacklist...). What says how to connect to a JVM has no meaning here.
+whitelist... and blacklist...). Keys for the connection to a JVM are ignored.
 
 Deviations: patterns are those of RE2, whose time is linear in the text; a file may have MAX_BYTES and MAX_RULES.
 """
@@ -60,7 +60,7 @@ class _Attribute(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """What a rule has made of an attribute; `value` replaces the attribute's own."""
+    """The metric that a rule makes of an attribute; `value` replaces the attribute's own."""
 
     name: str
     kind: str
@@ -71,7 +71,7 @@ class _Named(NamedTuple):
 
 
 class _Rule:
-    """One rule. Raises ConfigError for what is no rule."""
+    """One rule. Raises ConfigError if it is invalid."""
 
     def __init__(self, path: str, given: Any) -> None:
         if not isinstance(given, Mapping):
@@ -92,7 +92,7 @@ class _Rule:
 
 
 class Rules:
-    """The rules of one file, applied to what is measured. Used by one thread at a time."""
+    """The rules of one file, applied to measured attributes. Used by one thread at a time."""
 
     def __init__(self, path: str) -> None:
         """Raises ConfigError, naming the file, if it cannot be used."""

@@ -1,9 +1,9 @@
-"""What clients have pushed of their own metrics (KIP-714), and how many did.
+"""The metrics that clients have pushed (KIP-714), and counts of their pushes.
 
 A client's metric org.apache.kafka.producer.node.request.latency.avg is
 kafkapy_client_producer_node_request_latency_avg{client_instance_id, client_id, ...}: each name has the prefix
 kafkapy_client_, and kafkapy_client_reported_ where that would be a name of the broker's own, so that no client can
-pretend to be this broker. kafkapy_client_info tells of each instance.
+pretend to be this broker. kafkapy_client_info describes each instance.
 """
 
 import re

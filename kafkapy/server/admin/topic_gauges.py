@@ -1,4 +1,4 @@
-"""Topics under kafka_exporter's names: each broker tells of the partitions that it leads."""
+"""Topics under kafka_exporter's names: each broker reports the partitions that it leads."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final

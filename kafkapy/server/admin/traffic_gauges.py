@@ -1,4 +1,4 @@
-"""BrokerTopicMetrics: what kafkapy.metrics.traffic has counted, of the broker and of each topic."""
+"""BrokerTopicMetrics: the counts of kafkapy.metrics.traffic, for the broker and for each topic."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,7 @@ BROKER_NAMES: Final = {
 }
 """Of the broker only: the counts of BrokerTraffic."""
 NEVER: Final = ("FetchMessageConversionsPerSec",)
-"""What Kafka 4 still has a name for, but never counts."""
+"""Metrics that Kafka 4 still has, but never counts."""
 
 
 def traffic_gauges(traffic: "BrokerTraffic") -> Iterator[Gauge | None]:

@@ -1,6 +1,6 @@
 """Quantiles over the last minutes, of histograms that only ever grow.
 
-Earlier states of each histogram are kept, one a MIN_AGE_S at most; the difference to the oldest one that is not older
+Earlier states of each histogram are kept, at most one per MIN_AGE_S; the difference to the oldest one that is not older
 than WINDOW_S is what was counted since. If a node is scraped less often, the window reaches back to the last scrape.
 While nothing new is counted, the last quantiles stay, as in Apache Kafka.
 """
