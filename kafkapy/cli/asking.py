@@ -1,4 +1,4 @@
-"""Requests over a connection of our own; failures become one line."""
+"""Requests over our own connection; failures become one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

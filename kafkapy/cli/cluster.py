@@ -116,7 +116,7 @@ def _properties_of(path: Path | None) -> dict[str, str]:
 
 @app.command()
 def status(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
-    """Tell of nodes, quorum and partitions."""
+    """Show nodes, quorum and partitions."""
     with _failures():
         cluster = _load(data_dir)
         found = cluster.status()

@@ -32,10 +32,10 @@ def check(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what is in the way of exchanging a cluster's nodes for kafkapy's (or back) while it serves.
+    """Show what prevents replacing a running cluster's nodes by kafkapy's (or back), one by one.
 
-    Files alone are checked where no --bootstrap-server is named. Exit status: 0 nothing is in the way, 1 something is
-    or has to be waited for, or nobody answers.
+    Without --bootstrap-server only files are checked. Exit status: 0 nothing prevents it; 1 something does or has to be
+    waited for, or no node answers.
     """
     servers = bootstrap_server or ("" if config else DEFAULT_SERVER)
     try:

@@ -17,7 +17,7 @@ from kafkapy.security.sasl import SaslClient
 
 CLIENT_ID = "kafkapy-cli"
 MAX_RESPONSE_BYTES: Final = 100_000_000
-"""As librdkafka's receive.message.max.bytes: what is no broker may claim 4 GiB."""
+"""As librdkafka's receive.message.max.bytes: a server that is not a broker may announce 4 GiB."""
 RECEIVE_BYTES: Final = 1 << 20
 
 

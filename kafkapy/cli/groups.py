@@ -96,7 +96,7 @@ def describe(
 
 @app.command("explain")
 def explain_group(group_id: GroupId, as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER) -> None:
-    """Tell why a group last rebalanced, and what each member gained and lost (kafkapy brokers only)."""
+    """Show why a group last rebalanced, and what each member gained and lost (kafkapy brokers only)."""
     from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
 
     try:

@@ -1,9 +1,9 @@
-"""`kafkapy protocol decode|encode`: frames to JSON and back, a line each, for whoever debugs a client.
+"""`kafkapy protocol decode|encode`: frames to JSON and back, one per line, for debugging a client.
 
 decode reads {"message", "version", "hex"} and adds "json"; encode reads {"message", "version", "json"} and adds "hex".
-A line that fails comes out with "error" added instead, and the exit status is 1. Blank lines are passed over. The
-message is named as its spec, such as FetchRequest; headers (RequestHeader v1 or v2) are messages of their own. How a
-value looks as JSON is told in kafkapy.protocol.json_lines.
+If a line fails, "error" is added to it instead, and the exit status is 1. Blank lines are ignored. The message is named
+as its spec, such as FetchRequest; headers (RequestHeader v1 or v2) are messages of their own.
+kafkapy.protocol.json_lines describes the JSON of each type.
 """
 
 import json

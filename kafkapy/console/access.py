@@ -1,4 +1,4 @@
-"""Who may do what and how much: ACLs, quotas, SCRAM users. Names and numbers only, never a secret."""
+"""ACLs, quotas and SCRAM users. Shows names and numbers only, never a secret."""
 
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rows, or why there are none."""
+    """Rows, or the reason why there are none."""
 
     rows: list[Any]
     error: str | None

@@ -29,7 +29,7 @@ WRONG_TOKEN_S: Final = 1.0
 
 
 def new_app(settings: Settings) -> Starlette:
-    """Return the application; nothing is asked of the cluster before it serves."""
+    """Return the application; the cluster is not contacted before the application serves."""
     console = Console(settings)
     sessions = Sessions(settings)
     renderer = Renderer(

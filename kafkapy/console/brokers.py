@@ -1,4 +1,4 @@
-"""Requests over connections of our own: what librdkafka lacks, and what is to fail at once where no broker listens."""
+"""Requests over our own connections: those that librdkafka lacks, or that must fail at once if no broker listens."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ MAX_IDLE: Final = 8
 
 
 class ClusterError(Exception):
-    """Why the cluster did not answer, or refused; a line for the page."""
+    """The cluster did not answer, or refused; the message is a line for the page."""
 
 
 class NotFound(ClusterError):
@@ -46,7 +46,7 @@ class Brokers:
         self.controller_id = -1
 
     def nodes(self) -> list[Node]:
-        """Return the brokers that are there, by id."""
+        """Return the registered brokers, by id."""
         answer = self.call(None, DescribeClusterRequest(), 0)
         check(answer.error_code, answer.error_message)
         self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
@@ -56,7 +56,7 @@ class Brokers:
         return sorted(nodes, key=lambda each: each.node_id)
 
     def metadata(self, topics: Iterable[str] | None) -> list[Any]:
-        """Return what Metadata says of topics (None: of all), errors included."""
+        """Return the Metadata of topics (None: of all), including their errors."""
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         answer = self.call(None, MetadataRequest(asked, allow_auto_topic_creation=False), 12)
         with self._lock:
@@ -64,7 +64,7 @@ class Brokers:
         return list(answer.topics)
 
     def topic(self, name: str) -> Any:
-        """Return what Metadata says of one topic. Raises NotFound."""
+        """Return the Metadata of one topic. Raises NotFound."""
         (found,) = self.metadata([name])
         if found.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
             raise NotFound(f"There is no topic {name}.")

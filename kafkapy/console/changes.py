@@ -34,7 +34,7 @@ Fields = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that was asked for. `lines`: what will happen; `type_name`: the name to be typed, "" for none."""
+    """A requested change. `lines`: what will happen; `type_name`: the name to be typed, "" for none."""
 
     title: str
     lines: tuple[str, ...]

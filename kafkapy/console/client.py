@@ -31,7 +31,7 @@ class Clients:
     def consumer(self, isolation: str = "read_committed") -> Any:
         """Return a consumer that is never a member of a group and never commits; its memory is bounded.
 
-        librdkafka asks for the name of a group, but joins none as long as partitions are assigned.
+        librdkafka requires the name of a group, but joins none as long as partitions are assigned.
         """
         return confluent().Consumer(
             self._properties()

@@ -1,6 +1,8 @@
-"""What clients say of themselves (KIP-714), as the brokers' /metrics show it: kafkapy_client_... by client instance.
+"""The metrics that clients have pushed (KIP-714), read from the brokers' /metrics: kafkapy_client_...
 
-Bounded by what a broker shows: 10,000 series. Names and values are the clients' own, and not to be trusted.
+by client instance.
+
+A broker shows at most 10,000 series. Names and values are the clients' own, and not to be trusted.
 """
 
 import re

@@ -46,7 +46,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A log directory; -1 bytes where they are not told."""
+    """A log directory; -1 bytes if the broker does not report them."""
 
     node_id: int
     path: str
@@ -132,7 +132,7 @@ def _log_dir(node_id: int, told: Any) -> LogDir:
 
 
 def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
-    """Return the bytes of each partition at its leader; without those whose broker does not tell."""
+    """Return the bytes of each partition at its leader; without those whose broker does not report it."""
     found: dict[tuple[str, int], int] = {}
     for leader, by_topic in brokers.by_leader(topics).items():
         asked = [DescribableLogDirTopic(name, numbers) for name, numbers in by_topic.items()]

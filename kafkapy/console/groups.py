@@ -108,7 +108,7 @@ def group(clients: Clients, name: str) -> Group:
 
 
 def rebalances(settings: Settings, name: str) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the last rebalances, newest first, and why there are none (Apache Kafka does not tell)."""
+    """Return the last rebalances, newest first, and why there are none (Apache Kafka does not report them)."""
     try:
         return rebalances_of(settings.servers, name)[-MAX_REBALANCES:][::-1], None
     except ExplainError as error:

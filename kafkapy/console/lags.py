@@ -1,7 +1,7 @@
-"""The lag of consumer groups over the last hour: asked for in a thread of its own, whether a page is open or not.
+"""The lag of consumer groups over the last hour, measured by a separate thread, whether a page is open or not.
 
-Every 15 seconds the groups are listed, and of each, 100 at most, the committed offsets and the partitions' ends are
-asked for. The groups that a page showed last come first.
+Every 15 seconds the thread lists the groups and requests the committed offsets and partition ends of at most 100 of
+them, beginning with the groups that a page showed last.
 """
 
 import threading
@@ -17,20 +17,20 @@ from kafkapy.console.samples import HOUR_S, Points
 INTERVAL_S: Final = 15
 MAX_GROUPS: Final = 100
 MAX_POINTS: Final = HOUR_S // INTERVAL_S * 2
-"""With those that pages add."""
+"""Including the points that pages add."""
 LEFT_OUT_S: Final = 300
 STOP_S: Final = 1
 
 
 class LagSamples:
-    """The points of each group; the groups shown last are kept."""
+    """The points of each group; at the limit, the groups shown last are kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._points: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
 
     def note(self, group: str, lag: int, now_s: float) -> None:
-        """A page shows the group."""
+        """Add a point, and mark the group as shown by a page."""
         with self._lock:
             self._add(group, lag, now_s)
             self._points.move_to_end(group)
@@ -38,7 +38,7 @@ class LagSamples:
                 self._points.popitem(last=False)
 
     def note_unseen(self, group: str, lag: int, now_s: float) -> None:
-        """The thread found it: no group that a page shows makes way."""
+        """Add a point found by the thread, unless that needs room for another group."""
         with self._lock:
             if group in self._points or len(self._points) < MAX_GROUPS:
                 self._add(group, lag, now_s)
@@ -69,7 +69,7 @@ class LagSamples:
 
 
 class LagWatch:
-    """Asks, while started, with an AdminClient of its own, which is made anew after an error.
+    """Measures the lag, while started, with its own AdminClient, which is replaced after an error.
 
     A group that gave an error (it is of another kind, or there is no right to it) is left out for five minutes.
     """
@@ -93,7 +93,7 @@ class LagWatch:
             self._thread.join(STOP_S)  # a call that waits for a broker is left to itself
 
     def ask(self) -> None:
-        """Ask for the lag of each group once. Errors are those of the pages: here a point is missing then."""
+        """Measure the lag of each group once. A group with an error gets no point; pages show the error."""
         for name in self._wanted():
             if self._stop.is_set():
                 return

@@ -1,6 +1,6 @@
 """`kafkapy console`: serves the console until Ctrl-C or SIGTERM.
 
-Where another process started it (`kafkapy start --console`), it ends when that one does: at the end of its stdin.
+If a broker started it (`kafkapy start --console`), it ends with the broker: at the end of its stdin.
 """
 
 import argparse
@@ -27,7 +27,7 @@ BACKLOG: Final = 128
 
 
 class OptionError(Exception):
-    """Why the console does not start, in one line."""
+    """The console cannot start; the message is one line."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +50,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
     for url in given.metrics:
         if urlsplit(url).scheme not in ("http", "https"):
             raise OptionError(f"--metrics {url}: not an http URL")
-    current().librdkafka()  # says now what would fail later
+    current().librdkafka()  # fails here instead of later
     names = {host.lower(), *(name.lower() for name in given.allowed_host)}
     return Settings(
         servers=given.bootstrap_server,

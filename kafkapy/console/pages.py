@@ -135,7 +135,7 @@ class Pages:
         return self._searching(request, "tail.html", "tail")
 
     def _searching(self, request: Request, template: str, tab: str) -> Response:
-        """Return the form; the page's script asks for the stream. A bad field is said beside the form."""
+        """Return the form; the page's script requests the stream. Errors of fields are shown beside the form."""
         topic = self._topic(request)
         problem = None
         try:
@@ -269,7 +269,7 @@ class Pages:
         return self._page(request, "clients.html", urls=metrics.urls, problems=metrics.problems, clients=clients)
 
     def client(self, request: Request) -> Response:
-        """One client's own view; those of other clients are not in it."""
+        """The metrics of one client only."""
         client = self._console.metrics.clients.get(request.query_params.get("id", ""))
         if client is None:
             raise NotFound("There is no such client, or it has pushed no metrics.")
@@ -317,7 +317,7 @@ CHOSEN: Final = (
     "consumergroup_lag_sum",
     "log_size",
 )
-"""Parts of the names that a chart is shown of, in this order, where nothing is searched for."""
+"""Without a search: charts of the metrics whose names contain these, in this order."""
 
 
 def chosen(names: list[str]) -> list[str]:

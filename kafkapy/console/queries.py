@@ -88,7 +88,7 @@ def _partitions(text: str) -> tuple[int, ...]:
 
 
 def _positions(text: str) -> dict[int, int]:
-    """Parse PARTITION:OFFSET,..., as a tail tells where it is."""
+    """Parse PARTITION:OFFSET,..., the position of a tail."""
     found = {}
     for part in text.split(",")[:MAX_PARTITIONS] if text else ():
         partition, _, offset = part.partition(":")

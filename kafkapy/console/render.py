@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 UNKNOWN: Final = "–"
 MAX_INDENTED: Final = 4
-"""How many times longer indented JSON may be: lists within lists would fill a page with spaces."""
+"""Indented JSON may be this many times longer: nested lists would fill a page with spaces."""
 
 
 def new_environment() -> Environment:
@@ -30,7 +30,7 @@ def new_environment() -> Environment:
 
 
 class Renderer:
-    """Renders pages; `common`: what every template sees."""
+    """Renders pages; `common`: variables of every template."""
 
     def __init__(self, **common: Any) -> None:
         self._environment = new_environment()
@@ -48,7 +48,7 @@ class Renderer:
 
 
 def link(path: str, **parameters: Any) -> str:
-    """Return a path with parameters; names of groups and ids may hold anything, so they are never part of a path."""
+    """Return a path with parameters; names and ids may contain any character, so they are never in the path."""
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 

@@ -36,7 +36,7 @@ class MetricSamples:
         self.urls = tuple(urls)
         self.problems: tuple[str, ...] = ()
         self.clients: Mapping[str, Client] = {}
-        """What clients say of themselves, by instance id, as of the last scrape."""
+        """The metrics that clients have pushed, by instance id, as of the last scrape."""
         self._lock = threading.Lock()
         self._points: dict[str, deque[tuple[float, float]]] = {}
         self._stop = threading.Event()
@@ -63,7 +63,7 @@ class MetricSamples:
         return rate(points) if name.endswith(COUNTER_ENDINGS) else points
 
     def take(self, texts: Iterable[str], now_s: float) -> None:
-        """Note what the brokers told at one time."""
+        """Add the values of one scrape."""
         texts = list(texts)
         self.clients = clients_of(texts)
         sums: dict[str, float] = {}
@@ -76,7 +76,7 @@ class MetricSamples:
                     self._points.setdefault(name, deque(maxlen=MAX_POINTS)).append((now_s, value))
 
     def scrape(self) -> None:
-        """Ask all brokers once; `problems` are those that did not answer."""
+        """Scrape all brokers once; `problems` has those that did not answer."""
         texts, problems = [], []
         for url in self.urls:
             try:

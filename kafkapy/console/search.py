@@ -85,7 +85,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step of a search found; `skipped`: matching records that were not shown, as too many came at once."""
+    """The result of one step of a search; `skipped`: matching records that were not shown, as too many came at once."""
 
     rows: list[Row]
     skipped: int
@@ -243,9 +243,9 @@ def _shown_headers(headers: list[tuple[str, bytes | None]], most: int) -> Iterat
 
 
 def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
-    """Return what tells whether a message matches. Raises ClusterError for a broken regular expression.
+    """Return a predicate: does a message match? Raises ClusterError for a broken regular expression.
 
-    Text and regular expressions are looked for in the bytes of key and value, and in the decoded value where the format
+    Text and regular expressions are searched in the bytes of key and value, and in the decoded value where the format
     is not text.
     """
     key, text = query.key.encode(), query.text.encode()

@@ -1,8 +1,8 @@
-"""Who may ask the console: an ASGI middleware around all pages.
+"""Access control of the console: an ASGI middleware around all pages.
 
 - Host must be an address, localhost, or a name of --allowed-host: other names are refused, because an attacker's DNS
   server can make them resolve to this machine (DNS rebinding).
-- What a page of another origin asks for is refused (Sec-Fetch-Site), and so is each change whose Origin is not the
+- A request from a page of another origin is refused (Sec-Fetch-Site), and so is each change whose Origin is not the
   console's own, or without the CSRF token of its session.
 - With a token, nothing but the login page and its style is served without a session, or `Authorization: Bearer`.
 - Every answer has a content security policy that allows no inline script or style, and is stored by nobody.
@@ -42,7 +42,7 @@ HEADERS: Final = {
 
 
 class Sessions:
-    """Session ids that only this process can have made: the id, and its HMAC."""
+    """Session ids that only this process can create: an id and its HMAC."""
 
     def __init__(self, settings: Settings) -> None:
         self._key = secrets.token_bytes(32)
@@ -92,7 +92,7 @@ class Guard:
             return
         scope.setdefault("state", {})["csrf"] = self._sessions.csrf_token(session)
         cookie = None
-        if is_new and self._settings.token is None:  # where a token is set, the login alone makes sessions
+        if is_new and self._settings.token is None:  # with a token, only the login page creates sessions
             cookie = f"{self._sessions.cookie}={session}; Path=/; HttpOnly; SameSite=Strict"
         try:
             body = await _body(headers, receive) if scope["method"] not in SAFE_METHODS else None
@@ -165,7 +165,7 @@ def _netloc(origin: str) -> str:
 
 def is_token(settings: Settings, given: str) -> bool:
     """Compare in constant time."""
-    assert settings.token is not None, "asked only where a token is set"
+    assert settings.token is not None, "called only if a token is set"
     return hmac.compare_digest(given.encode("utf-8", "replace"), settings.token.encode())
 
 

@@ -1,4 +1,4 @@
-"""What the command line of `kafkapy console` says."""
+"""The settings from the command line of `kafkapy console`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +11,7 @@ MIN_TOKEN_CHARACTERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`properties`: those of the command line for librdkafka; `token`: asked of everybody, None on loopback only."""
+    """`properties`: librdkafka's, from the command line. `token`: required of clients; None only on loopback."""
 
     servers: str
     host: str = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""What all pages share: settings, connections, clients."""
+"""The state that all pages share: settings, connections, clients."""
 
 from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients

@@ -1,4 +1,4 @@
-"""Searches and tails as server-sent events: rows as HTML, progress, problems, and why it ended."""
+"""Searches and tails as server-sent events: rows as HTML, progress, problems, and the reason of the end."""
 
 import json
 import time
@@ -24,7 +24,7 @@ PROGRESS_S: Final = 0.5
 
 
 class Streams:
-    """Counts the streams that are open."""
+    """Serves the streams, and counts those that are open."""
 
     def __init__(self, console: Console, renderer: Renderer) -> None:
         self._console = console
@@ -100,7 +100,7 @@ def _progress(search: Search) -> dict[str, Any]:
 
 
 def _positions(search: Search) -> str:
-    """Return where a tail goes on after what it has told."""
+    """Return the positions at which a tail continues."""
     return ",".join(f"{partition}:{offset}" for partition, offset in sorted(search.positions.items()))
 
 

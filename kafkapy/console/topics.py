@@ -21,7 +21,7 @@ LATEST: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic of the list. None where it is not known."""
+    """A topic of the list. None if it is not known."""
 
     name: str
     is_internal: bool
@@ -46,7 +46,7 @@ class TopicPage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """`start` and `end` are offsets; None where the leader does not answer."""
+    """`start` and `end` are offsets; None if the leader does not answer."""
 
     number: int
     leader: int
@@ -67,7 +67,7 @@ class PartitionRow:
 
 
 def topic_page(brokers: Brokers, *, search: str, with_internal: bool, number: int) -> TopicPage:
-    """Return a page of the topics whose name contains `search`. Offsets and sizes are asked for its topics alone."""
+    """Return a page of the topics whose name contains `search`. Requests offsets and sizes of these only."""
     topics = [each for each in brokers.metadata(None) if not each.error_code]
     wanted = search.lower()
     matching = [each for each in topics if wanted in each.name.lower() and (with_internal or not each.is_internal)]
