@@ -1,4 +1,4 @@
-"""What compiled code needs to be said, and the interpreter does not.
+"""Declarations for compiled code, which the interpreter does not need.
 
 `i64`: an int that compiled code keeps in a machine word; interpreted, it is int itself. For functions that read many
 numbers from bytes. Only compiled, an i64 overflows without an error: it holds positions, lengths and numbers whose

@@ -1,4 +1,4 @@
-"""What hostile bytes may cost: checked before fastavro and msgpack see them, whose C code has no bounds of its own.
+"""Bounds on hostile data, checked before fastavro and msgpack get it: their C code has no bounds of its own.
 
 A value whose schema refers to itself nests as deep as its bytes say, until the C stack ends. An array of nulls has
 2^40 items in six bytes. MessagePack's arrays are allocated by the length that they claim.
@@ -15,7 +15,7 @@ MAX_DEPTH: Final = 64
 MAX_SCHEMA_DEPTH: Final = 200
 FREE_VALUES: Final = 100_000
 VALUES_PER_BYTE: Final = 4
-"""A value may have FREE_VALUES, and so many for each of its bytes."""
+"""A value may have FREE_VALUES, and this many more for each of its bytes."""
 MAX_DECIMAL_BYTES: Final = 1024
 """The time for a decimal number rises with the square of its length."""
 LONG_BITS: Final = 70

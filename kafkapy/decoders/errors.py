@@ -2,4 +2,4 @@
 
 
 class DecodeError(Exception):
-    """Why a value cannot be decoded, in one line."""
+    """A value cannot be decoded; the message is one line."""

@@ -17,7 +17,7 @@ FORMATS: Final = (AUTO, *PLAIN, *BY_SCHEMA, INTERNAL)
 
 
 class Decoded(NamedTuple):
-    """`value`: what json.dumps takes; `format`: the one that was used; `error`: why the asked one does not fit."""
+    """`value`: what json.dumps takes; `format`: the one that was used; `error`: why the requested one does not fit."""
 
     value: Any
     format: str

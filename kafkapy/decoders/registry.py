@@ -35,7 +35,7 @@ MAX_SCHEMAS: Final = 1000
 """The cache is cleared when full: the numbers come from records, which anybody may have written."""
 RETRY_S: Final = 30.0
 SILENCE_S: Final = 5.0
-"""How long no schema is asked for after a registry did not answer: each of a thousand records may name another."""
+"""How long no schema is requested after a registry did not answer: each of a thousand records may name another."""
 MAX_TOTAL_S: Final = 20.0
 """For a schema, with those that it refers to."""
 MAX_REFERENCES: Final = 100
@@ -66,7 +66,7 @@ class _Budget:
 
 
 class _Unreachable(DecodeError):
-    """The registry did not answer: no reason to believe that it does for another schema."""
+    """The registry did not answer, and probably would not for another schema."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -147,7 +147,7 @@ class SchemaRegistry:
         return Schema(kind, "", descriptors=tuple(_descriptor(each) for each in files))
 
     def _referred_by(self, described: dict[str, Any], query: str, budget: _Budget) -> list[dict[str, Any]]:
-        """Return what a schema refers to, each after what it refers to itself, once."""
+        """Return the schemas that one refers to: each once, after those that it refers to itself."""
         found = []
         for subject, version, name in _references(described):
             if (subject, version) in budget.seen:

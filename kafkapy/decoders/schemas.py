@@ -17,7 +17,7 @@ MAX_INDEXES: Final = 64
 
 
 class SchemaDecoder:
-    """Decodes by the schemas of one registry; what is parsed of a schema is kept."""
+    """Decodes by the schemas of one registry; parsed schemas are cached."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry

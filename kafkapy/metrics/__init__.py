@@ -1,1 +1,1 @@
-"""What a node counts while it serves, for /metrics. Nothing is counted without an admin listener."""
+"""The counters of a node that serves clients, for /metrics. Nothing is counted without an admin listener."""

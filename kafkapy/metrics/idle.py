@@ -1,4 +1,4 @@
-"""Which share of the time the event loop's thread used no CPU."""
+"""The share of time in which the event loop's thread used no CPU."""
 
 from typing import Final
 

@@ -13,7 +13,7 @@ class Rates:
     """Keeps earlier counts, by a key. Apache Kafka's rates are those of two windows of 30 s (metrics.num.samples)."""
 
     def __init__(self, started_s: float) -> None:
-        """started_s: since when is counted; of a monotonic clock, as all times here."""
+        """started_s: when counting began, on a monotonic clock like all times here."""
         self._started_s = started_s
         self._earlier: dict[Hashable, deque[tuple[float, float]]] = {}
 

@@ -9,7 +9,7 @@ from kafkapy.protocol.traffic import ConnectionTraffic
 
 
 class NodeCounts:
-    """Exists only on a node with an admin listener; each part counts into it where the thing happens."""
+    """Exists only on a node with an admin listener; each part of the node counts its events here."""
 
     def __init__(self, started_s: float) -> None:
         """started_s: the current time of a monotonic clock."""

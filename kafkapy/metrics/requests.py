@@ -1,4 +1,4 @@
-"""What is counted of requests: kafka.network:type=RequestMetrics.
+"""Counts of requests: kafka.network:type=RequestMetrics.
 
 Most requests are answered without waiting. They are counted by three increments: the requests of their API and version,
 their time, their size. Those that wait have two histograms more. All others are derived when they are read:

@@ -1,4 +1,4 @@
-"""What is counted of topics: kafka.server:type=BrokerTopicMetrics, for each topic and for the broker.
+"""Counts of topics: kafka.server:type=BrokerTopicMetrics, for each topic and for the broker.
 
 A topic is counted once, in its TopicTraffic. The broker's counts are the sum over its topics, those that it no longer
 has included, so that they never fall.
@@ -100,7 +100,7 @@ class BrokerTraffic:
         return found
 
     def forget(self, topic: str) -> None:
-        """The topic's last partition has left this broker."""
+        """Remove a topic whose last partition has left this broker; the broker's sums keep its counts."""
         gone = self.topics.pop(topic, None)
         if gone is not None:
             self._gone.add(gone)

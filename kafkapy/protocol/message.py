@@ -1,4 +1,4 @@
-"""What messages are: the base classes of the generated ones, the bytes that they are written to, and their bounds.
+"""The base classes of the generated messages, the buffer that they are written to, and their bounds.
 
 Nothing here is compiled, so that a generated class may be compiled or not: both kinds inherit from these. The functions
 that read and write fields are in primitives.py.

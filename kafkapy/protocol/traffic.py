@@ -1,4 +1,4 @@
-"""What is counted of connections: of those that one listener has given one processor. Only with an admin listener."""
+"""Counts of connections: of those of one listener at one processor. Only with an admin listener."""
 
 
 class ConnectionTraffic:

@@ -1,9 +1,9 @@
 """Client instances: who may ask for subscriptions and push metrics, and when. KIP-714.
 
 An instance is a client that asked for its subscription, by the id that it was given then. MAX_INSTANCES are kept; the
-one unused for longest goes first. An instance is forgotten when its connection closes, or when nothing was heard of it
-for three push intervals and a minute at least. A client that was forgotten goes on under its id: to a broker that does
-not know it, it is a new instance.
+one unused for longest goes first. An instance is forgotten when its connection closes, or when it has sent nothing for
+three push intervals, and at least a minute. A forgotten client continues with its id: a broker that does not know the
+id treats it as a new instance.
 
 Deviation: Apache Kafka forgets the last instance of a connection that closes; here all of them go.
 """
@@ -37,7 +37,7 @@ RETRIED_AT_ONCE: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORT
 
 
 class ClientInstance(TimerEntry):
-    """One instance, and what it was asked for last. Its deadline is when it is forgotten."""
+    """One instance, and the subscription that it got last. It is forgotten at its deadline."""
 
     __slots__ = (
         "_forget",
@@ -68,7 +68,7 @@ class ClientInstance(TimerEntry):
         self._forget = forget
 
     def subscribe(self, wanted: Wanted, version: int) -> None:
-        """Ask for something else, or for the first time; the client need not wait for its interval then."""
+        """Set the first or another subscription; the client then need not wait for its interval."""
         self.wanted = wanted
         self.version = version
         self.subscription_id = subscription_id_of(wanted, self.client_instance_id)
@@ -105,7 +105,7 @@ class ClientInstance(TimerEntry):
             raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
 
     def note_failure(self) -> None:
-        """A push that was taken could not be read."""
+        """Note that an accepted push could not be read."""
         self.last_error = ErrorCode.INVALID_RECORD
 
     def on_timeout(self, now_ms: int) -> None:
@@ -118,13 +118,13 @@ class ClientInstances:
     def __init__(
         self, wheel: TimingWheel, new_uuid: Callable[[], Uuid], on_forgotten: Callable[[ClientInstance], None]
     ) -> None:
-        """`on_forgotten`: called with each instance that is known no longer."""
+        """`on_forgotten`: called with each forgotten instance."""
         self._wheel = wheel
         self._new_uuid = new_uuid
         self._on_forgotten = on_forgotten
         self._subscriptions: dict[str, Subscription] = {}
         self._version = 0
-        """Counts the changes of subscriptions: an instance with an older version is asked anew."""
+        """Counts the changes of subscriptions: an instance with an older version gets a new subscription."""
         self._instances: OrderedDict[Uuid, ClientInstance] = OrderedDict()
         self._of_connection: dict[str, dict[Uuid, ClientInstance]] = {}
         self.unknown_subscription_count = 0

@@ -1,6 +1,6 @@
 """Reads OpenTelemetry's MetricsData (opentelemetry-proto 1.x, metrics.proto): what clients push. KIP-714.
 
-Of a number (gauge or sum) the value is read, of a histogram or summary count and sum. The reader is a generator that
+Reads the value of a gauge or sum, and count and sum of a histogram or summary. The reader is a generator that
 yields after every few fields, so that callers can give way; other fields are skipped without being looked at.
 
     MetricsData.resource_metrics 1 > ResourceMetrics.scope_metrics 2 > ScopeMetrics.metrics 2 > Metric
@@ -34,7 +34,7 @@ _Field = tuple[int, int, int, int]
 
 
 class OtlpError(KafkapyError):
-    """The data is not what it should be."""
+    """The data is not valid MetricsData."""
 
 
 class Point(NamedTuple):

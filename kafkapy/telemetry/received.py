@@ -1,7 +1,7 @@
-"""The last values that clients pushed, by instance: what /metrics shows of them.
+"""The last values that clients pushed, by instance, as /metrics shows them.
 
-Bounded: MAX_SERIES of all clients, MAX_OF_INSTANCE of one, and in the same way the characters of their labels. What
-has no room is counted and not kept; an instance that is forgotten frees its room.
+Bounded: MAX_SERIES of all clients, MAX_OF_INSTANCE of one, and in the same way the characters of their labels. Points
+without room are counted, but not kept; an instance that is forgotten frees its room.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ class ReceivedMetrics:
     def note(self, client_instance_id: Uuid, point: Point, *, identity_characters: int = 0) -> None:
         """Keep a value; one that is infinite or not a number is left out.
 
-        identity_characters: of the labels that tell of the instance.
+        identity_characters: the length of the labels that identify the instance.
         """
         if not isfinite(point.value):
             return

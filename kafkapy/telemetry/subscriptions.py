@@ -23,7 +23,7 @@ client_source_address, client_source_port. An unknown one is left out, and no pa
 
 
 class Wanted(NamedTuple):
-    """What a client is asked for. `metrics`: sorted prefixes; none: it has nothing to push."""
+    """The metrics that a client is to push. `metrics`: sorted prefixes; without any it has nothing to push."""
 
     metrics: tuple[str, ...]
     push_interval_ms: int
@@ -60,7 +60,7 @@ class Subscription:
 
 
 def wanted_of(subscriptions: Iterable[Subscription], attributes: Attributes) -> Wanted:
-    """Return what the subscriptions that match ask a client for: all their metrics, at the shortest interval."""
+    """Return what the matching subscriptions request of a client: all their metrics, at the shortest interval."""
     matching = [each for each in subscriptions if each.matches(attributes)]
     metrics = {name for each in matching for name in each.metrics}
     interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
