@@ -28,17 +28,17 @@ def rebalances_of(servers: str, group_id: str) -> list[dict[str, Any]]:
             (found,) = first.call(request, 4).coordinators
         _check(found.error_code, found.error_message)
         with Connection(found.host, found.port) as coordinator:
-            asked = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={EXPLAIN_TAG: b""})
-            (group,) = coordinator.call(asked, 6).groups
+            requested = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={EXPLAIN_TAG: b""})
+            (group,) = coordinator.call(requested, 6).groups
     except OSError as error:
         raise ExplainError(f"no broker answers at {servers}: {error.strerror or error}") from error
     except ProtocolError as error:
         raise ExplainError(f"what answers at {servers} is not understood: {error}") from error
-    told = (group.unknown_tagged_fields or {}).get(EXPLAIN_TAG)
-    if told is None:
+    encoded = (group.unknown_tagged_fields or {}).get(EXPLAIN_TAG)
+    if encoded is None:
         _check(group.error_code, group.error_message)
         raise ExplainError("the group's coordinator keeps no explanations: it is no kafkapy broker, or an older one")
-    rebalances: list[dict[str, Any]] = json.loads(told)
+    rebalances: list[dict[str, Any]] = json.loads(encoded)
     if not rebalances and group.error_code:
         _check(group.error_code, group.error_message)
     return rebalances

@@ -53,14 +53,14 @@ def _milliseconds(time: datetime) -> int:
 
 def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
     """Parse TOPIC or TOPIC:0,1; None stands for all partitions. Raises ValueError."""
-    asked: dict[str, list[int] | None] = {}
+    requested: dict[str, list[int] | None] = {}
     for text in texts:
         name, colon, partitions = text.partition(":")
         numbers = partitions.split(",")
         if colon and not all(PARTITION_NUMBER.fullmatch(each) for each in numbers):
             raise ValueError(f"{text!r} must read TOPIC or TOPIC:0,1")
-        asked[name] = [int(each) for each in numbers] if colon else None
-    return asked
+        requested[name] = [int(each) for each in numbers] if colon else None
+    return requested
 
 
 class GroupOffsets:
@@ -72,8 +72,8 @@ class GroupOffsets:
 
     def committed(self) -> dict[Partition, int]:
         """Return all committed offsets of the group."""
-        asked = confluent().ConsumerGroupTopicPartitions(self._group_id)
-        (future,) = self._admin.list_consumer_group_offsets([asked], request_timeout=TIMEOUT_S).values()
+        requested = confluent().ConsumerGroupTopicPartitions(self._group_id)
+        (future,) = self._admin.list_consumer_group_offsets([requested], request_timeout=TIMEOUT_S).values()
         return {
             (each.topic, each.partition): each.offset
             for each in future.result().topic_partitions
@@ -85,11 +85,11 @@ class GroupOffsets:
         spec = confluent().admin.OffsetSpec.latest()
         return self._offsets(dict.fromkeys(partitions, spec))
 
-    def partitions_of(self, asked: Mapping[str, list[int] | None]) -> list[Partition]:
+    def partitions_of(self, requested: Mapping[str, list[int] | None]) -> list[Partition]:
         """Return the partitions; raises LookupError for one that does not exist."""
         topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
         found = []
-        for name, numbers in asked.items():
+        for name, numbers in requested.items():
             topic = topics.get(name)
             if topic is None or topic.error is not None:
                 raise LookupError(f"no such topic: {name}")
@@ -119,8 +119,8 @@ class GroupOffsets:
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         kafka = confluent()
         positions = [kafka.TopicPartition(name, partition, offset) for (name, partition), offset in offsets.items()]
-        asked = kafka.ConsumerGroupTopicPartitions(self._group_id, positions)
-        (future,) = self._admin.alter_consumer_group_offsets([asked], request_timeout=TIMEOUT_S).values()
+        requested = kafka.ConsumerGroupTopicPartitions(self._group_id, positions)
+        (future,) = self._admin.alter_consumer_group_offsets([requested], request_timeout=TIMEOUT_S).values()
         for position in future.result().topic_partitions:
             if position.error is not None:
                 raise kafka.KafkaException(position.error)
@@ -129,9 +129,9 @@ class GroupOffsets:
         if not specs:
             return {}
         kafka = confluent()
-        asked = {kafka.TopicPartition(name, partition): spec for (name, partition), spec in specs.items()}
+        requested = {kafka.TopicPartition(name, partition): spec for (name, partition), spec in specs.items()}
         found: dict[Partition, int | None] = {}
-        for position, future in self._admin.list_offsets(asked, request_timeout=TIMEOUT_S).items():
+        for position, future in self._admin.list_offsets(requested, request_timeout=TIMEOUT_S).items():
             try:
                 found[position.topic, position.partition] = future.result().offset
             except kafka.KafkaException:

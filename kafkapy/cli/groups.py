@@ -135,7 +135,7 @@ def reset(
     """Move a group that has no members to other offsets."""
     try:
         target = ResetTarget.parse(to)
-        asked = parse_topics(topic)
+        requested = parse_topics(topic)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     with failures(bootstrap_server):
@@ -143,7 +143,7 @@ def reset(
         offsets = GroupOffsets(admin, group_id)
         members = _members_of(admin, group_id)
         try:
-            plan = offsets.plan(offsets.partitions_of(asked), target)
+            plan = offsets.plan(offsets.partitions_of(requested), target)
         except LookupError as error:
             raise typer.Exit(fail(str(error))) from error
         if execute and members:

@@ -224,8 +224,8 @@ class TransactionAdmin:
 
     def _metadata(self, topics: list[str] | None) -> list[Any]:
         """Return the metadata of topics (None: of all), and store the brokers' addresses."""
-        asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-        response = self._call(None, MetadataRequest(asked, allow_auto_topic_creation=False), 9)
+        requested = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+        response = self._call(None, MetadataRequest(requested, allow_auto_topic_creation=False), 9)
         self._addresses.update((broker.node_id, (broker.host, broker.port)) for broker in response.brokers)
         for topic in response.topics:
             if topic.error_code:

@@ -96,9 +96,9 @@ def producers(
     topic: Topic, partition: Partition, as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER
 ) -> None:
     """Show the producers that a partition's leader remembers, with their open transactions."""
-    asked = TopicPartition(topic, partition)
+    requested = TopicPartition(topic, partition)
     with _asking(bootstrap_server) as admin:
-        rows = [_producer(each) for each in admin.producers_of(asked)]
+        rows = [_producer(each) for each in admin.producers_of(requested)]
     if as_json:
         print_json(rows)
     else:
@@ -170,15 +170,17 @@ def abort(
     bootstrap_server: Server = DEFAULT_SERVER,
 ) -> None:
     """End a hanging transaction in one partition, without its coordinator."""
-    asked = TopicPartition(topic, partition)
+    requested = TopicPartition(topic, partition)
     with _asking(bootstrap_server) as admin:
         found = [
-            each for each in admin.open_transactions([asked]) if each.producer.current_txn_start_offset == start_offset
+            each
+            for each in admin.open_transactions([requested])
+            if each.producer.current_txn_start_offset == start_offset
         ]
         if not found:
-            raise typer.Exit(fail(f"{asked}: no transaction is open from offset {start_offset} on"))
+            raise typer.Exit(fail(f"{requested}: no transaction is open from offset {start_offset} on"))
         admin.abort(found[0])
-    print(f"Aborted the transaction of producer {found[0].producer.producer_id} in {asked}.")
+    print(f"Aborted the transaction of producer {found[0].producer.producer_id} in {requested}.")
 
 
 @app.command()

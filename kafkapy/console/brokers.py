@@ -57,8 +57,8 @@ class Brokers:
 
     def metadata(self, topics: Iterable[str] | None) -> list[Any]:
         """Return the Metadata of topics (None: of all), including their errors."""
-        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        answer = self.call(None, MetadataRequest(asked, allow_auto_topic_creation=False), 12)
+        requested = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        answer = self.call(None, MetadataRequest(requested, allow_auto_topic_creation=False), 12)
         with self._lock:
             self._addresses.update({each.node_id: f"{each.host}:{each.port}" for each in answer.brokers})
         return list(answer.topics)

@@ -91,16 +91,16 @@ class Changes:
         return self._renderer.page(request, "confirm.html", change=change, fields=hidden, problem=problem)
 
     def _make(self, change: Change, who: str) -> Response:
-        told = f"{change.title} {' '.join(change.lines)}"
+        summary = f"{change.title} {' '.join(change.lines)}"
         try:
             change.run()
         except ClusterError as error:
-            logger.warning("Refused, asked by %s: %r: %r", who, told, str(error))
+            logger.warning("Refused, asked by %s: %r: %r", who, summary, str(error))
             raise
-        logger.info("Changed by %s: %r", who, told)
+        logger.info("Changed by %s: %r", who, summary)
         path, _, query = change.back.partition("?")
-        told = urlencode({"done": change.done})
-        return RedirectResponse(f"{path}?{query}&{told}" if query else f"{path}?{told}", 303)
+        summary = urlencode({"done": change.done})
+        return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)
 
     # -- topics -----------------------------------------------------------------------------------------------------
 
@@ -207,8 +207,8 @@ class Changes:
         before = number(fields, "before", 0, 0, MAX_OFFSET)
 
         def run() -> None:
-            asked = [confluent().TopicPartition(name, partition, before)]
-            _all_done(self._console.clients.admin().delete_records(asked, request_timeout=TIMEOUT_S))
+            requested = [confluent().TopicPartition(name, partition, before)]
+            _all_done(self._console.clients.admin().delete_records(requested, request_timeout=TIMEOUT_S))
 
         lines = (f"Of partition {partition}, what lies before offset {before} is gone for good.",)
         return Change(f"Delete records of {name}.", lines, run, "Deleted.", _of_topic(name), type_name=name)

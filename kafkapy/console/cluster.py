@@ -99,15 +99,15 @@ def configs(brokers: Brokers, kind: int, name: str) -> list[Config]:
     return sorted((_config(kind, each) for each in result.configs), key=lambda each: each.name)
 
 
-def _config(kind: int, told: Any) -> Config:
+def _config(kind: int, described: Any) -> Config:
     return Config(
-        name=told.name,
-        value=None if told.is_sensitive else told.value,
-        source=SOURCES.get(told.config_source, "unknown"),
-        documentation=told.documentation or documentation_of(kind, told.name) or "",
-        is_read_only=told.read_only,
-        is_secret=told.is_sensitive,
-        synonyms=tuple((each.name, SOURCES.get(each.source, "unknown")) for each in told.synonyms),
+        name=described.name,
+        value=None if described.is_sensitive else described.value,
+        source=SOURCES.get(described.config_source, "unknown"),
+        documentation=described.documentation or documentation_of(kind, described.name) or "",
+        is_read_only=described.read_only,
+        is_secret=described.is_sensitive,
+        synonyms=tuple((each.name, SOURCES.get(each.source, "unknown")) for each in described.synonyms),
     )
 
 
@@ -125,19 +125,21 @@ def log_dirs(brokers: Brokers, nodes: list[Node]) -> list[LogDir]:
     return found
 
 
-def _log_dir(node_id: int, told: Any) -> LogDir:
-    sizes = [partition.partition_size for topic in told.topics for partition in topic.partitions]
-    error = ErrorCode(told.error_code).name if told.error_code else None
-    return LogDir(node_id, told.log_dir, error, told.total_bytes, told.usable_bytes, len(sizes), sum(sizes))
+def _log_dir(node_id: int, described: Any) -> LogDir:
+    sizes = [partition.partition_size for topic in described.topics for partition in topic.partitions]
+    error = ErrorCode(described.error_code).name if described.error_code else None
+    return LogDir(
+        node_id, described.log_dir, error, described.total_bytes, described.usable_bytes, len(sizes), sum(sizes)
+    )
 
 
 def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
     """Return the bytes of each partition at its leader; without those whose broker does not report it."""
     found: dict[tuple[str, int], int] = {}
     for leader, by_topic in brokers.by_leader(topics).items():
-        asked = [DescribableLogDirTopic(name, numbers) for name, numbers in by_topic.items()]
+        requested = [DescribableLogDirTopic(name, numbers) for name, numbers in by_topic.items()]
         try:
-            answer = brokers.call(leader, DescribeLogDirsRequest(asked), 4)
+            answer = brokers.call(leader, DescribeLogDirsRequest(requested), 4)
         except ClusterError:
             continue
         for directory in answer.results:

@@ -87,13 +87,13 @@ def group(clients: Clients, name: str) -> Group:
     with failures():
         admin = clients.admin()
         (future,) = admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S).values()
-        told = future.result(timeout=TIMEOUT_S + 5)
-        state = _word(told.state)
+        described = future.result(timeout=TIMEOUT_S + 5)
+        state = _word(described.state)
         offsets = GroupOffsets(admin, name)
         committed = offsets.committed() if state != "Dead" else {}
         if state == "Dead" and not committed:
             raise NotFound(f"There is no group {name}.")
-        members = tuple(_member(each) for each in told.members)
+        members = tuple(_member(each) for each in described.members)
         readers = {partition: each.client_id for each in members for partition in each.partitions}
         wanted = sorted({*committed, *readers})[:MAX_OFFSETS]
         ends = offsets.ends(wanted)
@@ -103,8 +103,8 @@ def group(clients: Clients, name: str) -> Group:
         )
         for topic, number in wanted
     )
-    coordinator = -1 if told.coordinator is None else told.coordinator.id
-    return Group(name, _word(told.type), state, told.partition_assignor or "", coordinator, members, rows)
+    coordinator = -1 if described.coordinator is None else described.coordinator.id
+    return Group(name, _word(described.type), state, described.partition_assignor or "", coordinator, members, rows)
 
 
 def rebalances(settings: Settings, name: str) -> tuple[list[dict[str, Any]], str | None]:
@@ -140,10 +140,10 @@ def lag_of(clients: Clients, name: str) -> int:
 def plan_reset(clients: Clients, name: str, topic: str, to: str) -> list[ResetRow]:
     """Return what a reset would change. `topic`: TOPIC or TOPIC:0,1; `to`: as `kafkapy groups reset --to`."""
     try:
-        target, asked = ResetTarget.parse(to.strip()), parse_topics([topic.strip()])
+        target, requested = ResetTarget.parse(to.strip()), parse_topics([topic.strip()])
         with failures():
             offsets = GroupOffsets(clients.admin(), name)
-            plan = offsets.plan(offsets.partitions_of(asked), target)
+            plan = offsets.plan(offsets.partitions_of(requested), target)
     except (ValueError, LookupError, OverflowError) as error:
         raise ClusterError(str(error.args[0])) from error
     return [ResetRow(*partition, before, after) for partition, (before, after) in sorted(plan.items())]
@@ -160,10 +160,12 @@ def _lag_of(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> 
     return sum(max(0, (ends[each] or 0) - at) for each, at in committed.items())
 
 
-def _member(told: Any) -> Member:
-    assigned = told.assignment.topic_partitions if told.assignment is not None else ()
+def _member(described: Any) -> Member:
+    assigned = described.assignment.topic_partitions if described.assignment is not None else ()
     partitions = tuple(sorted((each.topic, each.partition) for each in assigned))
-    return Member(told.member_id, told.group_instance_id or "", told.client_id, told.host, partitions)
+    return Member(
+        described.member_id, described.group_instance_id or "", described.client_id, described.host, partitions
+    )
 
 
 def _word(state: Any) -> str:

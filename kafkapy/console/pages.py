@@ -73,7 +73,7 @@ class Pages:
             under_replicated=sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
             offline=sum(each.leader_id < 0 for each in partitions),
             log_dirs=cluster.log_dirs(brokers, nodes),
-            quorum=access.section(lambda asked: [cluster.quorum(asked)], brokers),
+            quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
             groups=access.section(lambda _: groups.group_list(self._console.clients)[0], brokers),
         )
@@ -81,13 +81,13 @@ class Pages:
     # -- topics -----------------------------------------------------------------------------------------------------
 
     def topics(self, request: Request) -> Response:
-        asked = request.query_params
-        search, with_internal = asked.get("q", "")[:249], asked.get("internal") == "1"
+        requested = request.query_params
+        search, with_internal = requested.get("q", "")[:249], requested.get("internal") == "1"
         page = topics.topic_page(
             self._console.brokers,
             search=search,
             with_internal=with_internal,
-            number=number(asked, "page", 1, 1, 10**6),
+            number=number(requested, "page", 1, 1, 10**6),
         )
         return self._page(request, "topics.html", page=page, search=search, with_internal=with_internal)
 
@@ -155,16 +155,16 @@ class Pages:
 
     def record(self, request: Request) -> Response:
         """One record, with far more of it than lists show."""
-        asked = request.query_params
+        requested = request.query_params
         topic = self._topic(request)
         query = Query(
             topic=topic.name,
-            partitions=(number(asked, "partition", 0, 0, 2**31 - 1),),
+            partitions=(number(requested, "partition", 0, 0, 2**31 - 1),),
             begin="offset",
-            value=number(asked, "offset", 0, 0, 2**63 - 1),
+            value=number(requested, "offset", 0, 0, 2**63 - 1),
             limit=1,
-            key_format=asked.get("key_format") or "auto",
-            value_format=asked.get("value_format") or "auto",
+            key_format=requested.get("key_format") or "auto",
+            value_format=requested.get("value_format") or "auto",
             isolation="read_uncommitted",
             most_characters=MAX_RECORD_CHARACTERS,
         )
@@ -203,9 +203,9 @@ class Pages:
         return JSONResponse({"lag": points})
 
     def group_reset(self, request: Request) -> Response:
-        asked = request.query_params
+        requested = request.query_params
         group = self._group(request)
-        topic, to = asked.get("topic", ""), asked.get("to", "")
+        topic, to = requested.get("topic", ""), requested.get("to", "")
         plan = groups.plan_reset(self._console.clients, group.name, topic, to) if topic and to else None
         return self._page(request, "group_reset.html", group=group, topic=topic, to=to, plan=plan)
 
@@ -224,7 +224,7 @@ class Pages:
             nodes=nodes,
             controller_id=brokers.controller_id,
             log_dirs=cluster.log_dirs(brokers, nodes),
-            quorum=access.section(lambda asked: [cluster.quorum(asked)], brokers),
+            quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
             now_ms=int(time.time() * 1000),
         )

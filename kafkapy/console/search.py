@@ -304,8 +304,8 @@ def _pattern(text: str) -> Any:
         pattern = re2.compile(text.encode(), options)
     except re2.error as error:
         reason = error.args[0]
-        told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ClusterError(f"The regular expression is broken: {told}") from error
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise ClusterError(f"The regular expression is broken: {text}") from error
     if pattern.programsize > MAX_REGEX_INSTRUCTIONS:
         raise ClusterError("The regular expression is too large: repeat less in it.")
     return pattern

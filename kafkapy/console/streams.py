@@ -62,7 +62,7 @@ class Streams:
         told_s = 0.0
         while True:
             step = await to_thread.run_sync(search.step)
-            for event in await to_thread.run_sync(self._told, search, step):
+            for event in await to_thread.run_sync(self._events_of, search, step):
                 yield event
             now_s = time.monotonic()
             if step.is_done or step.rows or now_s - told_s >= PROGRESS_S:
@@ -75,7 +75,7 @@ class Streams:
                 yield _event("ended", f"Stopped after {MAX_SEARCH_S // 60} minutes. {_summary(search)}")
                 return
 
-    def _told(self, search: Search, step: Step) -> list[str]:
+    def _events_of(self, search: Search, step: Step) -> list[str]:
         events = []
         shown = step.rows[-ROWS_PER_EVENT:] if search.query.is_live else step.rows
         skipped = step.skipped + len(step.rows) - len(shown)

@@ -105,12 +105,12 @@ def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[Top
     """
     found: dict[TopicPartition, int] = {}
     for leader, by_topic in brokers.by_leader(topics).items():
-        asked = [
+        requested = [
             ListOffsetsTopic(name, [ListOffsetsPartition(number, timestamp=timestamp) for number in numbers])
             for name, numbers in by_topic.items()
         ]
         try:
-            answer = brokers.call(leader, ListOffsetsRequest(-1, 0, asked), 6)
+            answer = brokers.call(leader, ListOffsetsRequest(-1, 0, requested), 6)
         except ClusterError:
             continue
         for topic in answer.topics:

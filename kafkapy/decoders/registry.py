@@ -174,7 +174,7 @@ class SchemaRegistry:
             with error:
                 raise DecodeError(f"the schema registry answers {error.code} to {shown}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise _Unreachable(f"the schema registry does not answer: {_told(error)}") from error
+            raise _Unreachable(f"the schema registry does not answer: {_reason_of(error)}") from error
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -214,7 +214,7 @@ def _references(described: dict[str, Any]) -> list[tuple[str, int, str]]:
         raise DecodeError("the schema registry names a reference without subject and version") from error
 
 
-def _told(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     return str(error)[:200] if isinstance(error, OSError) else f"{type(error).__name__}: {str(error)[:200]}"
 
 

@@ -24,17 +24,22 @@ def is_disabled(services: Services) -> bool:
     return services.authorizer.allows_everything
 
 
-def filter_of(asked: WireFilter) -> AclFilter:
+def filter_of(requested: WireFilter) -> AclFilter:
     """Return the filter. Raises ProtocolError for a code 0 (UNKNOWN): Apache Kafka closes the connection, too."""
-    codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    codes = (
+        requested.resource_type_filter,
+        requested.pattern_type_filter,
+        requested.operation,
+        requested.permission_type,
+    )
     if 0 in codes:
         raise ProtocolError("a filter of ACLs has an unknown code")
     return AclFilter(
-        resource_type=asked.resource_type_filter,
-        resource_name=asked.resource_name_filter,
-        pattern_type=asked.pattern_type_filter,
-        principal=asked.principal_filter,
-        host=asked.host_filter,
-        operation=asked.operation,
-        permission_type=asked.permission_type,
+        resource_type=requested.resource_type_filter,
+        resource_name=requested.resource_name_filter,
+        pattern_type=requested.pattern_type_filter,
+        principal=requested.principal_filter,
+        host=requested.host_filter,
+        operation=requested.operation,
+        permission_type=requested.permission_type,
     )

@@ -178,9 +178,9 @@ def responses(
     new: Callable[[int, str | None, int, str], ResponseT], resources: Iterable[RequestedResource], results: Results
 ) -> list[ResponseT]:
     """Return each resource's response, made by `new(error_code, error_message, resource_type, resource_name)`."""
-    told = []
+    results_of_all = []
     for requested in resources:
         error = results[resource_of(requested)]
         code, message = (error.code, error.message) if error is not None else (ErrorCode.NONE, None)
-        told.append(new(code, message, requested.resource_type, requested.resource_name))
-    return told
+        results_of_all.append(new(code, message, requested.resource_type, requested.resource_name))
+    return results_of_all

@@ -105,7 +105,7 @@ class Leaders:
         self._image = services.metadata.image
         self._listener_name = context.listener_name
         self._view = ClusterView(self._image.cluster, context.listener_name)
-        self._told: dict[int, BrokerRegistration] = {}
+        self._returned: dict[int, BrokerRegistration] = {}
 
     def leader_of(self, topic: str, partition_id: int) -> tuple[int, int]:
         """Return (leader id, leader epoch), or (-1, -1) if the partition is unknown."""
@@ -114,12 +114,12 @@ class Leaders:
             return NO_LEADER_ID, NO_LEADER_EPOCH
         leader = self._view.alive.get(registration.leader)
         if leader is not None:
-            self._told[leader.id] = leader
+            self._returned[leader.id] = leader
         return registration.leader, registration.leader_epoch
 
     def endpoints(self) -> Iterable[tuple[int, str, int, str | None]]:
         """Yield (node id, host, port, rack) of the leaders returned so far."""
-        for node_id, broker in self._told.items():
+        for node_id, broker in self._returned.items():
             host, port = endpoint_of(broker, self._listener_name)
             yield node_id, host, port, broker.rack
 

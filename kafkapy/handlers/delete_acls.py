@@ -55,9 +55,9 @@ async def _find(services: Services, context: RequestContext, filters: list[AclFi
     acls = services.metadata.image.acls
     found: list[list[Uuid] | ApiError] = []
     match_count = 0
-    async for asked in walk(services, context).over(filters):
+    async for requested in walk(services, context).over(filters):
         try:
-            ids = find_acls(acls, asked)
+            ids = find_acls(acls, requested)
         except ApiError as error:
             found.append(error)
             continue

@@ -24,7 +24,9 @@ async def handle(services: Services, context: RequestContext, request: DeleteRec
     response = DeleteRecordsResponse()
     way = walk(services, context)
     async for topic in way.over(request.topics):
-        results = [_plan(services, access, topic.name, asked, deletions) async for asked in way.over(topic.partitions)]
+        results = [
+            _plan(services, access, topic.name, requested, deletions) async for requested in way.over(topic.partitions)
+        ]
         response.topics.append(DeleteRecordsTopicResult(topic.name, results))
     manager = services.replica_manager
     if not manager.delete_records(list(deletions)):
@@ -41,19 +43,19 @@ def _plan(
     services: Services,
     access: TopicAccess,
     topic: str,
-    asked: DeleteRecordsPartition,
+    requested: DeleteRecordsPartition,
     deletions: dict[PartitionDeletion, DeleteRecordsPartitionResult],
 ) -> DeleteRecordsPartitionResult:
     """Return the result of one partition: an error, or a result that is completed from the deletion added here."""
-    result = DeleteRecordsPartitionResult(asked.partition_index, INVALID_LOW_WATERMARK)
+    result = DeleteRecordsPartitionResult(requested.partition_index, INVALID_LOW_WATERMARK)
     partitions = services.replica_manager.partitions
-    partition = partitions.find(topic, asked.partition_index)
+    partition = partitions.find(topic, requested.partition_index)
     if not access.allows(topic):
         result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
-        result.error_code = partitions.missing_code(topic, asked.partition_index)
+        result.error_code = partitions.missing_code(topic, requested.partition_index)
     elif is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
-        deletions[PartitionDeletion(partition, asked.offset)] = result
+        deletions[PartitionDeletion(partition, requested.offset)] = result
     return result

@@ -36,14 +36,14 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
     if not services.config.node.delete_topic_enable:
         return _all_failed(request, _deletion_disabled(context.api_version))
     results: list[DeletableTopicResult] = []
-    asked = _asked(request, results)
-    if not asked.names and not asked.ids:
+    requested = _requested(request, results)
+    if not requested.names and not requested.ids:
         return DeleteTopicsResponse(responses=results)
     rights = None if may_delete_all else _Rights(services, context)
     count = count_partitions(context, strict_since=STRICT_SINCE)
 
     def decide(controller: Controller, now_ms: int) -> Decision[object, dict[Uuid, ApiError | None]]:
-        found = _find(controller, asked, rights, results)
+        found = _find(controller, requested, rights, results)
         decision = controller.topics.decide_delete(found, count)
         results.extend(_result(found[topic_id], topic_id, error) for topic_id, error in decision.response.items())
         return decision
@@ -56,7 +56,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
     return DeleteTopicsResponse(responses=results)
 
 
-class _Asked(NamedTuple):
+class _Requested(NamedTuple):
     """The valid names and ids that are requested once, and the ids that are requested more than once."""
 
     names: list[str]
@@ -91,7 +91,7 @@ def shuffle(results: list[DeletableTopicResult], random: Random) -> None:
         results[last], results[other] = results[other], results[last]
 
 
-def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> _Asked:
+def _requested(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> _Requested:
     """Return the valid entries of the request; add the errors of the others to `results`."""
     names, ids = Counter(request.topic_names), Counter[Uuid]()
     for topic in request.topics:
@@ -105,7 +105,7 @@ def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) ->
             ids[topic.topic_id] += 1
     results += [_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, count in names.items() if count > 1]
     results += [_invalid(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1]
-    return _Asked(
+    return _Requested(
         names=[name for name, count in names.items() if count == 1],
         ids=[topic_id for topic_id, count in ids.items() if count == 1],
         duplicate_ids=[topic_id for topic_id, count in ids.items() if count > 1],
@@ -113,14 +113,14 @@ def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) ->
 
 
 def _find(
-    controller: Controller, asked: _Asked, rights: _Rights | None, results: list[DeletableTopicResult]
+    controller: Controller, requested: _Requested, rights: _Rights | None, results: list[DeletableTopicResult]
 ) -> dict[Uuid, str]:
     """Return the topics to delete, id -> name; add the errors of missing and unauthorized topics to `results`."""
     by_id = controller.topics.by_id
     if rights is not None:
-        rights.ask({*asked.names, *(by_id[topic_id].name for topic_id in asked.ids if topic_id in by_id)})
+        rights.ask({*requested.names, *(by_id[topic_id].name for topic_id in requested.ids if topic_id in by_id)})
     found: dict[Uuid, str] = {}
-    for topic_id in asked.ids:
+    for topic_id in requested.ids:
         topic = by_id.get(topic_id)
         if topic is None:
             results.append(_error(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
@@ -129,20 +129,20 @@ def _find(
         else:
             name = topic.name if rights.may_describe(topic.name) else None
             results.append(_error(name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    _find_named(controller, asked, rights, found, results)
+    _find_named(controller, requested, rights, found, results)
     return found
 
 
 def _find_named(
     controller: Controller,
-    asked: _Asked,
+    requested: _Requested,
     rights: _Rights | None,
     found: dict[Uuid, str],
     results: list[DeletableTopicResult],
 ) -> None:
     """Add the topics requested by name. One also requested by id is refused, and removed from `found`."""
-    supplied = {*found, *asked.duplicate_ids}
-    for name in asked.names:
+    supplied = {*found, *requested.duplicate_ids}
+    for name in requested.names:
         topic = controller.topics.by_name.get(name)
         if rights is not None and not rights.may_describe(name):
             results.append(_error(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -166,8 +166,8 @@ def _deletion_disabled(api_version: int) -> ApiError:
 
 def _all_failed(request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
     named = [(name, ZERO_UUID) for name in request.topic_names]
-    asked = [*named, *((topic.name, topic.topic_id) for topic in request.topics)]
-    return DeleteTopicsResponse(responses=[_result(name, topic_id, error) for name, topic_id in asked])
+    requested = [*named, *((topic.name, topic.topic_id) for topic in request.topics)]
+    return DeleteTopicsResponse(responses=[_result(name, topic_id, error) for name, topic_id in requested])
 
 
 def _result(name: str | None, topic_id: Uuid, error: ApiError | None) -> DeletableTopicResult:

@@ -15,12 +15,12 @@ from kafkapy.protocol.messages.describe_acls_response import AclDescription, Des
 
 
 async def handle(services: Services, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    asked = filter_of(request)
+    requested = filter_of(request)
     check_cluster(services, context, AclOperation.DESCRIBE)
     if is_disabled(services):
         raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     every = walk(services, context).over(services.metadata.image.acls.values())
-    matched = [Acl.of(record) async for record in every if asked.matches(record)]
+    matched = [Acl.of(record) async for record in every if requested.matches(record)]
     return DescribeAclsResponse(error_message=None, resources=_resources(in_order(matched)))
 
 

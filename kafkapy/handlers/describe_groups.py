@@ -45,5 +45,5 @@ async def _explain(services: Services, group: DescribedGroup) -> None:
     """Add a group's last rebalances, unless it may not be described or has another coordinator."""
     if group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
         return
-    told = await services.groups.read(group.group_id, lambda shard: shard.explain_group(group.group_id))
-    group.unknown_tagged_fields = {EXPLAIN_TAG: told}
+    explanation = await services.groups.read(group.group_id, lambda shard: shard.explain_group(group.group_id))
+    group.unknown_tagged_fields = {EXPLAIN_TAG: explanation}

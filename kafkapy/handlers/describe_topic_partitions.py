@@ -51,18 +51,18 @@ async def handle(
 
 def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> list[str]:
     """Return the topic names from the cursor's on. Raises ApiError INVALID_REQUEST for an invalid cursor."""
-    asked = {topic.name for topic in request.topics} if request.topics else set(image.topics.by_name)
+    requested = {topic.name for topic in request.topics} if request.topics else set(image.topics.by_name)
     cursor = request.cursor
     if cursor is None:
-        return sorted(asked)
-    if request.topics and cursor.topic_name not in asked:
+        return sorted(requested)
+    if request.topics and cursor.topic_name not in requested:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "DescribeTopicPartitionsRequest topic list should contain the cursor topic: " + cursor.topic_name,
         )
     if cursor.partition_index < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
-    return sorted(name for name in asked if name >= cursor.topic_name)
+    return sorted(name for name in requested if name >= cursor.topic_name)
 
 
 async def _page(

@@ -34,8 +34,8 @@ async def handle(services: Services, context: RequestContext, request: ElectLead
 
 
 async def _elect_some(services: Services, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    asked = _asked(request)
-    errors = iter(await _elect(services, request, asked))
+    requested = _requested(request)
+    errors = iter(await _elect(services, request, requested))
     response = ElectLeadersResponse()
     for topic in request.topic_partitions or ():
         results = [_result(partition_id, next(errors)) for partition_id in topic.partitions]
@@ -68,7 +68,7 @@ async def _elect(
     return errors
 
 
-def _asked(request: ElectLeadersRequest) -> list[TopicPartitionKey]:
+def _requested(request: ElectLeadersRequest) -> list[TopicPartitionKey]:
     return [(topic.topic, partition) for topic in request.topic_partitions or () for partition in topic.partitions]
 
 

@@ -33,7 +33,14 @@ from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess, completion, sent_bytes, warm
 from kafkapy.handlers.fetch_counts import count_reads, count_sent, count_sent_to_follower
-from kafkapy.handlers.fetch_wire import TOPIC_IDS_SINCE, Reads, asked_of, forgotten_of, respond, respond_throttled
+from kafkapy.handlers.fetch_wire import (
+    TOPIC_IDS_SINCE,
+    Reads,
+    forgotten_of,
+    requested_partitions_of,
+    respond,
+    respond_throttled,
+)
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
@@ -82,7 +89,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     fetch = services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
-        asked_of(request),
+        requested_partitions_of(request),
         forgotten_of(request) if request.forgotten_topics_data else [],
         uses_topic_ids=version >= TOPIC_IDS_SINCE,
         now_ms=services.clock.monotonic_ms(),
@@ -100,7 +107,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         answers = await _fetch_for(services, context, request, fetch, _Follower(replica_id, broker_epoch))
     elif names_replica:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        answers = [(asked, failed_read(code)) for asked in fetch.partitions]
+        answers = [(requested, failed_read(code)) for requested in fetch.partitions]
     else:
         if meter is not None:
             request.max_bytes = meter.most_fetched(request.max_bytes)
@@ -121,30 +128,30 @@ async def _fetch(services: Services, context: RequestContext, request: FetchRequ
     read_answers = iter(read.answers)
     if not refused:
         return list(zip(fetch.partitions, read_answers, strict=True))
-    return [(asked, refused.get(asked.key) or next(read_answers)) for asked in fetch.partitions]
+    return [(requested, refused.get(requested.key) or next(read_answers)) for requested in fetch.partitions]
 
 
 def _sort_out(
-    services: Services, context: RequestContext, asked_partitions: Sequence[FetchedPartition]
+    services: Services, context: RequestContext, requested_partitions: Sequence[FetchedPartition]
 ) -> tuple[list[Readable], dict[object, PartitionRead]]:
     """Return the partitions that can be read, and, by key, the error answers of the others."""
     partitions = services.replica_manager.partitions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    names = _topic_names(services, asked_partitions, uses_topic_ids=uses_topic_ids)
+    names = _topic_names(services, requested_partitions, uses_topic_ids=uses_topic_ids)
     access = TopicAccess(services, context, AclOperation.READ, names)
     readable: list[Readable] = []
     refused: dict[object, PartitionRead] = {}
-    for asked in asked_partitions:
+    for requested in requested_partitions:
         if uses_topic_ids:
-            partition = partitions.find_by_id(asked.topic_id, asked.request.partition)
+            partition = partitions.find_by_id(requested.topic_id, requested.request.partition)
         else:
-            partition = partitions.find(asked.topic, asked.request.partition)
+            partition = partitions.find(requested.topic, requested.request.partition)
         if partition is not None and access.allows(topic := partition.topic_partition.topic):
-            asked.known_topic = topic
-            readable.append((asked, partition))
+            requested.known_topic = topic
+            readable.append((requested, partition))
             continue
-        code = _refusal(services, access, asked, uses_topic_ids=uses_topic_ids)
-        refused[asked.key] = failed_read(code)
+        code = _refusal(services, access, requested, uses_topic_ids=uses_topic_ids)
+        refused[requested.key] = failed_read(code)
     return readable, refused
 
 
@@ -160,8 +167,8 @@ def _send_near(
         return readable
     brokers = services.replica_manager.partitions.newest_image.cluster.brokers
     others = []
-    for asked, partition in readable:
-        request, log = asked.request, partition.log
+    for requested, partition in readable:
+        request, log = requested.request, partition.log
         replica_id = None
         if log is not None and partition.check_leader(request.current_leader_epoch) == 0:
             replica_id = preferred_read_replica(
@@ -172,30 +179,30 @@ def _send_near(
                 fetch_offset=request.fetch_offset,
             )
         if log is None or replica_id is None:
-            others.append((asked, partition))
+            others.append((requested, partition))
             continue
-        refused[asked.key] = answer = failed_read(0)
+        refused[requested.key] = answer = failed_read(0)
         answer.high_watermark, answer.last_stable_offset = log.high_watermark, log.last_stable_offset
         answer.log_start_offset, answer.preferred_read_replica = log.log_start_offset, replica_id
     return others
 
 
 def _topic_names(
-    services: Services, asked_partitions: Sequence[FetchedPartition], *, uses_topic_ids: bool
+    services: Services, requested_partitions: Sequence[FetchedPartition], *, uses_topic_ids: bool
 ) -> Iterator[str]:
     """Yield the topic of each requested partition, except for ids that are unknown to the metadata and the session."""
     by_id = services.replica_manager.partitions.newest_image.topics.by_id
-    for asked in asked_partitions:
-        image = by_id.get(asked.topic_id) if uses_topic_ids else None
+    for requested in requested_partitions:
+        image = by_id.get(requested.topic_id) if uses_topic_ids else None
         if image is not None:
             yield image.name
         elif not uses_topic_ids:
-            yield asked.topic
-        elif asked.known_topic is not None:
-            yield asked.known_topic
+            yield requested.topic
+        elif requested.known_topic is not None:
+            yield requested.known_topic
 
 
-def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *, uses_topic_ids: bool) -> int:
+def _refusal(services: Services, access: TopicAccess, requested: FetchedPartition, *, uses_topic_ids: bool) -> int:
     """Return the error code of a partition that is not hosted here, or that the client may not read.
 
     A session remembers the name of a topic id. If that topic was deleted and another one has its name, the code is
@@ -203,17 +210,17 @@ def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *
     """
     partitions = services.replica_manager.partitions
     topics = partitions.newest_image.topics
-    image = topics.by_id.get(asked.topic_id)
+    image = topics.by_id.get(requested.topic_id)
     if image is not None:
-        asked.known_topic = image.name
-    topic = asked.known_topic if uses_topic_ids else asked.topic
+        requested.known_topic = image.name
+    topic = requested.known_topic if uses_topic_ids else requested.topic
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not access.allows(topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if uses_topic_ids and image is None and topics.partition(topic, asked.request.partition) is not None:
+    if uses_topic_ids and image is None and topics.partition(topic, requested.request.partition) is not None:
         return ErrorCode.INCONSISTENT_TOPIC_ID
-    return partitions.missing_code(topic, asked.request.partition)
+    return partitions.missing_code(topic, requested.request.partition)
 
 
 async def _fetch_for(
@@ -239,8 +246,8 @@ def _count_throttled(services: Services, context: RequestContext, answers: Reads
     """Count the bytes sent to a follower of partitions in leader.replication.throttled.replicas."""
     throttle = services.replica_manager.watches.throttle
     assert throttle is not None, "the caller has checked that there is a throttle"
-    for asked, answer in answers:
-        partition = _find(services, asked, uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE)
+    for requested, answer in answers:
+        partition = _find(services, requested, uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE)
         if partition is not None and throttle.covers(partition):
             throttle.record(sent_bytes(answer))
 
@@ -254,7 +261,7 @@ def _held_back(services: Services, follower: _Follower | None) -> Callable[[Host
 def _sort_out_for(
     services: Services,
     context: RequestContext,
-    asked_partitions: Sequence[FetchedPartition],
+    requested_partitions: Sequence[FetchedPartition],
     follower: _Follower,
     watch: FollowerWatch | None,
 ) -> tuple[list[Readable], dict[object, PartitionRead]]:
@@ -262,16 +269,16 @@ def _sort_out_for(
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     readable: list[Readable] = []
     refused: dict[object, PartitionRead] = {}
-    for asked in asked_partitions:
-        partition = _find(services, asked, uses_topic_ids=uses_topic_ids)
-        refusal = _follower_refusal(services, asked, partition, follower, uses_topic_ids=uses_topic_ids)
+    for requested in requested_partitions:
+        partition = _find(services, requested, uses_topic_ids=uses_topic_ids)
+        refusal = _follower_refusal(services, requested, partition, follower, uses_topic_ids=uses_topic_ids)
         if partition is not None and watch is not None:
-            watch.bind(asked, partition)
+            watch.bind(requested, partition)
         if refusal == 0 and partition is not None:
-            asked.known_topic = partition.topic_partition.topic
-            readable.append((asked, partition))
+            requested.known_topic = partition.topic_partition.topic
+            readable.append((requested, partition))
         else:
-            refused[asked.key] = failed_read(refusal)
+            refused[requested.key] = failed_read(refusal)
     return readable, refused
 
 
@@ -309,11 +316,11 @@ async def _fetch_watched(
 
 
 def _with_refused(
-    asked_partitions: Sequence[FetchedPartition], read: FetchRead, refused: dict[object, PartitionRead]
+    requested_partitions: Sequence[FetchedPartition], read: FetchRead, refused: dict[object, PartitionRead]
 ) -> Reads:
     """Return an answer for each partition, in their order."""
     read_answers = iter(read.answers)
-    return [(asked, refused.get(asked.key) or next(read_answers)) for asked in asked_partitions]
+    return [(requested, refused.get(requested.key) or next(read_answers)) for requested in requested_partitions]
 
 
 async def _wait_for_news(watch: FollowerWatch, min_bytes: int, max_wait_ms: int) -> None:
@@ -333,7 +340,7 @@ async def _wait_for_news(watch: FollowerWatch, min_bytes: int, max_wait_ms: int)
 
 def _follower_refusal(
     services: Services,
-    asked: FetchedPartition,
+    requested: FetchedPartition,
     partition: "HostedPartition | None",
     follower: _Follower,
     *,
@@ -345,11 +352,13 @@ def _follower_refusal(
     """
     if partition is None:
         partitions = services.replica_manager.partitions
-        image = partitions.newest_image.topics.by_id.get(asked.topic_id) if uses_topic_ids else None
+        image = partitions.newest_image.topics.by_id.get(requested.topic_id) if uses_topic_ids else None
         if uses_topic_ids and image is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return partitions.missing_code(image.name if image is not None else asked.topic, asked.request.partition)
-    current_leader_epoch = asked.request.current_leader_epoch
+        return partitions.missing_code(
+            image.name if image is not None else requested.topic, requested.request.partition
+        )
+    current_leader_epoch = requested.request.current_leader_epoch
     code = partition.check_leader(current_leader_epoch)
     if code or follower.replica_id in partition.followers:
         return code
@@ -357,11 +366,11 @@ def _follower_refusal(
     return ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _find(services: Services, asked: FetchedPartition, *, uses_topic_ids: bool) -> "HostedPartition | None":
+def _find(services: Services, requested: FetchedPartition, *, uses_topic_ids: bool) -> "HostedPartition | None":
     partitions = services.replica_manager.partitions
     if uses_topic_ids:
-        return partitions.find_by_id(asked.topic_id, asked.request.partition)
-    return partitions.find(asked.topic, asked.request.partition)
+        return partitions.find_by_id(requested.topic_id, requested.request.partition)
+    return partitions.find(requested.topic, requested.request.partition)
 
 
 async def _read_or_wait(
@@ -450,15 +459,15 @@ def _note_progress(
     """
     follower, is_refused = limits.follower, False
     assert follower is not None
-    for index, ((asked, partition), (end_offset, follow_count)) in enumerate(zip(readable, before, strict=True)):
+    for index, ((requested, partition), (end_offset, follow_count)) in enumerate(zip(readable, before, strict=True)):
         answer = answers[index]
         if answer.error_code or answer.diverging is not None or partition.follow_count != follow_count:
             continue
         code = services.replica_manager.note_follower_fetch(
             partition,
             follower.replica_id,
-            fetch_offset=asked.request.fetch_offset,
-            log_start_offset=asked.request.log_start_offset,
+            fetch_offset=requested.request.fetch_offset,
+            log_start_offset=requested.request.log_start_offset,
             leader_end_offset=end_offset,
             broker_epoch=follower.broker_epoch,
             session=limits.session,

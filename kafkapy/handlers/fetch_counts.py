@@ -36,11 +36,11 @@ def count_sent_to_follower(
     """Count the bytes sent to a follower."""
     traffic = manager.traffic
     assert traffic is not None, "the caller has checked that topics are counted"
-    for asked, answer in answers:
+    for requested, answer in answers:
         size_bytes = _record_bytes(answer)
         if size_bytes:
-            topic = asked.known_topic or asked.topic
-            registration = manager.image.topics.partition(topic, asked.request.partition)
+            topic = requested.known_topic or requested.topic
+            registration = manager.image.topics.partition(topic, requested.request.partition)
             is_reassigned = registration is not None and replica_id in registration.adding_replicas
             traffic.note_sent_to_follower(size_bytes, is_reassigned=is_reassigned)
 

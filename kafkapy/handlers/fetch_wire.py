@@ -34,7 +34,7 @@ NO_LEADER: Final = LeaderIdAndEpoch()
 NO_SNAPSHOT: Final = SnapshotId()
 
 
-def asked_of(request: FetchRequest) -> list[FetchedPartition]:
+def requested_partitions_of(request: FetchRequest) -> list[FetchedPartition]:
     """Return the partitions that a request names."""
     return [
         FetchedPartition(topic.topic, topic.topic_id, partition)
@@ -61,15 +61,15 @@ def respond(services: Services, context: RequestContext, fetch: FetchContext, re
     topics: list[FetchableTopicResponse] = []
     last: FetchedPartition | None = None
     has_moved = False
-    for asked, read in sent:
+    for requested, read in sent:
         if read.error_code:
             if read.error_code == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
                 read.error_code = NOT_LEADER_OR_FOLLOWER
             has_moved = has_moved or read.error_code in CODES_WITH_LEADER
-        if last is None or last.topic_id != asked.topic_id or last.topic != asked.topic:
-            topics.append(FetchableTopicResponse(asked.topic, asked.topic_id, []))
-            last = asked
-        topics[-1].partitions.append(_partition_data(asked.request.partition, read))
+        if last is None or last.topic_id != requested.topic_id or last.topic != requested.topic:
+            topics.append(FetchableTopicResponse(requested.topic, requested.topic_id, []))
+            last = requested
+        topics[-1].partitions.append(_partition_data(requested.request.partition, read))
     response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
     if has_moved and version >= LEADERS_SINCE:
         _tell_leaders(services, context, response)

@@ -54,35 +54,37 @@ class _Lookup:
         self._isolation = _isolation(request)
         self._duplicates = _duplicates(request)
 
-    async def answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    async def answer(self, topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         try:
-            self._check(topic, asked)
-            found = await self._find(topic, asked)
+            self._check(topic, requested)
+            found = await self._find(topic, requested)
         except ApiError as error:
-            return ListOffsetsPartitionResponse(asked.partition_index, self._known_code(error.code))
+            return ListOffsetsPartitionResponse(requested.partition_index, self._known_code(error.code))
         except StorageError:
-            return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+            return ListOffsetsPartitionResponse(requested.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
         leader_epoch = found.leader_epoch if self._version >= LEADER_EPOCHS_SINCE else NO_LEADER_EPOCH
-        return ListOffsetsPartitionResponse(asked.partition_index, 0, found.timestamp_ms, found.offset, leader_epoch)
+        return ListOffsetsPartitionResponse(
+            requested.partition_index, 0, found.timestamp_ms, found.offset, leader_epoch
+        )
 
-    def _check(self, topic: str, asked: ListOffsetsPartition) -> None:
+    def _check(self, topic: str, requested: ListOffsetsPartition) -> None:
         if not self._access.allows(topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if (topic, asked.partition_index) in self._duplicates:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic}-{asked.partition_index} is asked for twice")
-        if not is_supported(asked.timestamp, self._version):
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {self._version}")
+        if (topic, requested.partition_index) in self._duplicates:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic}-{requested.partition_index} is asked for twice")
+        if not is_supported(requested.timestamp, self._version):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {requested.timestamp} in version {self._version}")
 
-    async def _find(self, topic: str, asked: ListOffsetsPartition) -> TimestampOffset:
+    async def _find(self, topic: str, requested: ListOffsetsPartition) -> TimestampOffset:
         searched: Searched = {}
         while True:
-            partition = find_partition(self._services, topic, asked.partition_index, asked.current_leader_epoch)
+            partition = find_partition(self._services, topic, requested.partition_index, requested.current_leader_epoch)
             log = partition.log
             assert log is not None, "a partition that is led has a log"
             try:
                 return find_offset(
                     partition,
-                    asked.timestamp,
+                    requested.timestamp,
                     self._isolation,
                     is_from_client=self._is_from_client,
                     searched=searched,

@@ -137,13 +137,13 @@ async def _with_all_topics(
     async for topic in way.over(image.topics.by_name.values()):
         if not access.allows(topic.name):
             continue
-        told = _topic(view, topic, context, ())
+        answer = _topic(view, topic, context, ())
         async for partition_id, partition in way.over(topic.partitions.items()):
-            told.partitions.append(_partition(view, partition_id, partition, context.api_version))
+            answer.partitions.append(_partition(view, partition_id, partition, context.api_version))
         if request.include_topic_authorized_operations and context.api_version >= 8:
-            _add_authorized_operations(services, context, [told])
-        topics.append(told)
-        weight += 1 + len(told.partitions)
+            _add_authorized_operations(services, context, [answer])
+        topics.append(answer)
+        weight += 1 + len(answer.partitions)
         if weight >= PIECE_WEIGHT or len(topics) == PIECE_TOPICS:
             await _add_piece(services, pieces, topics, weight)
             topics, weight = [], 0

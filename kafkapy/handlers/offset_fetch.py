@@ -54,13 +54,13 @@ async def handle(services: Services, context: RequestContext, request: OffsetFet
         return OffsetFetchResponse(
             groups=[await _fetch(services, context, group, request.require_stable) async for group in groups]
         )
-    asked = OffsetFetchRequestGroup(
+    requested = OffsetFetchRequestGroup(
         request.group_id,
         topics=None
         if request.topics is None
         else [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics],
     )
-    return _of_one(asked, await _fetch(services, context, asked, request.require_stable), context.api_version)
+    return _of_one(requested, await _fetch(services, context, requested, request.require_stable), context.api_version)
 
 
 def _distinct(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
@@ -75,53 +75,53 @@ def _distinct(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetch
 
 
 async def _fetch(
-    services: Services, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
+    services: Services, context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, asked.group_id):
-        return OffsetFetchResponseGroup(asked.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, requested.group_id):
+        return OffsetFetchResponseGroup(requested.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: list[OffsetFetchResponseTopics] = []
-    if asked.topics is not None:
-        asked.topics = _allowed(services, context, asked.topics, refused)
+    if requested.topics is not None:
+        requested.topics = _allowed(services, context, requested.topics, refused)
     try:
-        answer = await _read(services, context, asked, require_stable)
+        answer = await _read(services, context, requested, require_stable)
     except ApiError as error:
-        return OffsetFetchResponseGroup(asked.group_id, error_code=_told(error.code))
-    if asked.topics is None:
+        return OffsetFetchResponseGroup(requested.group_id, error_code=_known_to_old_clients(error.code))
+    if requested.topics is None:
         answer.topics = _visible(services, context, answer.topics)
     answer.topics += refused
     return answer
 
 
 async def _read(
-    services: Services, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
+    services: Services, context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     """Read the offsets: at once, or in parts if all of a group with many are asked for. Raises ApiError.
 
     A deviation: Apache Kafka answers with the offsets of one moment, here each part has its own.
     """
 
-    def fetch(asked: OffsetFetchRequestGroup) -> Callable[[GroupShard], OffsetFetchResponseGroup]:
-        return lambda shard: shard.offsets.fetch(asked, require_stable=require_stable)
+    def fetch(requested: OffsetFetchRequestGroup) -> Callable[[GroupShard], OffsetFetchResponseGroup]:
+        return lambda shard: shard.offsets.fetch(requested, require_stable=require_stable)
 
     def fetch_or_name(shard: GroupShard) -> OffsetFetchResponseGroup | OffsetFetchRequestGroup:
-        named = shard.offsets.naming_all(asked, ALL_AT_ONCE) if asked.topics is None else None
-        return fetch(asked)(shard) if named is None else named
+        named = shard.offsets.naming_all(requested, ALL_AT_ONCE) if requested.topics is None else None
+        return fetch(requested)(shard) if named is None else named
 
-    found = await services.groups.read(asked.group_id, fetch_or_name)
+    found = await services.groups.read(requested.group_id, fetch_or_name)
     if isinstance(found, OffsetFetchResponseGroup):
         return found
     assert found.topics is not None
-    whole = OffsetFetchResponseGroup(asked.group_id, [])
+    whole = OffsetFetchResponseGroup(requested.group_id, [])
     way = walk(services, context)
     for topics, continued in cut(found.topics, OF_GROUP):
-        part = OffsetFetchRequestGroup(asked.group_id, asked.member_id, asked.member_epoch, topics)
-        join(whole, await services.groups.read(asked.group_id, fetch(part)), OF_GROUP, continued)
+        part = OffsetFetchRequestGroup(requested.group_id, requested.member_id, requested.member_epoch, topics)
+        join(whole, await services.groups.read(requested.group_id, fetch(part)), OF_GROUP, continued)
         if way.is_over(PART_ELEMENTS):
             await way.give_way()
     return whole
 
 
-def _told(code: int) -> int:
+def _known_to_old_clients(code: int) -> int:
     """Translate COORDINATOR_NOT_AVAILABLE to NOT_COORDINATOR, at which clients before 3.9 retry."""
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.COORDINATOR_NOT_AVAILABLE else code
 
@@ -185,11 +185,11 @@ def _no_offset(partition: int, code: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(partition, -1, -1, "", code)
 
 
-def _of_one(asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+def _of_one(requested: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
     """Return the response of versions before 8. In version 1 each partition has the group's error code."""
     topics = group.topics
     if group.error_code and version < TOP_LEVEL_ERROR_SINCE:
-        topics = [_failed(topic, group.error_code) for topic in asked.topics or ()]
+        topics = [_failed(topic, group.error_code) for topic in requested.topics or ()]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(

@@ -32,21 +32,22 @@ async def handle(
     async for topic in way.over(request.topics):
         is_allowed = is_broker or access.allows(topic.topic)
         answers = [
-            _answer(services, topic.topic, asked, is_allowed=is_allowed) async for asked in way.over(topic.partitions)
+            _answer(services, topic.topic, requested, is_allowed=is_allowed)
+            async for requested in way.over(topic.partitions)
         ]
         response.topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
     return response
 
 
-def _answer(services: Services, topic: str, asked: OffsetForLeaderPartition, *, is_allowed: bool) -> EpochEndOffset:
+def _answer(services: Services, topic: str, requested: OffsetForLeaderPartition, *, is_allowed: bool) -> EpochEndOffset:
     if not is_allowed:
-        return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=asked.partition)
+        return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=requested.partition)
     try:
-        partition = find_partition(services, topic, asked.partition, asked.current_leader_epoch)
+        partition = find_partition(services, topic, requested.partition, requested.current_leader_epoch)
     except ApiError as error:
-        return EpochEndOffset(error_code=error.code, partition=asked.partition)
+        return EpochEndOffset(error_code=error.code, partition=requested.partition)
     assert partition.log is not None
-    found = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    found = partition.log.end_offset_for_epoch(requested.leader_epoch)
     if found is None:
-        return EpochEndOffset(partition=asked.partition)
-    return EpochEndOffset(partition=asked.partition, leader_epoch=found.leader_epoch, end_offset=found.offset)
+        return EpochEndOffset(partition=requested.partition)
+    return EpochEndOffset(partition=requested.partition, leader_epoch=found.leader_epoch, end_offset=found.offset)

@@ -33,7 +33,7 @@ async def handle(services: Services | ControllerServices, context: RequestContex
     check_cluster(services, context, _operation(context.api_key))
     wire = WirePeer(services.cluster_id, _listener_name(services, context))
     try:
-        asked = message_to_request(request, context.api_version, wire)
+        requested = message_to_request(request, context.api_version, wire)
     except PeerError as error:
         return refusal(error, request)
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -42,7 +42,7 @@ async def handle(services: Services | ControllerServices, context: RequestContex
         if not answered.done():  # the connection may be closed
             answered.set_result(response)
 
-    services.quorum.receive(asked, reply)
+    services.quorum.receive(requested, reply)
     return response_to_message(await answered, request, context.api_version, wire)
 
 

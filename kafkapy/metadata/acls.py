@@ -87,18 +87,18 @@ class AclControl:
         return acl_id
 
 
-def find_acls(acls: Mapping[Uuid, AccessControlEntryRecord], asked: AclFilter) -> list[Uuid]:
+def find_acls(acls: Mapping[Uuid, AccessControlEntryRecord], requested: AclFilter) -> list[Uuid]:
     """Return the ids of all ACLs that a filter matches. Raises ApiError for an unknown code in the filter."""
-    unknown = _unknown_part(asked)
+    unknown = _unknown_part(requested)
     if unknown:
         raise ApiError(ErrorCode.INVALID_REQUEST, unknown)
-    return [acl_id for acl_id, record in acls.items() if asked.matches(record)]
+    return [acl_id for acl_id, record in acls.items() if requested.matches(record)]
 
 
-def _unknown_part(asked: AclFilter) -> str:
-    if "UNKNOWN" in (name_of(ResourceType, asked.resource_type), name_of(PatternType, asked.pattern_type)):
+def _unknown_part(requested: AclFilter) -> str:
+    if "UNKNOWN" in (name_of(ResourceType, requested.resource_type), name_of(PatternType, requested.pattern_type)):
         return "Unknown patternFilter."
-    if "UNKNOWN" in (name_of(AclOperation, asked.operation), name_of(PermissionType, asked.permission_type)):
+    if "UNKNOWN" in (name_of(AclOperation, requested.operation), name_of(PermissionType, requested.permission_type)):
         return "Unknown entryFilter."
     return ""
 

@@ -183,8 +183,8 @@ class PartitionControl:
         for asked_topic in request.topics:
             topic = self._topics.by_id.get(asked_topic.topic_id)
             partitions = []
-            for asked in asked_topic.partitions:
-                partitions.append(self._altered(request.broker_id, topic, asked, api_version, records))
+            for requested in asked_topic.partitions:
+                partitions.append(self._altered(request.broker_id, topic, requested, api_version, records))
                 yield []
             response.topics.append(
                 alter_partition_response.TopicData(topic_id=asked_topic.topic_id, partitions=partitions)
@@ -195,22 +195,22 @@ class PartitionControl:
         self,
         broker_id: int,
         topic: Topic | None,
-        asked: alter_partition_request.PartitionData,
+        requested: alter_partition_request.PartitionData,
         api_version: int,
         records: list[Any],
     ) -> alter_partition_response.PartitionData:
-        answer = alter_partition_response.PartitionData(partition_index=asked.partition_index)
+        answer = alter_partition_response.PartitionData(partition_index=requested.partition_index)
         if topic is None:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             return answer
-        isr_epochs = _asked_isr(asked, api_version)
-        partition = topic.partitions.get(asked.partition_index)
-        answer.error_code = self._alter_error(broker_id, partition, asked, isr_epochs)
+        isr_epochs = _requested_isr(requested, api_version)
+        partition = topic.partitions.get(requested.partition_index)
+        answer.error_code = self._alter_error(broker_id, partition, requested, isr_epochs)
         if answer.error_code != ErrorCode.NONE or partition is None:
             return answer
-        change = self._change(topic, asked.partition_index, partition, self._brokers.is_active)
+        change = self._change(topic, requested.partition_index, partition, self._brokers.is_active)
         change.isr = list(isr_epochs)
-        change.leader_recovery_state = asked.leader_recovery_state
+        change.leader_recovery_state = requested.leader_recovery_state
         record = change.build()
         if record is not None:
             records.append(record)
@@ -227,20 +227,20 @@ class PartitionControl:
         self,
         broker_id: int,
         partition: PartitionRegistration | None,
-        asked: alter_partition_request.PartitionData,
+        requested: alter_partition_request.PartitionData,
         isr_epochs: dict[int, int],
     ) -> ErrorCode:
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
+        if requested.leader_epoch > partition.leader_epoch or requested.partition_epoch > partition.partition_epoch:
             return ErrorCode.NOT_CONTROLLER
-        if asked.leader_epoch < partition.leader_epoch:
+        if requested.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if broker_id != partition.leader:
             return ErrorCode.INVALID_REQUEST
-        if asked.partition_epoch < partition.partition_epoch:
+        if requested.partition_epoch < partition.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
-        if not _is_valid_isr(partition, isr_epochs, asked.leader_recovery_state):
+        if not _is_valid_isr(partition, isr_epochs, requested.leader_recovery_state):
             return ErrorCode.INVALID_REQUEST
         if not all(self._may_join_isr(replica, epoch) for replica, epoch in isr_epochs.items()):
             return ErrorCode.INELIGIBLE_REPLICA
@@ -257,13 +257,13 @@ class PartitionControl:
         broker = self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = assign_response.AssignReplicasToDirsResponse()
         records: list[Any] = []
-        for asked in request.directories:
-            answer = assign_response.DirectoryData(id=asked.id)
-            for asked_topic in asked.topics:
+        for requested in request.directories:
+            answer = assign_response.DirectoryData(id=requested.id)
+            for asked_topic in requested.topics:
                 topic = self._topics.by_id.get(asked_topic.topic_id)
                 partitions = []
                 for part in asked_topic.partitions:
-                    code = self._assign(topic, part.partition_index, broker.id, asked.id, records)
+                    code = self._assign(topic, part.partition_index, broker.id, requested.id, records)
                     partitions.append(assign_response.PartitionData(part.partition_index, code))
                     yield []
                 answer.topics.append(assign_response.TopicData(topic_id=asked_topic.topic_id, partitions=partitions))
@@ -376,11 +376,11 @@ class PartitionControl:
         return is_acceptable
 
 
-def _asked_isr(asked: alter_partition_request.PartitionData, api_version: int) -> dict[int, int]:
+def _requested_isr(requested: alter_partition_request.PartitionData, api_version: int) -> dict[int, int]:
     """Return the requested ISR: broker id -> broker epoch known to the leader (version 3+), else -1."""
     if api_version < 3:
-        return dict.fromkeys(asked.new_isr, -1)
-    return {replica.broker_id: replica.broker_epoch for replica in asked.new_isr_with_epochs}
+        return dict.fromkeys(requested.new_isr, -1)
+    return {replica.broker_id: replica.broker_epoch for replica in requested.new_isr_with_epochs}
 
 
 def _is_valid_isr(partition: PartitionRegistration, isr: Collection[int], leader_recovery_state: int) -> bool:

@@ -51,11 +51,11 @@ class ReassignmentControl:
         )
         for asked_topic in request.topics:
             answers = []
-            for asked in asked_topic.partitions:
-                answer = alter_response.ReassignablePartitionResponse(asked.partition_index, error_message=None)
+            for requested in asked_topic.partitions:
+                answer = alter_response.ReassignablePartitionResponse(requested.partition_index, error_message=None)
                 try:
                     check_operation_size(len(records) + 1)
-                    records += self._alter(asked_topic.name, asked, request.allow_replication_factor_change)
+                    records += self._alter(asked_topic.name, requested, request.allow_replication_factor_change)
                 except ApiError as error:
                     answer.error_code, answer.error_message = int(error.code), error.message
                 answers.append(answer)
@@ -74,31 +74,31 @@ class ReassignmentControl:
             for topic_id, partition_ids in self._topics.indexes.reassigning.items():
                 _add_ongoing(response, self._topics.by_id[topic_id], list(partition_ids))
             return Decision(response, [])
-        for asked in request.topics:
-            topic = self._topics.by_name.get(asked.name)
+        for requested in request.topics:
+            topic = self._topics.by_name.get(requested.name)
             if topic is not None:
-                _add_ongoing(response, topic, asked.partition_indexes)
+                _add_ongoing(response, topic, requested.partition_indexes)
         return Decision(response, [])
 
     def _alter(
-        self, name: str, asked: "alter_request.ReassignablePartition", allow_factor_change: bool
+        self, name: str, requested: "alter_request.ReassignablePartition", allow_factor_change: bool
     ) -> list[PartitionChangeRecord]:
         """Return the record of one partition's change, none if nothing changes. Raises ApiError."""
         topic = self._topics.by_name.get(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-        partition = topic.partitions.get(asked.partition_index)
+        partition = topic.partitions.get(requested.partition_index)
         if partition is None:
             raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{requested.partition_index}."
             )
-        if asked.replicas is None:
-            record = self._cancel(topic, asked.partition_index, partition)
+        if requested.replicas is None:
+            record = self._cancel(topic, requested.partition_index, partition)
         else:
-            self._topics.check_assignment(asked.replicas)
+            self._topics.check_assignment(requested.replicas)
             if not allow_factor_change:
-                _check_factor_unchanged(partition, asked.replicas)
-            record = self._reassign(topic, asked.partition_index, partition, asked.replicas)
+                _check_factor_unchanged(partition, requested.replicas)
+            record = self._reassign(topic, requested.partition_index, partition, requested.replicas)
         return [] if record is None else [record]
 
     def _reassign(

@@ -257,11 +257,11 @@ class ClientConnection:
         request = ClientRequest(API_VERSIONS, build, on_response, _ignore_failure, 0, 0, version, deadline_ms)
         self._write(request, version)
 
-    def _learn_versions(self, response: Message, asked: int, answered: int, deadline_ms: int) -> None:
+    def _learn_versions(self, response: Message, requested: int, answered: int, deadline_ms: int) -> None:
         assert isinstance(response, ApiVersionsResponse)
         versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-        if response.error_code == UNSUPPORTED_VERSION and answered < asked:
-            self._ask_versions(min(versions.get(API_VERSIONS, (0, 0))[1], asked - 1), deadline_ms)
+        if response.error_code == UNSUPPORTED_VERSION and answered < requested:
+            self._ask_versions(min(versions.get(API_VERSIONS, (0, 0))[1], requested - 1), deadline_ms)
             return
         if response.error_code:
             raise ProtocolError(f"ApiVersions was answered with error {response.error_code}")

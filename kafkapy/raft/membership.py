@@ -129,7 +129,10 @@ class Membership:
         known = self._told_voters()
         missing = [node_id for node_id in self._replica.voters.current.ids if node_id not in known]
         if missing:
-            return UNKNOWN_SERVER_ERROR, f"Directory id must be known for all of the voters: {missing} have not told it"
+            return (
+                UNKNOWN_SERVER_ERROR,
+                f"Directory id must be known for all of the voters: unknown for {missing}",
+            )
         if not all(voter.min_kraft_version <= 1 <= voter.max_kraft_version for voter in known.values()):
             return (
                 INVALID_UPDATE_VERSION,
@@ -142,7 +145,7 @@ class Membership:
         role = self._current.role
         assert isinstance(role, Leader), "only a leader raises kraft.version"
         assert self._replica.voters.kraft_version == 0, "kraft.version rises from 0"
-        assert self.kraft_upgrade_refusal() is None, "asked before"
+        assert self.kraft_upgrade_refusal() is None, "the caller has checked kraft_upgrade_refusal"
         known = self._told_voters()
         voters = VoterSet(known[node_id] for node_id in self._replica.voters.current.ids)
         self._replica.append_as_leader(role, (KRaftVersion(1), Voters(voters)))

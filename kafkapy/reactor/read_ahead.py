@@ -33,14 +33,14 @@ class _Stream:
 
     def __init__(self, file: File, start: int) -> None:
         self.file = file
-        self.start = self.warm_end = self.asked_end = start
+        self.start = self.warm_end = self.requested_end = start
         self.cached_bytes = 0
         """How many of the bytes read most recently, without a gap, were already in the page cache."""
         self.waiting: list[OnWarm] = []
 
     @property
     def is_busy(self) -> bool:
-        return self.asked_end > self.warm_end
+        return self.requested_end > self.warm_end
 
 
 class ReadAhead:
@@ -74,7 +74,7 @@ class ReadAhead:
         The position reported may be `start` itself, if the worker was reading the bytes before it: then call again.
         """
         for stream in self._streams.get(file, ()):
-            if stream.warm_end <= start <= stream.asked_end:
+            if stream.warm_end <= start <= stream.requested_end:
                 break
         else:
             stream = self._begin(file, start)
@@ -105,14 +105,14 @@ class ReadAhead:
 
     def _read_on(self, stream: _Stream, size_bytes: int) -> None:
         file, start = stream.file, stream.warm_end
-        stream.asked_end = start + size_bytes
+        stream.requested_end = start + size_bytes
         self._call_count += 1
 
         def done(warmed: tuple[int, bool] | None, error: BaseException | None) -> None:
             self._call_count -= 1
             count, was_read = warmed or (0, False)
             stream.cached_bytes = 0 if was_read else stream.cached_bytes + count
-            stream.asked_end = stream.warm_end = start + count
+            stream.requested_end = stream.warm_end = start + count
             has_ended = count < size_bytes or stream.cached_bytes >= READ_AHEAD_ENOUGH_BYTES
             if has_ended:
                 self._end(stream)

@@ -13,7 +13,7 @@ from kafkapy.seams import Channel, Connector
 
 logger = logging.getLogger(__name__)
 
-TELL_AGAIN_S: Final = 60.0
+LOG_AGAIN_S: Final = 60.0
 """The same failure is logged again only after so long: a node retries once a second."""
 
 OnDone = Callable[[Channel | None, OSError | None], None]
@@ -34,7 +34,7 @@ class TlsConnector:
         self._context = context
         self._handshakes = Handshakes(loop, timeout_ms)
         self._loop = loop
-        self._told: dict[tuple[str, int], tuple[str, float]] = {}
+        self._logged: dict[tuple[str, int], tuple[str, float]] = {}
         """The reason of an address's last failed handshake, and when it was logged."""
 
     def connect(self, host: str, port: int, on_done: OnDone) -> Callable[[], None]:
@@ -64,8 +64,8 @@ class TlsConnector:
         return lambda: cancel[0]()
 
     def _tell(self, host: str, port: int, reason: str) -> None:
-        before, told_at = self._told.get((host, port), ("", 0.0))
+        before, logged_at = self._logged.get((host, port), ("", 0.0))
         now = self._loop.time()
-        if before != reason or now - told_at >= TELL_AGAIN_S:
-            self._told[host, port] = (reason, now)
+        if before != reason or now - logged_at >= LOG_AGAIN_S:
+            self._logged[host, port] = (reason, now)
             logger.warning("Failed authentication with %s:%d (SSL handshake failed): %s", host, port, reason)

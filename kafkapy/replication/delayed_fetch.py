@@ -49,8 +49,8 @@ class DelayedFetch(DelayedOperation):
 
     def _has_any(self) -> bool:
         """The common case, min.bytes 1: one readable offset is enough, without counting bytes."""
-        for asked, partition in self._partitions:
-            request = asked.request
+        for requested, partition in self._partitions:
+            request = requested.request
             check = partition.check_readable if self._reads_followers else partition.check_leader
             if partition.log is None or check(request.current_leader_epoch):
                 return True
@@ -64,8 +64,8 @@ class DelayedFetch(DelayedOperation):
 
     def _has_enough(self) -> bool:
         total = 0
-        for asked, partition in self._partitions:
-            available = available_bytes(partition, asked, self._isolation, reads_followers=self._reads_followers)
+        for requested, partition in self._partitions:
+            available = available_bytes(partition, requested, self._isolation, reads_followers=self._reads_followers)
             if available is None:
                 return True
             if self._is_held_back is None or not self._is_held_back(partition):

@@ -73,9 +73,9 @@ class FetchRead:
 
     def read(self) -> NeedsWarming | None:
         """Read the remaining partitions. Returns None when done, else a region to warm before the next call."""
-        for asked, partition in self._partitions[len(self.answers) :]:
+        for requested, partition in self._partitions[len(self.answers) :]:
             try:
-                answer = self._read_partition(asked, partition)
+                answer = self._read_partition(requested, partition)
             except NeedsWarming as cold:
                 self._cold_log = partition.log
                 return cold
@@ -108,8 +108,8 @@ class FetchRead:
         for answer in self.answers:
             answer.release()
 
-    def _read_partition(self, asked: "FetchedPartition", partition: "HostedPartition") -> PartitionRead:
-        request = asked.request
+    def _read_partition(self, requested: "FetchedPartition", partition: "HostedPartition") -> PartitionRead:
+        request = requested.request
         code = partition.check_leader(request.current_leader_epoch)
         if code and self._reads_followers:
             code = partition.check_readable(request.current_leader_epoch)
@@ -180,14 +180,18 @@ def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[tuple[in
 
 
 def available_bytes(
-    partition: "HostedPartition", asked: "FetchedPartition", isolation: FetchIsolation, *, reads_followers: bool = False
+    partition: "HostedPartition",
+    requested: "FetchedPartition",
+    isolation: FetchIsolation,
+    *,
+    reads_followers: bool = False,
 ) -> int | None:
     """Return how many bytes a read would return now, None if a waiting fetch should be answered at once.
 
     None if the partition cannot be read, if the read would have to wait for the disk, or if it stops at the end of an
     older segment, which will not grow.
     """
-    request = asked.request
+    request = requested.request
     log = partition.log
     check = partition.check_readable if reads_followers else partition.check_leader
     if check(request.current_leader_epoch) or log is None:

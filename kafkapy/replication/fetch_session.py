@@ -104,10 +104,10 @@ class FetchSession:
         self.watch = None if new_watch is None else new_watch(self.partitions.values())
         """For a follower's session: tracks which partitions have changed and must be read."""
 
-    def update(self, asked: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
+    def update(self, requested: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
         """Apply a request's changes: partitions added, changed, or forgotten."""
         partitions, watch = self.partitions, self.watch
-        for partition in asked:
+        for partition in requested:
             known = partitions.setdefault(partition.key, partition)
             known.request = partition.request
             if watch is not None:
@@ -142,8 +142,8 @@ class SessionWatch(Protocol):
     """Tracks which partitions of a session must be read (follower_watch.py)."""
 
     def take(self) -> list[FetchedPartition]: ...
-    def ask(self, asked: FetchedPartition) -> None: ...
-    def forget(self, asked: FetchedPartition) -> None: ...
+    def ask(self, requested: FetchedPartition) -> None: ...
+    def forget(self, requested: FetchedPartition) -> None: ...
     def settle(self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]) -> None: ...
     def close(self) -> None: ...
 
@@ -246,7 +246,7 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        asked: list[FetchedPartition],
+        requested: list[FetchedPartition],
         forgotten: list[PartitionKey],
         *,
         uses_topic_ids: bool,
@@ -255,7 +255,7 @@ class FetchSessionCache:
     ) -> FetchContext:
         """Return the context of a request, with the partitions in its order; none if it has a session error.
 
-        asked, forgotten: the partitions that the request names. new_watch: creates the watch of a session; given only
+        requested, forgotten: the partitions that the request names. new_watch: creates a session's watch; given only
         for a follower's request, whose session is privileged.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -263,7 +263,7 @@ class FetchSessionCache:
                 self._remove(session_id)
             cache = self if epoch == INITIAL_EPOCH else None
             return FetchContext(
-                _without_duplicates(asked),
+                _without_duplicates(requested),
                 wants_session_of=cache,
                 uses_topic_ids=uses_topic_ids,
                 new_watch=new_watch,
@@ -275,16 +275,16 @@ class FetchSessionCache:
             return FetchContext((), error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext((), error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        return self._continue(session, asked, forgotten, now_ms)
+        return self._continue(session, requested, forgotten, now_ms)
 
     def _continue(
-        self, session: FetchSession, asked: list[FetchedPartition], forgotten: list[PartitionKey], now_ms: int
+        self, session: FetchSession, requested: list[FetchedPartition], forgotten: list[PartitionKey], now_ms: int
     ) -> FetchContext:
-        if asked or forgotten:
-            session.update(asked, forgotten)
+        if requested or forgotten:
+            session.update(requested, forgotten)
         if not session.partitions:
             self._remove(session.session_id)
-            return FetchContext(_without_duplicates(asked))
+            return FetchContext(_without_duplicates(requested))
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
         session.last_used_ms = now_ms
@@ -352,8 +352,8 @@ def _is_evictable(session: FetchSession, is_by_privileged: bool) -> bool:
     return is_old or (is_by_privileged and not session.is_privileged)
 
 
-def _without_duplicates(asked: list[FetchedPartition]) -> list[FetchedPartition]:
+def _without_duplicates(requested: list[FetchedPartition]) -> list[FetchedPartition]:
     """Return each partition once: its last entry counts, in the position of its first."""
-    if len(asked) < 2:
-        return asked
-    return list({partition.key: partition for partition in asked}.values())
+    if len(requested) < 2:
+        return requested
+    return list({partition.key: partition for partition in requested}.values())

@@ -38,11 +38,11 @@ class FollowerWatches:
         """Report a change of a partition: its followers read it in their next fetch; a waiting fetch ends if due."""
         watches = self._by_partition.get(partition)
         if watches:
-            for watch, asked in list(watches.items()):
-                watch.note_change(partition, asked)
+            for watch, requested in list(watches.items()):
+                watch.note_change(partition, requested)
 
-    def add(self, partition: "HostedPartition", watch: "FollowerWatch", asked: "FetchedPartition") -> None:
-        self._by_partition.setdefault(partition, {})[watch] = asked
+    def add(self, partition: "HostedPartition", watch: "FollowerWatch", requested: "FetchedPartition") -> None:
+        self._by_partition.setdefault(partition, {})[watch] = requested
 
     def remove(self, partition: "HostedPartition", watch: "FollowerWatch") -> None:
         watches = self._by_partition.get(partition)
@@ -55,12 +55,12 @@ class FollowerWatches:
 class FollowerWatch:
     """The partitions of one follower's session. `times` has the time of its last fetch."""
 
-    def __init__(self, watches: FollowerWatches, replica_id: int, asked: "Iterable[FetchedPartition]") -> None:
+    def __init__(self, watches: FollowerWatches, replica_id: int, requested: "Iterable[FetchedPartition]") -> None:
         self.replica_id = replica_id
         self.times = SessionTimes()
         self._watches = watches
         self._partitions: dict[FetchedPartition, HostedPartition] = {}
-        self._to_read: dict[FetchedPartition, None] = dict.fromkeys(asked)
+        self._to_read: dict[FetchedPartition, None] = dict.fromkeys(requested)
         self._min_bytes = 1
         self._on_enough: Callable[[], None] | None = None
         """Completes the session's waiting fetch."""
@@ -70,26 +70,26 @@ class FollowerWatch:
         taken, self._to_read = list(self._to_read), {}
         return taken
 
-    def ask(self, asked: "FetchedPartition") -> None:
+    def ask(self, requested: "FetchedPartition") -> None:
         """Read a partition that the request names."""
-        self._to_read[asked] = None
+        self._to_read[requested] = None
 
-    def forget(self, asked: "FetchedPartition") -> None:
+    def forget(self, requested: "FetchedPartition") -> None:
         """Remove a partition from the session."""
-        self._to_read.pop(asked, None)
-        self._unbind(asked)
+        self._to_read.pop(requested, None)
+        self._unbind(requested)
 
-    def bind(self, asked: "FetchedPartition", partition: "HostedPartition") -> None:
+    def bind(self, requested: "FetchedPartition", partition: "HostedPartition") -> None:
         """Subscribe to the changes of a partition that the session fetches."""
-        if self._partitions.get(asked) is not partition:
-            self._unbind(asked)
-            self._partitions[asked] = partition
-            self._watches.add(partition, self, asked)
+        if self._partitions.get(requested) is not partition:
+            self._unbind(requested)
+            self._partitions[requested] = partition
+            self._watches.add(partition, self, requested)
 
     def close(self) -> None:
         """Unsubscribe from all partitions when the session ends."""
-        for asked in list(self._partitions):
-            self._unbind(asked)
+        for requested in list(self._partitions):
+            self._unbind(requested)
         self._to_read = {}
 
     def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
@@ -100,27 +100,27 @@ class FollowerWatch:
         """
         changed, self._to_read = self._to_read, {}
         with_records: dict[FetchedPartition, None] = {}
-        for asked, answer in answers:
-            partition = self._partitions.get(asked)
+        for requested, answer in answers:
+            partition = self._partitions.get(requested)
             if answer.records:
-                with_records[asked] = None
-            elif asked in changed or partition is None or self._is_unsettled(asked, partition, answer):
-                self._to_read[asked] = None
-        for asked in changed:
-            if asked not in with_records:
-                self._to_read[asked] = None
+                with_records[requested] = None
+            elif requested in changed or partition is None or self._is_unsettled(requested, partition, answer):
+                self._to_read[requested] = None
+        for requested in changed:
+            if requested not in with_records:
+                self._to_read[requested] = None
         self._to_read |= with_records
 
-    def _is_unsettled(self, asked: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead) -> bool:
+    def _is_unsettled(self, requested: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead) -> bool:
         log = partition.log
         return (
             answer.error_code != 0
             or answer.diverging is not None
             or log is None
             or partition.role is not Role.LEADER
-            or asked.request.fetch_offset != log.log_end_offset
-            or asked.high_watermark != log.high_watermark
-            or asked.log_start_offset != log.log_start_offset
+            or requested.request.fetch_offset != log.log_end_offset
+            or requested.high_watermark != log.high_watermark
+            or requested.log_start_offset != log.log_start_offset
             or self.replica_id not in partition.isr
         )
 
@@ -142,47 +142,47 @@ class FollowerWatch:
     def end_wait(self) -> None:
         self._on_enough = None
 
-    def note_change(self, partition: "HostedPartition", asked: "FetchedPartition") -> None:
+    def note_change(self, partition: "HostedPartition", requested: "FetchedPartition") -> None:
         """Mark a partition as changed: only a fetch that names it shows the follower's progress from now on."""
-        self._to_read[asked] = None
+        self._to_read[requested] = None
         follower = partition.followers.get(self.replica_id)
         if follower is not None:
             follower.leave_session(self.times)
         on_enough = self._on_enough
-        if on_enough is not None and self._is_enough((asked,) if self._min_bytes <= 1 else self._to_read):
+        if on_enough is not None and self._is_enough((requested,) if self._min_bytes <= 1 else self._to_read):
             self._on_enough = None
             on_enough()
 
     def _is_enough(self, to_read: "Iterable[FetchedPartition]") -> bool:
         """Whether a read would return min_bytes, or a partition can no longer be served."""
         total, throttle = 0, self._watches.throttle
-        for asked in to_read:
-            partition = self._partitions.get(asked)
+        for requested in to_read:
+            partition = self._partitions.get(requested)
             if partition is None or partition.log is None:
                 return True
-            if throttle is not None and self._is_held_back(throttle, asked, partition):
+            if throttle is not None and self._is_held_back(throttle, requested, partition):
                 continue
             if self._min_bytes <= 1:
-                request = asked.request
+                request = requested.request
                 if partition.check_leader(request.current_leader_epoch):
                     return True
                 available: int | None = int(request.fetch_offset != partition.log.log_end_offset)
             else:
-                available = available_bytes(partition, asked, FetchIsolation.LOG_END)
+                available = available_bytes(partition, requested, FetchIsolation.LOG_END)
             if available is None:
                 return True
             total += available
         return total >= max(self._min_bytes, 1)
 
     def _is_held_back(
-        self, throttle: "ReplicationThrottle", asked: "FetchedPartition", partition: "HostedPartition"
+        self, throttle: "ReplicationThrottle", requested: "FetchedPartition", partition: "HostedPartition"
     ) -> bool:
-        return partition.check_leader(asked.request.current_leader_epoch) == 0 and throttle.holds_back(
+        return partition.check_leader(requested.request.current_leader_epoch) == 0 and throttle.holds_back(
             partition, self.replica_id
         )
 
-    def _unbind(self, asked: "FetchedPartition") -> None:
-        partition = self._partitions.pop(asked, None)
+    def _unbind(self, requested: "FetchedPartition") -> None:
+        partition = self._partitions.pop(requested, None)
         if partition is None:
             return
         self._watches.remove(partition, self)

@@ -52,7 +52,7 @@ class FollowerSession:
     def __init__(self) -> None:
         self._session_id = NO_SESSION_ID
         self._epoch = INITIAL_EPOCH
-        self._asked: dict[PartitionKey, FetchPartition] = {}
+        self._requested: dict[PartitionKey, FetchPartition] = {}
         self._sent: dict[PartitionKey, FetchPartition] = {}
         """The positions last sent to the leader: the response refers to these."""
         self._added: dict[PartitionKey, None] = {}
@@ -64,15 +64,15 @@ class FollowerSession:
         """Whether the leader had no room for a session when it was asked last."""
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._requested)
 
     def __contains__(self, key: PartitionKey) -> bool:
-        return key in self._asked
+        return key in self._requested
 
     @property
     def has_request(self) -> bool:
         """Whether there are partitions to fetch, or partitions that the leader has to forget."""
-        return bool(self._asked) or (bool(self._forgotten) and self._epoch != INITIAL_EPOCH)
+        return bool(self._requested) or (bool(self._forgotten) and self._epoch != INITIAL_EPOCH)
 
     def sent(self, key: PartitionKey) -> FetchPartition | None:
         """Return a partition's fields in the request in flight, None if that does not fetch it."""
@@ -80,15 +80,15 @@ class FollowerSession:
 
     def ask(self, key: PartitionKey, wanted: FetchPartition) -> None:
         """Add a partition, or change its position, from the next request on."""
-        if self._asked.get(key) == wanted:
+        if self._requested.get(key) == wanted:
             return
-        self._asked[key] = wanted
+        self._requested[key] = wanted
         (self._changed if key in self._sent else self._added)[key] = None
         self._forgotten.pop(key, None)
 
     def drop(self, key: PartitionKey) -> None:
         """Stop fetching a partition."""
-        if self._asked.pop(key, None) is None:
+        if self._requested.pop(key, None) is None:
             return
         if key in self._sent:
             self._changed.pop(key, None)
@@ -100,7 +100,7 @@ class FollowerSession:
         """Return the next request. Call note_answer or note_failure before the one after it."""
         is_full = self._epoch == INITIAL_EPOCH
         if is_full:
-            self._added, self._changed, self._sent, self._forgotten = dict.fromkeys(self._asked), {}, {}, {}
+            self._added, self._changed, self._sent, self._forgotten = dict.fromkeys(self._requested), {}, {}, {}
         added = list(islice(self._added, None if is_full and self._is_refused else ADDED_PER_REQUEST))
         for key in added:
             del self._added[key]
@@ -108,7 +108,7 @@ class FollowerSession:
         forgotten, self._forgotten = self._forgotten, {}
         for key in forgotten:
             self._sent.pop(key, None)
-        self._sent.update((key, self._asked[key]) for key in named)
+        self._sent.update((key, self._requested[key]) for key in named)
         topics, forgotten_topics = self._topics(named), _forgotten_topics(forgotten)
         return SessionRequest(
             self._session_id, self._epoch, topics, forgotten_topics, is_full, has_more=bool(self._added)
@@ -136,7 +136,7 @@ class FollowerSession:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
-            topic.partitions.append(self._asked[key])
+            topic.partitions.append(self._requested[key])
         return list(topics.values())
 
 

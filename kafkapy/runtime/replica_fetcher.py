@@ -178,18 +178,18 @@ class ReplicaFetcher:
         )
         self._session.ask(key, wanted)
 
-    async def _fetch(self, asked: SessionRequest) -> FetchResponse:
+    async def _fetch(self, requested: SessionRequest) -> FetchResponse:
         config = self._fetchers.config().replication
 
         def build(version: int) -> FetchRequest:
             request = FetchRequest(
-                max_wait_ms=0 if asked.has_more else config.replica_fetch_wait_max_ms,
+                max_wait_ms=0 if requested.has_more else config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 max_bytes=config.replica_fetch_response_max_bytes,
-                session_id=asked.session_id,
-                session_epoch=asked.session_epoch,
-                topics=asked.topics,
-                forgotten_topics_data=asked.forgotten,
+                session_id=requested.session_id,
+                session_epoch=requested.session_epoch,
+                topics=requested.topics,
+                forgotten_topics_data=requested.forgotten,
             )
             if version >= REPLICA_STATE_SINCE:
                 request.replica_state = ReplicaState(self._fetchers.node_id, self._fetchers.broker_epoch())
@@ -230,10 +230,10 @@ class ReplicaFetcher:
         for topic in response.responses:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
-                partition, asked = self._followed.get(key), self._session.sent(key)
-                if partition is None or asked is None or key in self._delayed:
+                partition, requested = self._followed.get(key), self._session.sent(key)
+                if partition is None or requested is None or key in self._delayed:
                     continue
-                await self._take_one(key, partition, asked, answer)
+                await self._take_one(key, partition, requested, answer)
                 log = partition.log
                 if answer.records:
                     if log is not None and log.recovery_point < log.flush_required_to:
@@ -243,12 +243,12 @@ class ReplicaFetcher:
             await asyncio.gather(*(self._fetchers.flush(log) for log in unflushed), return_exceptions=True)
 
     async def _take_one(
-        self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition, answer: PartitionData
+        self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData
     ) -> None:
-        if not _is_still_asked(partition, asked):
+        if not _is_still_asked(partition, requested):
             return
         try:
-            await self._follow(key, partition, asked, answer)
+            await self._follow(key, partition, requested, answer)
         except (ApiError, RecordsError) as error:
             self._hold_back(key, str(error))
         except StorageError as error:
@@ -265,7 +265,7 @@ class ReplicaFetcher:
                 self._ask(key, partition)
 
     async def _follow(
-        self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition, answer: PartitionData
+        self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData
     ) -> None:
         """Apply the response to the log. Raises ApiError, RecordsError, StorageError."""
         log, logs, code = partition.log, self._fetchers.logs, answer.error_code
@@ -274,7 +274,7 @@ class ReplicaFetcher:
             if code and code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise answered_error(code)
             if code:
-                await self._settle_range(key, partition, asked)
+                await self._settle_range(key, partition, requested)
             elif answer.diverging_epoch.end_offset >= 0:
                 diverging = OffsetAndEpoch(answer.diverging_epoch.end_offset, answer.diverging_epoch.epoch)
                 logs.truncate_to_agreement(partition, log, diverging)
@@ -286,7 +286,7 @@ class ReplicaFetcher:
                 if self._fetchers.throttle is not None:
                     self._count_throttled(self._fetchers.throttle, key, partition, answer)
         except ApiError as error:
-            if error.code != ErrorCode.FENCED_LEADER_EPOCH or asked.current_leader_epoch != partition.leader_epoch:
+            if error.code != ErrorCode.FENCED_LEADER_EPOCH or requested.current_leader_epoch != partition.leader_epoch:
                 raise
             logger.info(
                 "Pausing replication of %s until newer metadata arrives: its leader has a later epoch",
@@ -343,16 +343,16 @@ class ReplicaFetcher:
                 self._delayed[key] = until_ms
                 self._session.drop(key)
 
-    async def _settle_range(self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition) -> None:
+    async def _settle_range(self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition) -> None:
         """Handle OFFSET_OUT_OF_RANGE: the leader's log ends earlier or starts later. Raises ApiError."""
-        end_offset = await self._list_offset(partition, asked, LATEST)
-        start_offset = await self._list_offset(partition, asked, EARLIEST)
-        if not _is_still_asked(partition, asked):
+        end_offset = await self._list_offset(partition, requested, LATEST)
+        start_offset = await self._list_offset(partition, requested, EARLIEST)
+        if not _is_still_asked(partition, requested):
             return
-        if end_offset < asked.fetch_offset:
+        if end_offset < requested.fetch_offset:
             logger.warning("Truncating %s: the leader's log ends at offset %d", partition.topic_partition, end_offset)
             self._fetchers.logs.truncate(partition, end_offset)
-        elif start_offset > asked.fetch_offset:
+        elif start_offset > requested.fetch_offset:
             logger.warning(
                 "Restarting the log of %s at the leader's log start offset %d", partition.topic_partition, start_offset
             )
@@ -360,10 +360,10 @@ class ReplicaFetcher:
         else:
             self._hold_back(key, "OFFSET_OUT_OF_RANGE")
 
-    async def _list_offset(self, partition: "HostedPartition", asked: FetchPartition, timestamp: int) -> int:
+    async def _list_offset(self, partition: "HostedPartition", requested: FetchPartition, timestamp: int) -> int:
         topic, partition_id = partition.topic_partition
         wanted = ListOffsetsPartition(
-            partition_index=partition_id, current_leader_epoch=asked.current_leader_epoch, timestamp=timestamp
+            partition_index=partition_id, current_leader_epoch=requested.current_leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
             replica_id=self._fetchers.node_id, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
@@ -376,11 +376,11 @@ class ReplicaFetcher:
         return answer.offset
 
 
-def _is_still_asked(partition: "HostedPartition", asked: FetchPartition) -> bool:
+def _is_still_asked(partition: "HostedPartition", requested: FetchPartition) -> bool:
     """Whether a response is still valid: same leader epoch and same log end offset as in the request."""
     return (
         partition.role is Role.FOLLOWER
-        and partition.leader_epoch == asked.current_leader_epoch
+        and partition.leader_epoch == requested.current_leader_epoch
         and partition.log is not None
-        and partition.log.log_end_offset == asked.fetch_offset
+        and partition.log.log_end_offset == requested.fetch_offset
     )

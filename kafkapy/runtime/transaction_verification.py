@@ -196,10 +196,12 @@ class TransactionVerification:
             partition: self._start(producer, partition, base_sequence)
             for partition, base_sequence in base_sequences.items()
         }
-        asked = {partition.topic_partition: partition for partition, each in verified.items() if each.guard is not None}
-        if asked:
-            codes = await self._gate.ask(producer, list(asked))
-            for topic_partition, partition in asked.items():
+        requested = {
+            partition.topic_partition: partition for partition, each in verified.items() if each.guard is not None
+        }
+        if requested:
+            codes = await self._gate.ask(producer, list(requested))
+            for topic_partition, partition in requested.items():
                 verified[partition].code = _as_client_knows(codes[topic_partition], producer)
             self._abandon_refused(producer, verified)
         return verified

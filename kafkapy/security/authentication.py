@@ -189,9 +189,9 @@ class Login:
         try:
             challenge = self._evaluate(bytes(request.auth_bytes), wall_ms)
         except SaslError as error:
-            told = str(error) if isinstance(error, ToldSaslError) else self._invalid_credentials
-            refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
-            return self._fail(f"{told} ({error})" if told != str(error) else told, _encode(header, refusal))
+            message = str(error) if isinstance(error, ToldSaslError) else self._invalid_credentials
+            refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
+            return self._fail(f"{message} ({error})" if message != str(error) else message, _encode(header, refusal))
         lifetime_ms = self._maybe_complete(now_ms, wall_ms)
         response = SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms)
         return Reply(_encode(header, response))

@@ -490,7 +490,7 @@ class BrokerServer:
     def _gauges(self) -> "Iterator[Measured | None]":
         from kafkapy.server.admin.gauges import BrokerParts, broker_gauges  # used by /metrics only
 
-        assert self._services is not None, "asked of once it serves"
+        assert self._services is not None, "gauges are read only while the broker serves"
         return broker_gauges(
             BrokerParts(
                 self._services,

@@ -258,9 +258,9 @@ class Broker:
 
     def _log_warnings(self, found: Iterable[str]) -> None:
         """Log warnings about the configuration and the installation, except those that __init__ has given."""
-        told = warnings_of_keys(self._properties)
+        known = warnings_of_keys(self._properties)
         for warning in found:
-            if warning not in told:
+            if warning not in known:
                 logger.warning("%s", warning)
 
     def _check_not_running(self) -> None:

@@ -38,7 +38,7 @@ class LogWriter(logging.Handler):
         self._is_closed = False
         self.lost_count = 0
         """Lines that were dropped."""
-        self._told_count = 0
+        self._reported_count = 0
         """How many of the lost lines have been reported."""
         self._thread = threading.Thread(target=self._run, name="kafkapy-log", daemon=True)
         self._thread.start()
@@ -85,7 +85,7 @@ class LogWriter(logging.Handler):
 
     def _write(self, line: str) -> None:
         try:
-            if self.lost_count > self._told_count:
+            if self.lost_count > self._reported_count:
                 self._report_lost()
             self._sink.write(line.encode(errors="backslashreplace"))
         except (OSError, ValueError):  # ValueError: the stream is closed
@@ -94,11 +94,11 @@ class LogWriter(logging.Handler):
 
     def _report_lost(self) -> None:
         count = self.lost_count
-        told = "%d log lines were lost: they could not be written, or not as fast as they came"
-        lost = (count - self._told_count,)
-        record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, told, lost, None)
+        text = "%d log lines were lost: they could not be written, or not as fast as they came"
+        lost = (count - self._reported_count,)
+        record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, text, lost, None)
         self._sink.write(f"{self.format(record)}\n".encode())
-        self._told_count = count
+        self._reported_count = count
 
 
 class DirectHandler(logging.Handler):

@@ -252,8 +252,8 @@ class ConsumerGroup:
         if after is not None and after.server_assignor is not None:
             counts[after.server_assignor] = counts.get(after.server_assignor, 0) + 1
         names = supported_assignors(self.settings)
-        asked = [name for name in names if counts.get(name, 0) > 0]
-        return max(asked, key=lambda name: counts[name], default=names[0])
+        requested = [name for name in names if counts.get(name, 0) > 0]
+        return max(requested, key=lambda name: counts[name], default=names[0])
 
     # Offsets and deletion
 

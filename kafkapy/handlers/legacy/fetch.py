@@ -52,7 +52,7 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
         topics=[FetchTopic(topic=topic.topic, partitions=_served(topic.partitions)) for topic in request.topics],
     )
     response = await conversion.fetch(served)
-    asked = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
+    requested = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
     answer = LegacyFetchResponse()
     try:
         for topic in response.responses:
@@ -60,7 +60,7 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
             answer.responses.append(converted)
             for read in topic.partitions:
                 converted.partitions.append(
-                    await conversion.convert(topic.topic, asked[topic.topic, read.partition_index], read)
+                    await conversion.convert(topic.topic, requested[topic.topic, read.partition_index], read)
                 )
     except BaseException:
         for converted in answer.responses:
@@ -108,12 +108,12 @@ class _Conversion:
         self.throttle_time_ms = max(self.throttle_time_ms, response.throttle_time_ms)
         return response
 
-    async def convert(self, topic: str, asked: LegacyPartition, read: Read) -> PartitionData:
+    async def convert(self, topic: str, requested: LegacyPartition, read: Read) -> PartitionData:
         """Return the converted answer of a partition; the region that was read is released."""
         answer = PartitionData(read.partition_index, read.error_code, read.high_watermark, b"")
         while isinstance(read.records, FileRegion) and self.bytes_left > 0:
             try:
-                answer.records, next_offset = await self._convert(read.records, asked.fetch_offset)
+                answer.records, next_offset = await self._convert(read.records, requested.fetch_offset)
             except ApiError as error:
                 answer.error_code = error.code
                 return answer
@@ -124,9 +124,9 @@ class _Conversion:
                 _release_read(read)
             if answer.records or self.bytes_left <= 0:
                 return answer
-            asked = copy(asked)
-            asked.fetch_offset = next_offset
-            topics = [FetchTopic(topic=topic, partitions=_served([asked]))]
+            requested = copy(requested)
+            requested.fetch_offset = next_offset
+            topics = [FetchTopic(topic=topic, partitions=_served([requested]))]
             again = await self.fetch(FetchRequest(max_bytes=self.bytes_left, topics=topics))
             if not again.responses:  # throttled
                 return answer

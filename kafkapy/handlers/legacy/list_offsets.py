@@ -29,19 +29,19 @@ async def handle(
     access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
     is_from_client = request.replica_id == CONSUMER_REPLICA_ID
 
-    def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def answer(topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         try:
             if not access.allows(topic):
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            if asked.timestamp < EARLIEST:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version 0")
-            partition = find_partition(services, topic, asked.partition_index)
-            offsets = _offsets_before(partition, asked, services.clock.wall_ms(), is_from_client=is_from_client)
+            if requested.timestamp < EARLIEST:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {requested.timestamp} in version 0")
+            partition = find_partition(services, topic, requested.partition_index)
+            offsets = _offsets_before(partition, requested, services.clock.wall_ms(), is_from_client=is_from_client)
         except ApiError as error:
-            return ListOffsetsPartitionResponse(asked.partition_index, error.code)
+            return ListOffsetsPartitionResponse(requested.partition_index, error.code)
         except StorageError:
-            return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
-        return ListOffsetsPartitionResponse(asked.partition_index, 0, offsets)
+            return ListOffsetsPartitionResponse(requested.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return ListOffsetsPartitionResponse(requested.partition_index, 0, offsets)
 
     return LegacyListOffsetsResponse(
         [
@@ -52,19 +52,19 @@ async def handle(
 
 
 def _offsets_before(
-    partition: HostedPartition, asked: ListOffsetsPartition, now_ms: int, *, is_from_client: bool
+    partition: HostedPartition, requested: ListOffsetsPartition, now_ms: int, *, is_from_client: bool
 ) -> list[int]:
     log = partition.log
     assert log is not None
     times = segment_times(log)
     if log.log_end_offset > log.segments.active.base_offset:
         times.append((log.log_end_offset, now_ms))
-    if asked.timestamp == EARLIEST:
+    if requested.timestamp == EARLIEST:
         times = times[:1]
-    elif asked.timestamp != LATEST:
-        while times and times[-1][1] > asked.timestamp:
+    elif requested.timestamp != LATEST:
+        while times and times[-1][1] > requested.timestamp:
             times.pop()
-    offsets = [offset for offset, _ in reversed(times)][: max(asked.max_num_offsets, 0)]
+    offsets = [offset for offset, _ in reversed(times)][: max(requested.max_num_offsets, 0)]
     limit = log.high_watermark
     if is_from_client and any(offset > limit for offset in offsets):
         offsets = [limit, *(offset for offset in offsets if offset <= limit)]

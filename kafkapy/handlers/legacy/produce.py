@@ -73,11 +73,11 @@ async def handle(
 class _Conversion:
     """The converted request, and the response. Partitions that cannot be converted are only in the response."""
 
-    def __init__(self, asked: LegacyProduceRequest, heavy_work: "HeavyWork") -> None:
-        self._asked = asked
+    def __init__(self, requested: LegacyProduceRequest, heavy_work: "HeavyWork") -> None:
+        self._requested = requested
         self._heavy_work = heavy_work
-        self.is_light = _is_light(asked)
-        self.request = ProduceRequest(acks=asked.acks, timeout_ms=asked.timeout_ms)
+        self.is_light = _is_light(requested)
+        self.request = ProduceRequest(acks=requested.acks, timeout_ms=requested.timeout_ms)
         self.response = LegacyProduceResponse()
         self.awaited: list[PartitionProduceResponse] = []
         """The partition responses that the append completes, in the order of the converted request."""
@@ -85,7 +85,7 @@ class _Conversion:
 
     async def run(self, forbidden: Container[str]) -> None:
         """Convert all partitions, except those of forbidden topics."""
-        for topic in self._asked.topic_data:
+        for topic in self._requested.topic_data:
             self.request.topic_data.append(TopicProduceData(name=topic.name))
             self.response.responses.append(TopicProduceResponse(topic.name))
             for data in topic.partition_data:

@@ -35,10 +35,10 @@ def _endpoints(listeners: Sequence[Any], peer: WirePeer, request: str) -> tuple[
     """Return a voter's endpoints. Raises PeerError without one on the controllers' listener."""
     endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
     if not any(endpoint.name == peer.listener_name for endpoint in endpoints):
-        told = ", ".join(f"ListenerName({each.name})={each.host}/<unresolved>:{each.port}" for each in endpoints)
+        known = ", ".join(f"ListenerName({each.name})={each.host}/<unresolved>:{each.port}" for each in endpoints)
         raise PeerError(
             INVALID_REQUEST,
-            f"{request} voter request didn't include the endpoint (Endpoints(endpoints={{{told}}})) for the default "
+            f"{request} voter request didn't include the endpoint (Endpoints(endpoints={{{known}}})) for the default "
             f"listener ListenerName({peer.listener_name})",
         )
     return endpoints

@@ -142,18 +142,18 @@ class AdminListener:
 
     async def _ask(self, call: Callable[[], R]) -> R:
         """Run `call` on the node's event loop; return its result. Raises TimeoutError, and what it raises."""
-        asked: concurrent.futures.Future[R] = concurrent.futures.Future()
+        requested: concurrent.futures.Future[R] = concurrent.futures.Future()
 
         def answer() -> None:
-            if asked.set_running_or_notify_cancel():
+            if requested.set_running_or_notify_cancel():
                 try:
-                    asked.set_result(call())
+                    requested.set_result(call())
                 except Exception as error:
-                    asked.set_exception(error)
+                    requested.set_exception(error)
 
         self._loop.call_soon_threadsafe(answer)
         async with asyncio.timeout(LOOP_TIMEOUT_S):
-            return await asyncio.wrap_future(asked)
+            return await asyncio.wrap_future(requested)
 
 
 def _rules_of(path: str | None) -> "Rules | None":

@@ -74,8 +74,8 @@ def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> 
 
 
 def _running_count(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> int:
-    asked = ListPartitionReassignmentsTopics(topic, list(wanted))
-    response = ask(address, ListPartitionReassignmentsRequest(topics=[asked]), timeout_s=TIMEOUT_S)
+    requested = ListPartitionReassignmentsTopics(topic, list(wanted))
+    response = ask(address, ListPartitionReassignmentsRequest(topics=[requested]), timeout_s=TIMEOUT_S)
     if response.error_code:
         raise ClusterError(response.error_message or ErrorCode(response.error_code).name)
     return sum(len(each.partitions) for each in response.topics)

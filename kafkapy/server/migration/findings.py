@@ -106,7 +106,9 @@ def _of_features(survey: Survey) -> Iterator[Finding]:
 
 def _of_nodes(survey: Survey) -> Iterator[Finding]:
     if not survey.voters:
-        yield Finding(Kind.BLOCKS, "quorum", "no KRaft quorum is told: brokers that use ZooKeeper cannot be migrated")
+        yield Finding(
+            Kind.BLOCKS, "quorum", "the brokers report no KRaft quorum: brokers that use ZooKeeper cannot be migrated"
+        )
         return
     if survey.leader_id < 0:
         yield Finding(Kind.WAITS, "quorum", "no controller is active")
@@ -226,7 +228,12 @@ def _of_keys(subject: str, properties: dict[str, str]) -> Iterator[Finding]:
         yield Finding(Kind.NOTE, subject, f"without effect: {', '.join(idle)}")
     hidden = [key for key, value in properties.items() if value == HIDDEN and key.startswith("listener.name.")]
     if hidden:
-        yield Finding(Kind.NOTE, subject, f"not told, so not looked at: {', '.join(sorted(hidden))}", "--config FILE")
+        yield Finding(
+            Kind.NOTE,
+            subject,
+            f"not checked, as brokers do not return the values: {', '.join(sorted(hidden))}",
+            "--config FILE",
+        )
 
 
 def _is_without_effect(key: str) -> bool:
