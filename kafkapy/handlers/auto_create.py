@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.metadata.limits import count_none
-from kafkapy.metadata.topics import INTERNAL_TOPICS
+from kafkapy.metadata.topic_names import INTERNAL_TOPICS
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader

@@ -6,7 +6,7 @@ leader is returned even while it is fenced, as in Apache Kafka: electing another
 
 from kafkapy.metadata.image import ClusterImage
 from kafkapy.metadata.registrations import BrokerRegistration, PartitionRegistration
-from kafkapy.metadata.topics import INTERNAL_TOPICS, invalid_topic_name_reason
+from kafkapy.metadata.topic_names import INTERNAL_TOPICS, invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.seams import Random
 

@@ -20,7 +20,7 @@ from kafkapy.metadata.image import (
     RESOURCE_TOPIC,
     ConfigResource,
 )
-from kafkapy.metadata.topics import invalid_topic_name_reason
+from kafkapy.metadata.topic_names import invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 from kafkapy.runtime.pool import run_in_pool

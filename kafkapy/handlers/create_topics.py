@@ -15,7 +15,7 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services, count_partitions
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.metadata.topics import prohibited_name_error
+from kafkapy.metadata.topic_names import prohibited_name_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreateTopicsRequest
 from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse

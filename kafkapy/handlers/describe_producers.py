@@ -5,7 +5,7 @@ Any replica answers, not only the leader. Needs READ on the topic. Used to find 
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services, walk
-from kafkapy.metadata.topics import invalid_topic_name_reason
+from kafkapy.metadata.topic_names import invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest
 from kafkapy.protocol.messages.describe_producers_response import (

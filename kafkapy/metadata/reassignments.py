@@ -95,7 +95,7 @@ class ReassignmentControl:
         if requested.replicas is None:
             record = self._cancel(topic, requested.partition_index, partition)
         else:
-            self._topics.check_assignment(requested.replicas)
+            self._topics.new_partitions.check_assignment(requested.replicas)
             if not allow_factor_change:
                 _check_factor_unchanged(partition, requested.replicas)
             record = self._reassign(topic, requested.partition_index, partition, requested.replicas)

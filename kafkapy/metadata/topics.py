@@ -1,11 +1,10 @@
 """The controller's table of topics and their partitions: creating, growing and deleting them.
 
-Changes of partitions when brokers change state are in partitions.py. Names: at most 249 of [a-zA-Z0-9._-]; two that
-differ only in "." and "_" collide, since metrics names would. Source: KIP-4, KIP-195, KIP-516, KIP-525.
+new_partitions.py chooses the replicas of new partitions, topic_names.py checks names; partitions.py has the changes of
+partitions when brokers change state. Source: KIP-4, KIP-195, KIP-516, KIP-525.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
@@ -16,10 +15,11 @@ from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import MetadataImage
-from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION, CountPartitions, check_operation_size, count_none
+from kafkapy.metadata.limits import CountPartitions, check_operation_size, count_none
+from kafkapy.metadata.new_partitions import NewPartitions
 from kafkapy.metadata.partition_indexes import PartitionIndexes
-from kafkapy.metadata.placement import place_replicas
-from kafkapy.metadata.registrations import RECOVERED, PartitionRegistration
+from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.metadata.topic_names import NameCollisions, invalid_topic_name_reason, prohibited_name_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -35,15 +35,12 @@ from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.seams import Random
-from kafkapy.types import METADATA_PARTITION, Uuid
+from kafkapy.types import Uuid
 
-MAX_TOPIC_NAME_LENGTH: Final = 249
 TOPICS_PER_STEP: Final = 300
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 DescribedConfigs: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 """The configs in a CreateTopics response, by the configs that the request sets; lists are shared and not modified."""
-INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 @dataclass(slots=True)
@@ -80,17 +77,20 @@ class TopicControl:
         self._brokers = brokers
         self._configs = configs
         self._random = random
-        self._default_partition_count = default_partition_count
-        self._default_replication_factor = default_replication_factor
+        self.new_partitions = NewPartitions(
+            brokers,
+            random,
+            default_partition_count=default_partition_count,
+            default_replication_factor=default_replication_factor,
+        )
         self.by_id: dict[Uuid, Topic] = {}
         self.by_name: dict[str, Topic] = {}
         self._indexes: PartitionIndexes | None = None
-        self._colliding: dict[str, set[str]] = {}
-        """Names with "." or "_", by the name with each "." replaced by "_"."""
+        self._collisions = NameCollisions()
 
     def load(self, image: MetadataImage) -> Iterator[None]:
         """Load the image's topics, in steps."""
-        self.by_id, self.by_name, self._colliding = {}, {}, {}
+        self.by_id, self.by_name, self._collisions = {}, {}, NameCollisions()
         self._indexes = None
         for count, topic in enumerate(image.topics.by_name.values(), 1):
             if count % TOPICS_PER_STEP == 0:
@@ -128,7 +128,7 @@ class TopicControl:
 
         `describable(topic)`: whether the client may see the topic's configs.
         """
-        _check_partition_total(request, self._default_partition_count)
+        self.new_partitions.check_total(request)
         records: list[Any] = []
         results = []
         described: DescribedConfigs = {}
@@ -208,11 +208,7 @@ class TopicControl:
             self._indexes.forget(topic)
         del self.by_name[topic.name]
         self._configs.forget_topic(topic.name)
-        if _has_collision_characters(topic.name):
-            colliding = self._colliding[_unified(topic.name)]
-            colliding.discard(topic.name)
-            if not colliding:
-                del self._colliding[_unified(topic.name)]
+        self._collisions.remove(topic.name)
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
         topics = [self.by_name[record.topic_name]] if record.topic_name else list(self.by_id.values())
@@ -231,7 +227,7 @@ class TopicControl:
         self._check_new_name(topic.name)
         configs = _creation_configs(topic)
         config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
-        partitions = self._new_partitions(topic)
+        partitions = self.new_partitions.of_topic(topic)
         count_partitions(len(partitions))
         topic_id = self._random.uuid()
         records = [
@@ -257,122 +253,11 @@ class TopicControl:
             raise prohibited
         if name in self.by_name:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        colliding = self._colliding.get(_unified(name)) if _has_collision_characters(name) else None
+        colliding = self._collisions.find(name)
         if colliding:
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {min(colliding)}"
             )
-
-    def _new_partitions(self, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
-        if topic.assignments:
-            return self._assigned_partitions(topic)
-        if topic.replication_factor < -1 or topic.replication_factor == 0:
-            raise ApiError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                "Replication factor must be larger than 0, or -1 to use the default value.",
-            )
-        if topic.num_partitions < -1 or topic.num_partitions == 0:
-            raise ApiError(
-                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
-            )
-        count = self._default_partition_count if topic.num_partitions == -1 else topic.num_partitions
-        factor = self._default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
-        try:
-            return self._placed_partitions(first=0, count=count, replication_factor=factor)
-        except ApiError as error:
-            raise ApiError(
-                error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
-            ) from error
-
-    def _placed_partitions(
-        self, *, first: int, count: int, replication_factor: int
-    ) -> dict[int, PartitionRegistration]:
-        placed = place_replicas(
-            self._brokers.usable_brokers(),
-            partition_count=count,
-            replication_factor=replication_factor,
-            random=self._random,
-        )
-        alike: dict[tuple[int, ...], PartitionRegistration] = {}
-        for replicas in map(tuple, placed):
-            if replicas not in alike:
-                alike[replicas] = self._placed_registration(replicas)
-        return {first + index: alike[tuple(replicas)] for index, replicas in enumerate(placed)}
-
-    def _placed_registration(self, replicas: tuple[int, ...]) -> PartitionRegistration:
-        isr = [replica for replica in replicas if self._brokers.is_active(replica)]
-        if not isr:
-            raise ApiError(
-                ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
-            )
-        return self._registration(replicas, isr)
-
-    def _assigned_partitions(self, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
-        if topic.replication_factor != -1:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "A manual partition assignment was specified, but replication factor was not set to -1.",
-            )
-        if topic.num_partitions != -1:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "A manual partition assignment was specified, but numPartitions was not set to -1.",
-            )
-        partitions: dict[int, PartitionRegistration] = {}
-        for assignment in topic.assignments:
-            index = assignment.partition_index
-            if index in partitions:
-                raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
-            factor = len(next(iter(partitions.values())).replicas) if partitions else None
-            partitions[index] = self._assigned_partition(assignment.broker_ids, index, factor)
-        if sorted(partitions) != list(range(len(partitions))):
-            raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
-        return dict(sorted(partitions.items()))
-
-    def _assigned_partition(self, replicas: Sequence[int], index: int, factor: int | None) -> PartitionRegistration:
-        self.check_assignment(replicas, factor)
-        isr = [replica for replica in replicas if self._brokers.is_active(replica)]
-        if not isr:
-            raise _bad_assignment(
-                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
-                "controlled shutdown."
-            )
-        return self._registration(replicas, isr)
-
-    def check_assignment(self, replicas: Sequence[int], factor: int | None = None) -> None:
-        """Raise ApiError INVALID_REPLICA_ASSIGNMENT unless `replicas` are `factor` distinct registered brokers."""
-        if not replicas:
-            raise _bad_assignment("The manual partition assignment includes an empty replica list.")
-        previous = None
-        for replica in sorted(replicas):
-            if replica not in self._brokers.brokers:
-                raise _bad_assignment(
-                    f"The manual partition assignment includes broker {replica}, but no such broker is registered."
-                )
-            if replica == previous:
-                raise _bad_assignment(f"The manual partition assignment includes the broker {replica} more than once.")
-            previous = replica
-        if factor is not None and len(replicas) != factor:
-            raise _bad_assignment(
-                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
-                f"not consistent with previous partitions, which have {factor} replica(s)."
-            )
-
-    def _registration(self, replicas: Iterable[int], isr: Sequence[int]) -> PartitionRegistration:
-        replicas, members = tuple(replicas), tuple(isr)
-        return PartitionRegistration(
-            replicas=replicas,
-            directories=tuple(self._brokers.default_directory(replica) for replica in replicas),
-            isr=members,
-            removing_replicas=(),
-            adding_replicas=(),
-            elr=(),
-            last_known_elr=(),
-            leader=members[0],
-            leader_recovery_state=RECOVERED,
-            leader_epoch=0,
-            partition_epoch=0,
-        )
 
     def _effective_configs(
         self, configs: Mapping[str, str], described: DescribedConfigs
@@ -423,29 +308,17 @@ class TopicControl:
                 f"{request.count} would not be an increase.",
             )
         check_operation_size(record_count + added)
-        _check_assignment_count(request, added)
+        self.new_partitions.check_assignment_count(request, added)
         count_partitions(added)
-        partitions = self._added_partitions(topic, request)
+        partitions = self.new_partitions.added_to(topic.partitions, request)
         return [partition.to_record(topic.topic_id, partition_id) for partition_id, partition in partitions.items()]
-
-    def _added_partitions(self, topic: Topic, request: CreatePartitionsTopic) -> dict[int, PartitionRegistration]:
-        current = len(topic.partitions)
-        added = request.count - current
-        factor = len(topic.partitions[0].replicas)
-        if request.assignments is None:
-            return self._placed_partitions(first=current, count=added, replication_factor=factor)
-        return {
-            current + index: self._assigned_partition(assignment.broker_ids, current + index, factor)
-            for index, assignment in enumerate(request.assignments)
-        }
 
     # -- the table ------------------------------------------------------------------------------------------------
 
     def _add(self, topic: Topic) -> None:
         self.by_id[topic.topic_id] = topic
         self.by_name[topic.name] = topic
-        if _has_collision_characters(topic.name):
-            self._colliding.setdefault(_unified(topic.name), set()).add(topic.name)
+        self._collisions.add(topic.name)
 
     def _set(self, topic: Topic, partition_id: int, partition: PartitionRegistration) -> None:
         if self._indexes is not None:
@@ -458,47 +331,6 @@ class TopicControl:
         return topic
 
 
-def invalid_topic_name_reason(name: str) -> str | None:
-    """Return why a topic name is invalid, None if it is valid."""
-    if name == "":
-        return "the empty string is not allowed"
-    if name in (".", ".."):
-        return f"'{name}' is not allowed"
-    if len(name) > MAX_TOPIC_NAME_LENGTH:
-        return f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
-    if _LEGAL_NAME.fullmatch(name) is None:
-        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
-
-
-def prohibited_name_error(name: str) -> ApiError | None:
-    """Return an error for the metadata log's name, else None: a topic of that name would share its directory."""
-    if name != METADATA_PARTITION.topic:
-        return None
-    return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-
-
-def _check_partition_total(request: CreateTopicsRequest, default_partition_count: int) -> None:
-    total = 0
-    for topic in request.topics:
-        if topic.assignments:
-            total += len(topic.assignments)
-        elif topic.num_partitions == -1:
-            total += default_partition_count
-        else:
-            total += max(topic.num_partitions, 0)
-    if total > MAX_RECORDS_PER_OPERATION:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-
-
-def _check_assignment_count(request: CreatePartitionsTopic, added: int) -> None:
-    if request.assignments is not None and len(request.assignments) != added:
-        raise _bad_assignment(
-            f"Attempted to add {added} additional partition(s), but only {len(request.assignments)} assignment(s) "
-            "were specified."
-        )
-
-
 def _creation_configs(topic: CreatableTopic) -> dict[str, str]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
@@ -508,15 +340,3 @@ def _creation_configs(topic: CreatableTopic) -> dict[str, str]:
 
 def _failed(name: str, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=int(error.code), error_message=error.message)
-
-
-def _bad_assignment(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-
-
-def _has_collision_characters(name: str) -> bool:
-    return "." in name or "_" in name
-
-
-def _unified(name: str) -> str:
-    return name.replace(".", "_")

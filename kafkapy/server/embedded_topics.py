@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.metadata.topics import prohibited_name_error
+from kafkapy.metadata.topic_names import prohibited_name_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
