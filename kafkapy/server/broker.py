@@ -5,7 +5,7 @@ load the logs with the topics' configs -> lead and follow partitions as in the i
 connections. Stop is the reverse: controlled shutdown -> accept no connections, answer parked requests -> flush and
 checkpoint the logs, write the clean-shutdown file -> close the quorum -> unlock the directories.
 
-server/node.py has what every node needs. coordinators.py and replication.py build the larger parts.
+server/node.py has what every node needs; client_edge.py, coordinators.py and replication.py have the larger parts.
 """
 
 import asyncio
@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
-from kafkapy.handlers.router import Router
 from kafkapy.metadata.delta import MetadataDelta, difference_steps
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage, QuotaEntity
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.reactor.limits import ReactorLimits
-from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -41,9 +38,8 @@ from kafkapy.runtime.metadata_publisher import MetadataPublisher
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.turns import in_turns
 from kafkapy.server import listeners
+from kafkapy.server.client_edge import ClientEdge
 from kafkapy.server.coordinators import ClusterAccess, Coordinators
-from kafkapy.server.limits import changed_limits, limits_at_start
-from kafkapy.server.measuring import measured
 from kafkapy.server.node import Node
 from kafkapy.server.replication import Replication
 from kafkapy.server.stopping import StopOrder
@@ -105,8 +101,6 @@ class BrokerServer:
         self._dynamic_config = node.dynamic_config
         self._new_helper = new_helper if new_helper is not None else _new_helper
         self._new_background_helper = new_helper if new_helper is not None else _new_background_helper
-        self._addresses: dict[str, tuple[str, int]] = {}
-        self._limits: ReactorLimits
         self._services: Services | None = None
 
     @property
@@ -126,7 +120,7 @@ class BrokerServer:
     @property
     def bootstrap_servers(self) -> str:
         """host:port of the first client listener, as bound."""
-        host, port = self._addresses[self.config.broker_listeners[0].listener]
+        host, port = self._edge.addresses[self.config.broker_listeners[0].listener]
         return f"{host}:{port}"
 
     async def start(self) -> None:
@@ -172,7 +166,7 @@ class BrokerServer:
     async def _start(self) -> None:
         """Start part by part. Each part adds its stop step as soon as it holds a resource."""
         node = self._node
-        self._loop, self._io_pool = node.loop, node.io_pool
+        self._io_pool = node.io_pool
         node.open_directories(self._close_logs)
         self._log_manager = node.log_manager
         await node.start_quorum()
@@ -186,10 +180,12 @@ class BrokerServer:
 
         So no log is judged a stray, and no partition is led, by older metadata. Raises ApiError.
         """
-        self._reactor = self._new_reactor()
+        self._node.update_dynamic_config(self._controller.image)
+        self._edge = ClientEdge(self._node)
+        self._reactor = self._edge.reactor
         self._stops.add(StopOrder.ACCEPTING, self._reactor.stop_accepting)
         self._stops.add_apart(StopOrder.CONNECTIONS, self._shut_reactor_down, undo=self._reactor.close)
-        self._addresses = listeners.bind(self._reactor, self._dynamic_config)
+        self._edge.bind()
         self._lifecycle = self._new_lifecycle()
         self._node.add_directory_listener(self._report_failed_directory)
         self._stops.add_apart(StopOrder.REGISTRATION, self._lifecycle.shut_down, undo=self._lifecycle.close)
@@ -252,7 +248,7 @@ class BrokerServer:
         self._services = self._new_services()
         for _ in self._apply_quotas(self._controller.image, self._controller.image.client_quotas):
             pass
-        self._router.serve(self._services)
+        self._edge.serve(self._services)
         await self._node.wait_at_start(self._lifecycle.unfence(), "the broker to be unfenced")
         await self._node.wait_at_start(self._publisher.caught_up(), "the broker to apply the metadata")
         self._stops.add(StopOrder.TIMERS, self._expirer.stop)
@@ -399,10 +395,7 @@ class BrokerServer:
 
         num.network.threads is accepted but has no effect: processors share one thread, so their number does not matter.
         """
-        self._limits = changed_limits(self._limits, before, config)
-        self._reactor.update_connection_limits(self._limits)
-        if self._logins is not None:
-            self._logins.update(config)
+        self._edge.update(before, config)
         self._configure_logs()
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
@@ -438,34 +431,6 @@ class BrokerServer:
             transaction_verification=self._coordinators.new_verification(),
             telemetry=self._telemetry,
         )
-
-    def _new_reactor(self) -> Reactor:
-        self._router = Router()
-        self._node.update_dynamic_config(self._controller.image)
-        self._limits = limits_at_start(self.config, self._dynamic_config.current)
-        self._logins = listeners.new_logins(
-            self._dynamic_config.current,
-            self.config.broker_listeners,
-            image=lambda: self._controller.image,
-            random=self._random,
-            io_pool=self._io_pool,
-            cluster_id=self.cluster_id,
-        )
-        if self._logins is not None:
-            self._dynamic_config.add_check(self._logins.check)
-        route, coalesce = measured(self._router, self._node.counts)
-        reactor = Reactor(
-            self._loop,
-            self._limits,
-            route=route,
-            coalesce=coalesce,
-            io_pool=self._io_pool,
-            listen=self._node.listen,
-            new_login=listeners.new_login(self._logins, route, coalesce, self._clock),
-        )
-        if self._node.counts is not None:
-            reactor.traffic = self._node.counts.connections
-        return reactor
 
     def _new_mover(self) -> LogDirMover:
         return LogDirMover(
@@ -509,7 +474,7 @@ class BrokerServer:
             incarnation=Incarnation(
                 self.cluster_id,
                 self._node.incarnation_id,
-                listeners.advertised(self.config, self._addresses),
+                listeners.advertised(self.config, self._edge.addresses),
                 [
                     directory.directory_id
                     for directory in self._log_manager.directories.live
