@@ -29,7 +29,7 @@ OnWarm: TypeAlias = Callable[[int, BaseException | None], None]
 class _Stream:
     """A sequential read of a file: [start, warm_end) has been read, [warm_end, asked_end) is being read."""
 
-    __slots__ = ("asked_end", "cached_bytes", "file", "start", "waiting", "warm_end")
+    __slots__ = ("cached_bytes", "file", "requested_end", "start", "waiting", "warm_end")
 
     def __init__(self, file: File, start: int) -> None:
         self.file = file
