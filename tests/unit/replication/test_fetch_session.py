@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.fetch_wire import asked_of, forgotten_of
+from kafkapy.handlers.fetch_wire import forgotten_of, requested_partitions_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.replication.fetch_session import (
@@ -48,7 +48,7 @@ def opened(
     return sessions.open(
         request.session_id,
         request.session_epoch,
-        asked_of(request),
+        requested_partitions_of(request),
         forgotten_of(request),
         uses_topic_ids=uses_topic_ids,
         now_ms=now_ms,
