@@ -8,10 +8,15 @@ when the session last fetched (FollowerState.session).
 
 Code that changes a partition calls `FollowerWatches.tell`. Changes without a call (log start offset raised by
 retention) are found when runtime/isr_updates checks all partitions.
+
+A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
+UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.replication.fetch_read import available_bytes
 from kafkapy.replication.partition import Role, SessionTimes
@@ -24,6 +29,10 @@ if TYPE_CHECKING:
     from kafkapy.replication.throttle import ReplicationThrottle
 
 
+UNBOUND_AT_ONCE: Final = 2_000
+"""Some 2 ms of work."""
+
+
 class FollowerWatches:
     """The watches on each partition that this broker leads."""
 
@@ -33,6 +42,25 @@ class FollowerWatches:
         self.expired_count = 0
         """How many waits of followers ended without enough news."""
         self._by_partition: dict[HostedPartition, dict[FollowerWatch, FetchedPartition]] = {}
+        self._closed: deque[FollowerWatch] = deque()
+        """Watches of ended sessions that are still subscribed to partitions."""
+
+    @property
+    def subscription_count(self) -> int:
+        """The number of partitions watched, each counted once for each session that has or had it."""
+        return sum(len(watches) for watches in self._by_partition.values())
+
+    def clean_up(self) -> None:
+        """Unsubscribe watches of ended sessions from up to UNBOUND_AT_ONCE partitions."""
+        left = UNBOUND_AT_ONCE
+        while self._closed and left:
+            left -= self._closed[0].unbind_some(left)
+            if not self._closed[0].is_subscribed:
+                self._closed.popleft()
+
+    def note_closed(self, watch: "FollowerWatch") -> None:
+        """Let `clean_up` unsubscribe a watch."""
+        self._closed.append(watch)
 
     def tell(self, partition: "HostedPartition") -> None:
         """Report a change of a partition: its followers read it in their next fetch; a waiting fetch ends if due."""
@@ -62,11 +90,13 @@ class FollowerWatch:
         self._partitions: dict[FetchedPartition, HostedPartition] = {}
         self._to_read: dict[FetchedPartition, None] = dict.fromkeys(requested)
         self._min_bytes = 1
+        self._is_closed = False
         self._on_enough: Callable[[], None] | None = None
         """Completes the session's waiting fetch."""
 
     def take(self) -> "list[FetchedPartition]":
         """Return and clear the partitions to read. Later changes count for the next fetch."""
+        self._watches.clean_up()
         taken, self._to_read = list(self._to_read), {}
         return taken
 
@@ -81,16 +111,28 @@ class FollowerWatch:
 
     def bind(self, requested: "FetchedPartition", partition: "HostedPartition") -> None:
         """Subscribe to the changes of a partition that the session fetches."""
-        if self._partitions.get(requested) is not partition:
-            self._unbind(requested)
-            self._partitions[requested] = partition
-            self._watches.add(partition, self, requested)
+        if self._is_closed or self._partitions.get(requested) is partition:
+            return
+        self._unbind(requested)
+        self._partitions[requested] = partition
+        self._watches.add(partition, self, requested)
 
     def close(self) -> None:
-        """Unsubscribe from all partitions when the session ends."""
-        for requested in list(self._partitions):
-            self._unbind(requested)
+        """End the session: `FollowerWatches.clean_up` unsubscribes from its partitions."""
+        self._is_closed = True
         self._to_read = {}
+        self._watches.note_closed(self)
+
+    @property
+    def is_subscribed(self) -> bool:
+        return bool(self._partitions)
+
+    def unbind_some(self, most: int) -> int:
+        """Unsubscribe from up to `most` partitions, those bound last first; return their number."""
+        taken = list(islice(reversed(self._partitions), most))
+        for requested in taken:
+            self._unbind(requested)
+        return len(taken)
 
     def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
@@ -144,6 +186,9 @@ class FollowerWatch:
 
     def note_change(self, partition: "HostedPartition", requested: "FetchedPartition") -> None:
         """Mark a partition as changed: only a fetch that names it shows the follower's progress from now on."""
+        if self._is_closed:
+            self._unbind(requested)
+            return
         self._to_read[requested] = None
         follower = partition.followers.get(self.replica_id)
         if follower is not None:

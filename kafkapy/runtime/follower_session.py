@@ -11,10 +11,17 @@ what changed, not on the number of partitions. Pure. (session id, session epoch)
 A leader without room for a session answers id 0: then every request names all partitions. Else a request adds
 ADDED_PER_REQUEST of them at most, which both sides process within some milliseconds. New positions of partitions that
 the session has are all named at once: what is not named, the leader sends again.
+
+After a failure the partitions that the failed session had not named come first, then the others in the order in which
+they were named. So each partition gets its turn even if no session lasts until all are named. A failure costs the same
+for any number of partitions.
 """
 
-from collections.abc import Iterable
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import length_hint
 from typing import Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
@@ -56,7 +63,9 @@ class FollowerSession:
         self._sent: dict[PartitionKey, FetchPartition] = {}
         """The positions last sent to the leader: the response refers to these."""
         self._added: dict[PartitionKey, None] = {}
-        """Those that the leader does not know yet; none of them is in `_sent`."""
+        """Those to be named first; none of them is in `_sent`."""
+        self._named_before: deque[Iterator[PartitionKey]] = deque()
+        """Those that failed sessions named, one iterator a session; some of them were dropped or named again since."""
         self._changed: dict[PartitionKey, None] = {}
         """Those of `_sent` with a new position."""
         self._forgotten: dict[PartitionKey, None] = {}
@@ -100,19 +109,19 @@ class FollowerSession:
         """Return the next request. Call note_answer or note_failure before the one after it."""
         is_full = self._epoch == INITIAL_EPOCH
         if is_full:
-            self._added, self._changed, self._sent, self._forgotten = dict.fromkeys(self._requested), {}, {}, {}
-        added = list(islice(self._added, None if is_full and self._is_refused else ADDED_PER_REQUEST))
-        for key in added:
-            del self._added[key]
+            if self._sent:
+                self._named_before.append(iter(self._sent))
+            self._sent, self._changed, self._forgotten = {}, {}, {}
+        names_all = is_full and self._is_refused
+        added = self._take_added(sys.maxsize if names_all else ADDED_PER_REQUEST)
         named, self._changed = [*self._changed, *added], {}
         forgotten, self._forgotten = self._forgotten, {}
         for key in forgotten:
             self._sent.pop(key, None)
         self._sent.update((key, self._requested[key]) for key in named)
         topics, forgotten_topics = self._topics(named), _forgotten_topics(forgotten)
-        return SessionRequest(
-            self._session_id, self._epoch, topics, forgotten_topics, is_full, has_more=bool(self._added)
-        )
+        has_more = bool(self._added or self._named_before)
+        return SessionRequest(self._session_id, self._epoch, topics, forgotten_topics, is_full, has_more)
 
     def note_answer(self, request: SessionRequest, session_id: int) -> None:
         """Record a response without a session error."""
@@ -128,6 +137,21 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
         if error_code == SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION_ID
+
+    def _take_added(self, most: int) -> Iterable[PartitionKey]:
+        """Take partitions that the leader's session does not have; look at `most` of them."""
+        taken = dict.fromkeys(islice(self._added, most))
+        for key in taken:
+            del self._added[key]
+        looked_at = len(taken)
+        while self._named_before and looked_at < most:
+            for key in islice(self._named_before[0], most - looked_at):
+                looked_at += 1
+                if key in self._requested and key not in self._sent:
+                    taken[key] = None
+            if not length_hint(self._named_before[0]):
+                self._named_before.popleft()
+        return taken
 
     def _topics(self, keys: Iterable[PartitionKey]) -> list[FetchTopic]:
         topics: dict[Uuid, FetchTopic] = {}

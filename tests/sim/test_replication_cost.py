@@ -2,11 +2,13 @@
 
 import asyncio
 import sys
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from kafkapy.protocol.messages.fetch_response import FetchResponse
+from kafkapy.replication import follower_watch
 from kafkapy.replication.delayed_delete_records import PartitionDeletion
 from kafkapy.runtime import follower_session
 from tests.simulator.hot_paths import Counter
@@ -122,3 +124,54 @@ async def test_a_followers_log_start_follows_a_deletion_of_records_at_once(loop:
     await world.until(deletion.is_settled, 2000)
     assert (deletion.low_watermark, world.nodes[2].log().log_start_offset) == (3, 3)
     await world.stop()
+
+
+@on_loop
+async def test_a_follower_whose_sessions_fail_early_gets_round_to_all_its_partitions(loop: SimLoop) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
+        world = ReplicaWorld(loop, 2)
+        world.create_topic(10, replicas=(1, 2))
+        count = 0
+
+        def lose_every_second(_sender: int, _receiver: int, response: Any) -> Any:
+            nonlocal count
+            count += isinstance(response, FetchResponse)
+            return response if count % 2 else None
+
+        world.tamper = lose_every_second
+        for number in range(10):
+            world.nodes[1].run(world.produce(1, b"v", number=number))
+        await world.until(lambda: all(world.nodes[2].log(number=number).log_end_offset for number in range(10)))
+        await world.stop()
+
+
+@on_loop
+async def test_a_session_that_ended_is_cleaned_up_by_the_fetches_that_follow(loop: SimLoop) -> None:
+    partition_count, unbound = 40, 3
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_watch, "UNBOUND_AT_ONCE", unbound)
+        world = ReplicaWorld(loop, 2)
+        world.create_topic(partition_count, replicas=(1, 2))
+        await world.pass_ms(1000)
+        watches = world.nodes[1].manager.watches
+        assert watches.subscription_count == partition_count
+        counts = []
+
+        def count_subscriptions(_sender: int, _receiver: int, response: Any) -> Any:
+            counts.append(watches.subscription_count)
+            return response
+
+        world.tamper = count_subscriptions
+        world.cut = {(1, 2)}
+        await world.pass_ms(1500)
+        world.cut = set()
+        await world.until(lambda: len(counts) > partition_count)
+        assert max(counts) > partition_count, "the old session's are still there when the new one is made"
+        turns = 2
+        """Of a fetch that waits for news: it looks for some when it arrives, and when it is answered."""
+        assert all(after >= before - turns * unbound for before, after in pairwise(counts))
+        assert counts[-1] == partition_count
+        assert (await world.produce(1, b"v", number=7))[0] == 0
+        assert world.registration(7).isr == (1, 2)
+        await world.stop()

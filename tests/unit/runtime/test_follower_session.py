@@ -126,7 +126,21 @@ def test_without_room_for_a_session_a_request_names_all_however_many(monkeypatch
     session = asking(FollowerSession(), *((A, number, 5) for number in range(5)))
     session.note_answer(session.next_request(), 0)
     request = session.next_request()
-    assert said(request) == (0, 0, [(A, number, 5) for number in range(5)], [])
+    assert said(request) == (0, 0, [(A, number, 5) for number in (2, 3, 4, 0, 1)], [])
     assert not request.has_more
     session.note_answer(request, 42)
     assert said(session.next_request()) == (42, 1, [], [])
+
+
+def test_after_a_failure_those_come_first_that_were_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
+    session = asking(FollowerSession(), *((A, number, 5) for number in range(5)))
+    session.next_request()
+    session.note_failure()
+    request = session.next_request()
+    assert said(request) == (0, 0, [(A, 2, 5), (A, 3, 5)], [])
+    session.note_answer(request, 42)
+    session.drop((A, 0))
+    asking(session, (A, 2, 6))
+    request = session.next_request()
+    assert said(request) == (42, 1, [(A, 2, 6), (A, 4, 5), (A, 0, 5)][:2], [])
