@@ -1,9 +1,9 @@
 """Envelope 0, for the controller listener: a client's request forwarded by a broker (KIP-590).
 
 The broker needs CLUSTER_ACTION; the embedded request is then handled and authorized as the client's. APIs that may not
-be forwarded get INVALID_REQUEST, an unreadable principal gets PRINCIPAL_DESERIALIZATION_FAILURE. If the embedded
-request fails with NOT_CONTROLLER, that becomes the envelope's own error, so that the broker looks for the new active
-controller.
+be forwarded get INVALID_REQUEST, an unreadable principal gets PRINCIPAL_DESERIALIZATION_FAILURE, an unreadable embedded
+request gets UNSUPPORTED_VERSION. If the embedded request fails with NOT_CONTROLLER, that becomes the envelope's own
+error, so that the broker looks for the new active controller.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ async def handle(services: ControllerServices, context: RequestContext, request:
     try:
         header, _ = read_request_header(frame)
     except ProtocolError:
-        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if header.api_key not in FORWARDED_APIS | FORWARDED_IN_PART_APIS:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     served = CONTROLLER_APIS[header.api_key]
@@ -53,7 +53,7 @@ async def handle(services: ControllerServices, context: RequestContext, request:
     try:
         answer = await Router(inside).route(info, frame)
     except ProtocolError:
-        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if changes.is_elsewhere:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     assert answer is not None

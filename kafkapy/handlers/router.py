@@ -15,13 +15,14 @@ from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
 from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, encode
 from kafkapy.handlers.request_logger import request_logger
-from kafkapy.handlers.table import BROKER_APIS, FORWARDED_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.primitives import Writer
 
 if TYPE_CHECKING:
+    from kafkapy.handlers.node_refusals import NodeRefusals
     from kafkapy.handlers.quotas import Meter
     from kafkapy.handlers.small_produces import SmallProduces
 
@@ -36,6 +37,9 @@ class Router:
     def __init__(self, services: Services | ControllerServices | None = None) -> None:
         self._routes: dict[int, Route] = {}
         self._small_produces: SmallProduces | None = None
+        self._is_controller = False
+        self._refusals: NodeRefusals | None = None
+        """Logs what a controller refuses to other nodes; made for the first one."""
         self.on_response: Callable[[int, Any], None] | None = None
         """Called with the API key and the response of each request; set once, if responses are counted."""
         if services is not None:
@@ -51,6 +55,7 @@ class Router:
         serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
         self._legacy = LEGACY_APIS if serves_legacy else frozenset()
         self._large = LargeRequests(services)
+        self._is_controller = services.apis is CONTROLLER_APIS
 
     async def route(
         self, connection: Connection, frame: memoryview, *, is_logged: bool = False, meter: "Meter | None" = None
@@ -98,9 +103,22 @@ class Router:
             return None
         if self.on_response is not None:
             self.on_response(header.api_key, response)
+        if self._is_controller and not connection.is_forwarded:
+            self._log_refusal(header, connection, response)
         if context.is_long:
             return await self._large.write(context, header, response)
         return encode(header, response)
+
+    def _log_refusal(self, header: RequestHeader, connection: Connection, response: Any) -> None:
+        """Log an error that a controller answers, if it is about the node that asked."""
+        code: int = getattr(response, "error_code", 0)
+        if not code:
+            return
+        if self._refusals is None:
+            from kafkapy.handlers.node_refusals import NodeRefusals
+
+            self._refusals = NodeRefusals(self._services.clock)
+        self._refusals.note(header, connection, code)
 
     def coalesce(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """Serve consecutive Produce requests of a connection together; None if the first one must go to `route`.
