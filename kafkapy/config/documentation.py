@@ -74,6 +74,7 @@ group.consumer.min.*: The smallest value that a group may set for itself.
 group.consumer.regex.refresh.interval.ms: How often regular expressions of subscriptions are matched anew with the topics, apart from when these change.
 group.consumer.session.timeout.ms: A member of a KIP-848 group that is silent for so long is removed, unless its group says otherwise.
 group.coordinator.*: No effect: coordinators run on the event loop, what they decide in one turn is written together.
+group.coordinator.append.linger.ms: 0: each commit of offsets is written by itself; other values: commits of one turn of the loop are written together, without waiting for more.
 group.coordinator.rebalance.protocols: Which group protocols are served: classic always, and consumer. Others that it names are not built.
 group.initial.rebalance.delay.ms: How long the first rebalance of an empty classic group waits for more members.
 group.max.session.timeout.ms: The longest session that a classic member may ask for.

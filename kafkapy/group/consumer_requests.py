@@ -227,8 +227,10 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, settin
         raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor is None:
+        return
     names = supported_assignors(settings)
-    if request.server_assignor is not None and request.server_assignor not in names:
+    if request.server_assignor not in names:
         raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(names)}.",

@@ -38,7 +38,7 @@ async def handle(services: Services, context: RequestContext, request: OffsetCom
         return refused
     version = context.api_version
     try:
-        response: OffsetCommitResponse = await services.groups.call(
+        response: OffsetCommitResponse = await services.groups.commit_offsets(
             request.group_id, lambda shard, token, now_ms: shard.offsets.commit(request, version, now_ms)
         )
     except ApiError as error:

@@ -126,6 +126,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         """
         host = self.host_of(key)
         host.check_active()
+        host.write_shared()
         result = query(host.shard)
         await host.committed()
         return result
@@ -140,6 +141,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         for host in [host for host in self._hosts.values() if host.is_led_here and not host.has_failed]:
             if host.is_led_here:  # may have been lost in the meantime
                 host.check_active()
+                host.write_shared()
                 found += [each async for each in way.over(query(host.shard)) if each is not None]
                 await host.committed()
         return found

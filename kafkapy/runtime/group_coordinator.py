@@ -66,6 +66,17 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         """
         return await self.host_of(group_id).call(group_id, decide, write)
 
+    async def commit_offsets(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
+        """As `call`, for a commit of offsets: those that are made in one pass of the event loop share a write.
+
+        The first commit of an unknown group makes the group, on which its next ones depend: it does not share.
+
+        Deviation: group.coordinator.append.linger.ms=0 turns sharing off, other values make no commit wait longer.
+        """
+        host = self.host_of(group_id)
+        shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups
+        return await host.call(group_id, decide, shares_write=shares_write)
+
     def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""
         host = self._hosts.get(partition_id)

@@ -45,6 +45,7 @@ class GroupHost(ShardHost[GroupShard]):
         """Run the timed events of the groups that are due."""
         if not self.is_active:
             return
+        self.write_shared()
         for group_id in self.shard.due_groups(now_ms):
             try:
                 self._carry_out(self.shard.on_time(group_id, now_ms))
@@ -71,6 +72,7 @@ class GroupHost(ShardHost[GroupShard]):
         for index, group_id in enumerate(list(self.shard.groups)):
             if not self.is_active:
                 return
+            self.write_shared()
             self._carry_out(self.shard.expire(group_id))
             if index % GROUPS_PER_SLICE == GROUPS_PER_SLICE - 1:
                 await asyncio.sleep(0)

@@ -8,6 +8,9 @@ fail with an error that makes clients look for another coordinator.
 
 The host works for any kind of coordinator: a shard is anything with `replay`, a decision anything with the fields of
 `Decision`, and `CoordinatorLog` defines how the kind's records are written.
+
+Decisions that do not depend on each other may share a write (shared_write.py): they are appended as one batch, and
+replayed then, at the end of the event loop's pass or before anything else reads the shard.
 """
 
 import asyncio
@@ -27,6 +30,8 @@ from kafkapy.record.compression import NONE
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
+from kafkapy.runtime.commit_waits import CommitWait, EffectWait, settle
+from kafkapy.runtime.shared_write import SharedWrite, SharingRule
 from kafkapy.seams import Clock
 from kafkapy.storage.log.own_append import append_own_records
 from kafkapy.timer.purgatory import DelayedOperation
@@ -152,6 +157,9 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._logger = logger
         self._append_refusal: ErrorCode | None = None
         """The error of the last append; None if it succeeded."""
+        self._shared: SharedWrite | None = None
+        """Decisions that wait for others to be written with them."""
+        self._sharing = SharingRule()
         self._next_token = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         """Requests that a later decision answers, by token."""
@@ -201,19 +209,36 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     # -- requests -------------------------------------------------------------------------------------------------
 
     async def call(
-        self, key: str, decide: Callable[[ShardT, int, int], Decision], write: TransactionalWrite | None = None
+        self,
+        key: str,
+        decide: Callable[[ShardT, int, int], Decision],
+        write: TransactionalWrite | None = None,
+        *,
+        shares_write: bool = False,
     ) -> Any:
         """Decide, append (in a transaction, with `write`), replay; return the response once committed.
 
-        `decide(shard, token, now_ms)`. Raises ApiError.
+        `decide(shard, token, now_ms)`. shares_write: the decision has a response and nothing else but records, and
+        those of other such decisions would not change it. Raises ApiError.
         """
         self.check_active()
+        if not shares_write:
+            self.write_shared()
         token = self._next_token
         self._next_token += 1
-        decision = decide(self.shard, token, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        decision = decide(self.shard, token, now_ms)
         if decision.response is None:
             return await self._answered_later(key, decision, token)
-        self._carry_out(decision, write)
+        if shares_write and decision.records and (self._sharing.is_crowded(now_ms) or self._shared is not None):
+            shared = self._share_write(decision)
+            await asyncio.sleep(0)  # resumed in the loop's next pass: all requests that this one reads are decided then
+            if self._shared is shared:
+                self.write_shared()
+            if shared.error is not None:
+                raise shared.error
+        else:
+            self._carry_out(decision, write)
         self.on_decided(key)
         await self.committed()
         return decision.response
@@ -224,6 +249,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         `decide(shard, wall clock ms)`. Raises ApiError.
         """
         self.check_active()
+        self.write_shared()
         decision = decide(self.shard, self._clock.wall_ms())
         assert decision.response is not None
         self._carry_out(decision)
@@ -237,7 +263,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             self._carry_out(decision)
         except ApiError as error:
             if decision.on_failed is None:
-                _settle(future, error)
+                settle(future, error)
         try:
             self.on_decided(key)
             return await future
@@ -262,7 +288,43 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def carry_out(self, decide: Callable[[ShardT], Decision]) -> None:
         """Carry out a decision that no request waits for. Raises ApiError if it cannot be appended."""
         if self.is_active:
+            self.write_shared()
             self._carry_out(decide(self.shard))
+
+    def write_shared(self) -> None:
+        """Write and replay the decisions that wait to share a write. Call it before reading what they may change.
+
+        If they cannot be appended, their requests get the error.
+        """
+        shared = self._shared
+        if shared is None:
+            return
+        self._shared = None
+        self._sharing.note_written(shared.decision_count)
+        if not self.is_active:
+            return
+        try:
+            self._append_and_replay(shared.encoded, shared.records, None)
+        except ApiError as error:
+            shared.error = error
+        else:
+            shared.error = None
+
+    def _share_write(self, decision: Decision) -> SharedWrite:
+        """Add a decision to those that wait for a write, and return that write. Raises ApiError (no encoding)."""
+        assert not decision.replies
+        assert not decision.effects
+        shared = self._shared
+        timestamp_ms = self._clock.wall_ms() if shared is None else shared.timestamp_ms
+        encoded = self._encoded(decision.records, timestamp_ms)
+        size_bytes = sum(map(_size_bound, encoded))
+        if shared is not None and shared.size_bytes + size_bytes > self._max_batch_bytes():
+            self.write_shared()
+            shared = None
+        if shared is None:
+            shared = self._shared = SharedWrite(timestamp_ms)
+        shared.add(encoded, decision.records, size_bytes)
+        return shared
 
     # -- the shard's life -----------------------------------------------------------------------------------------
 
@@ -280,9 +342,11 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         """Stop serving; pending requests fail with `code`."""
         self.state = HostState.CLOSED
         self.cancel()
+        if self._shared is not None:
+            self._shared.error, self._shared = ApiError(code), None
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
-            _settle(future, ApiError(code))
+            settle(future, ApiError(code))
 
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
@@ -305,16 +369,19 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         else:
             answers = [(future, error) for future, _ in self._take_waiting(decision.replies)]
         for future, response in answers:
-            _settle(future, response)
+            settle(future, response)
 
-    def _write(self, decision: Decision, write: TransactionalWrite | None) -> None:
-        timestamp_ms = self._clock.wall_ms()
+    def _encoded(self, records: Sequence[Any], timestamp_ms: int) -> list[NewRecord]:
         encode_record = self.coordinator_log.codec.encode_record
         try:
-            encoded = [encode_record(record, timestamp_ms) for record in decision.records]
+            return [encode_record(record, timestamp_ms) for record in records]
         except EncodeError as error:
             self._logger.error("Could not encode a record for %s: %s", self.partition.topic_partition, error)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+
+    def _write(self, decision: Decision, write: TransactionalWrite | None) -> None:
+        assert self._shared is None, "those that share a write were decided before"
+        encoded = self._encoded(decision.records, self._clock.wall_ms())
         if decision.is_atomic:
             self._append_and_replay(encoded, decision.records, write)
             return
@@ -386,6 +453,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         from kafkapy.runtime.markers import append_markers
 
         self.check_active()
+        self.write_shared()
         return append_markers(
             self._replica_manager,
             self.partition,
@@ -400,15 +468,18 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     def _cuts(self, encoded: Sequence[NewRecord]) -> Iterable[tuple[int, int]]:
         """Yield index ranges of records, each of which fits into one batch."""
-        limit = min(self.log.config.max_message_bytes, self.log.config.segment_bytes)
+        limit = self._max_batch_bytes()
         start = size_bytes = 0
-        for index, (_, key, value, _) in enumerate(encoded):
-            record_bytes = len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES
+        for index, record in enumerate(encoded):
+            record_bytes = _size_bound(record)
             if index > start and size_bytes + record_bytes > limit:
                 yield start, index
                 start, size_bytes = index, 0
             size_bytes += record_bytes
         yield start, len(encoded)
+
+    def _max_batch_bytes(self) -> int:
+        return min(self.log.config.max_message_bytes, self.log.config.segment_bytes)
 
     # -- once committed -------------------------------------------------------------------------------------------
 
@@ -420,7 +491,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def _settle_when_committed(self, answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
         if self.log.is_committed(self.replayed_offset):
             for future, response in answers:
-                _settle(future, response)
+                settle(future, response)
             return
         self._watch(CommitWait(self, answers))
 
@@ -441,66 +512,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._replica_manager.wait_for_commit(operation, self.partition, timeout_ms=timeout_ms)
 
 
-class CommitWait(DelayedOperation):
-    """Responses that are sent once everything replayed is committed, or that fail after the commit time-out."""
-
-    __slots__ = ("_answers", "_error", "_host", "_required_offset")
-
-    def __init__(self, host: ShardHost[Any], answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
-        super().__init__()
-        self._host = host
-        self._answers = answers
-        self._required_offset = host.replayed_offset
-        self._error: ApiError | None = None
-
-    def try_complete(self) -> bool:
-        if not self._host.is_led_here:
-            self._error = ApiError(ErrorCode.NOT_COORDINATOR)
-        elif not self._host.log.is_committed(self._required_offset):
-            return False
-        return self.complete()
-
-    def on_expiration(self) -> None:
-        self._error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The records were not replicated in time.")
-
-    def on_complete(self) -> None:
-        for future, response in self._answers:
-            _settle(future, self._error or response)
-
-
-class EffectWait(DelayedOperation):
-    """Effects to carry out once the records up to an offset are committed. Dropped if leadership is lost."""
-
-    __slots__ = ("_effects", "_host", "_is_expired", "_required_offset")
-
-    def __init__(self, host: ShardHost[Any], effects: Sequence[Any], required_offset: int) -> None:
-        super().__init__()
-        self._host = host
-        self._effects = effects
-        self._required_offset = required_offset
-        self._is_expired = False
-
-    def try_complete(self) -> bool:
-        if self._host.is_led_here and not self._host.log.is_committed(self._required_offset):
-            return False
-        return self.complete()
-
-    def on_expiration(self) -> None:
-        self._is_expired = True
-
-    def on_complete(self) -> None:
-        if self._is_expired:
-            self._host.watch_effects(self._effects, self._required_offset)
-        elif self._host.is_active:
-            for effect in self._effects:
-                self._host.carry_out_effect(effect)
-
-
-def _settle(future: asyncio.Future[Any], response: Any) -> None:
-    """Complete one request, unless it was cancelled."""
-    if future.done():
-        return
-    if isinstance(response, ApiError):
-        future.set_exception(response)
-    else:
-        future.set_result(response)
+def _size_bound(record: NewRecord) -> int:
+    """Return an upper bound of the record's size in a batch."""
+    _, key, value, _ = record
+    return len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES

@@ -44,7 +44,7 @@ class GroupHosting(Hosting):
     ) -> list[int]:
         """Commit one offset; return the error codes."""
         request = commit_request(offset, topic=topic, partition=partition, group_id=group_id, **fields)
-        response: OffsetCommitResponse = await self.groups.call(
+        response: OffsetCommitResponse = await self.groups.commit_offsets(
             group_id, lambda shard, token, now_ms: shard.offsets.commit(request, 9, now_ms)
         )
         return [each.error_code for answer in response.topics for each in answer.partitions]

@@ -93,6 +93,8 @@ class HeartbeatDecision(MemberUpdate):
         request, client = self._request, self._context.client
         names = request.subscribed_topic_names
         regex = request.subscribed_topic_regex
+        if self._leaves_as_is(member):
+            return member
         updated = replace(
             member,
             instance_id=member.instance_id if request.instance_id is None else request.instance_id,
@@ -108,6 +110,21 @@ class HeartbeatDecision(MemberUpdate):
             classic_metadata=None,
         )
         return member if updated == member else updated
+
+    def _leaves_as_is(self, member: ConsumerMember) -> bool:
+        """Whether the request sets no field of the member, as most heartbeats."""
+        request, client = self._request, self._context.client
+        return (
+            request.subscribed_topic_names is None
+            and request.subscribed_topic_regex is None
+            and request.rebalance_timeout_ms == -1
+            and request.server_assignor is None
+            and request.rack_id is None
+            and request.instance_id in (None, member.instance_id)
+            and member.client_id == client.client_id
+            and member.client_host == client.client_host
+            and member.classic_metadata is None
+        )
 
     def _is_regex_resolved(self) -> bool:
         """Whether the member's expression, if any, is resolved. If not, the group epoch is bumped once it is."""
