@@ -188,8 +188,8 @@ def heartbeats(server: Server, topic: str, scale: float, *, kind: str) -> Figure
     return figures
 
 
-def commits(server: Server, topic: str, scale: float) -> Figures:
-    """Commit one partition's offset a request, 5,000 a second."""
+def commits(server: Server, topic: str, scale: float, *, group_count: int) -> Figures:
+    """Commit one partition's offset a request, 5,000 a second, over fifty connections."""
     create_topic(server, topic, COMMITTERS)
     count = int(COMMITS_PER_S * max(COMMIT_SECONDS * scale, 2))
 
@@ -197,7 +197,7 @@ def commits(server: Server, topic: str, scale: float) -> Figures:
         peers = [await Peer.connect(server.bootstrap) for _ in range(COMMITTERS)]
         senders = []
         for number, peer in enumerate(peers):
-            group_id = f"{topic}-{number}"
+            group_id = f"{topic}-{number % group_count}"
             await find_coordinator(peer, group_id)
             position = OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(number, 42)])
             senders.append((peer, frame(OffsetCommitRequest(group_id, topics=[position]), 9)))
@@ -238,5 +238,6 @@ WORKLOADS = [
         )
         for kind in KINDS
     ),
-    Workload("5000 offset commits a second", commits, family="groups"),
+    Workload("5000 offset commits a second", partial(commits, group_count=COMMITTERS), family="groups"),
+    Workload("5000 offset commits a second, one group", partial(commits, group_count=1), family="groups"),
 ]

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,10 +221,10 @@ class Verdict:
         return self.goal.said, self.load, self.goal.wanted(), found, said
 
 
-def verdicts(results: Results) -> Iterator[Verdict]:
+def verdicts(results: Results, goals: Iterable[Goal] = GOALS, our_name: str = KAFKAPY) -> Iterator[Verdict]:
     """Yield every goal with every load of its families; a load that was left out is not passed over in silence."""
-    found = {(row.load, row.figure): row for row in rows(results)}
-    for goal in GOALS:
+    found = {(row.load, row.figure): row for row in rows(results, our_name)}
+    for goal in goals:
         for load, result in results.items():
             if result["family"] not in goal.families or goal.of_loads not in load:
                 continue
@@ -234,20 +234,22 @@ def verdicts(results: Results) -> Iterator[Verdict]:
                 yield Verdict(goal, load, found[load, goal.figure])
 
 
-def goals_table(results: Results) -> Table:
-    made = Table(title="Goals")
+def goals_table(results: Results, goals: Iterable[Goal] = GOALS, our_name: str = KAFKAPY) -> Table:
+    made = Table(title=f"Goals of {our_name}")
     for column in GOAL_COLUMNS:
         made.add_column(column)
-    for verdict in verdicts(results):
+    for verdict in verdicts(results, goals, our_name):
         *cells, said = verdict.cells()
         made.add_row(*cells, "[bold red]missed[/]" if said == "missed" else said)
     return made
 
 
-def goals_in_short(results: Results) -> Iterator[tuple[str, ...]]:
+def goals_in_short(
+    results: Results, goals: Sequence[Goal] = GOALS, our_name: str = KAFKAPY
+) -> Iterator[tuple[str, ...]]:
     """Yield (goal, verdict, lowest and highest found, where missed) for each goal, also those nothing was run for."""
-    held = list(verdicts(results))
-    for goal in GOALS:
+    held = list(verdicts(results, goals, our_name))
+    for goal in goals:
         judged = [verdict for verdict in held if verdict.goal is goal and verdict.row is not None]
         left_out = sum(verdict.goal is goal and verdict.row is None for verdict in held)
         values = sorted(goal.found(verdict.row) for verdict in judged if verdict.row is not None)
@@ -329,7 +331,14 @@ def markdown(results: Results, about: dict[str, Any]) -> str:
 
 
 def _compiled(results: Results) -> Iterator[str]:
-    """Yield a table of what compiling changes: the pace and the CPU of both of ours, each with its ratio."""
+    """Yield the goals of the compiled server, and what compiling changes: pace and CPU of both of ours, with ratios."""
+    from benchmarks.compiled_goals import COMPILED_GOALS
+
+    if not has_compiled(results):
+        return
+    short = goals_in_short(results, COMPILED_GOALS, COMPILED)
+    yield from _markdown_table((f"goal of {COMPILED}", "wanted", "", "found"), short, left=4)
+    yield ""
     plain = {(row.load, row.figure): row for row in rows(results)}
     yield from _markdown_table(
         ("load (rounds x size)", "figure", KAFKAPY, COMPILED, "ratio to Apache Kafka", "compiled"),
@@ -340,8 +349,7 @@ def _compiled(results: Results) -> Iterator[str]:
         ),
         left=2,
     )
-    if has_compiled(results):
-        yield ""
+    yield ""
 
 
 def _memory(peaks: Iterator[Row]) -> Iterator[str]:

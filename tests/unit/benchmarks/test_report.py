@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.chart import html, svg
+from benchmarks.compiled_goals import COMPILED_GOALS
 from benchmarks.growth import largest_rise
 from benchmarks.report import GOALS, goals_in_short, markdown, rows, verdicts
 from benchmarks.run import WORKLOADS, Plan, by_turns, chosen, run_or_say_why
@@ -147,3 +148,20 @@ def test_a_compiled_side_has_a_table_of_its_own():
     assert [row.ratio for row in rows(results, "kafkapy compiled")] == [1.5]
     assert "| small (1 x 1) | requests_per_s | 100 | 300 | 0.50 | 1.50 |" in markdown(results, ABOUT).splitlines()
     assert "compiled" not in markdown(RESULTS, ABOUT)
+
+
+def test_the_compiled_side_has_goals_of_its_own():
+    figures = {
+        "kafkapy": [{"broker_cpu_us_per_commit": 10.0}],
+        "kafkapy compiled": [{"broker_cpu_us_per_commit": 5.0}],
+        "Apache Kafka": [{"broker_cpu_us_per_commit": 10.0}],
+    }
+    results = {"commits": {"family": "groups", "scale": 1, "figures": figures}}
+    (verdict,) = verdicts(results, COMPILED_GOALS, "kafkapy compiled")
+    assert verdict.cells() == ("offset commits: CPU", "commits", "ratio of at least 2", "2", "met")
+    assert "| offset commits: CPU | ratio of at least 2 | met | 2 |" in markdown(results, ABOUT).splitlines()
+
+
+def test_each_goal_of_the_compiled_side_is_of_loads_that_exist():
+    for goal in COMPILED_GOALS:
+        assert any(each.family in goal.families and goal.of_loads in each.name for each in WORKLOADS), goal
