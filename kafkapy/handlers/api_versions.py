@@ -4,11 +4,15 @@ Answered at any version: an unknown version gets a version 0 body with UNSUPPORT
 itself (KIP-511). The response header is always version 0.
 v3: client software name and version (validated; INVALID_REQUEST), features in tagged fields. v4: also lists features
 whose minimum is 0, which v3 clients cannot read (KIP-1022).
+
+Clients ask on each connection, and 60 rows take longer than the rest of a login: the encoded response is kept until the
+metadata changes.
 """
 
 import re
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
+from kafkapy.handlers.encoded_answers import EncodedAnswer
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.api import API_VERSIONS
@@ -26,12 +30,23 @@ SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 async def handle(
     services: Services | ControllerServices, context: RequestContext, request: ApiVersionsRequest
-) -> ApiVersionsResponse:
+) -> ApiVersionsResponse | EncodedAnswer:
     if context.api_version >= 3:
         if not _is_valid_client(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software_name = request.client_software_name
         context.connection.software_version = request.client_software_version
+    if context.meter is not None:  # it sets the response's throttle time
+        return _response(services, context.api_version)
+    image, answers = services.metadata.image, services.version_answers
+    features = (image.provenance.last_offset, image.features, services.quorum.finalized_kraft_version)
+    found = answers.find(features, context.api_version)
+    if found is not None:
+        return found
+    return answers.keep(context.api_version, _response(services, context.api_version))
+
+
+def _response(services: Services | ControllerServices, version: int) -> ApiVersionsResponse:
     response = ApiVersionsResponse(api_keys=[_row(served) for served in services.apis.values()])
     if services.apis is BROKER_APIS and services.telemetry is None:
         response.api_keys = [row for row in response.api_keys if row.api_key not in TELEMETRY_APIS]
@@ -39,7 +54,7 @@ async def handle(
         for row in response.api_keys:
             if row.api_key in LEGACY_APIS:
                 row.min_version = 0
-    _add_features(services, response, with_zero_minimum=context.api_version >= 4)
+    _add_features(services, response, with_zero_minimum=version >= 4)
     return response
 
 

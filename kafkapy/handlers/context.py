@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.handlers.encoded_answers import EncodedAnswers
+from kafkapy.handlers.encoded_answers import EncodedAnswers, VersionAnswers
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.metadata.limits import CountPartitions, count_none
@@ -156,6 +156,7 @@ class ControllerServices:
     metadata_changes: "MetadataChanges"
     quorum: "Quorum"
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
+    version_answers: VersionAnswers = field(default_factory=VersionAnswers)
     turns: Turns = field(default_factory=Turns)
     client_quotas: "ClientQuotas | None" = None
     """As in Services; a combined node shares them with its broker."""
@@ -193,6 +194,7 @@ class Services:
     encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)
     topics_in_creation: TopicsInCreation = field(default_factory=TopicsInCreation)
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)
+    version_answers: VersionAnswers = field(default_factory=VersionAnswers)
     turns: Turns = field(default_factory=Turns)
     client_quotas: "ClientQuotas | None" = None
     """None while no client quota is enforced."""

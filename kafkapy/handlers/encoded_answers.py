@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final
 
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicsImage
-from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.primitives import Message, Writer
 
 MAX_ANSWERS: Final = 128
 MAX_BYTES: Final = 32 << 20
@@ -98,3 +98,25 @@ class EncodedAnswers:
         dropped = self._answers.pop(name, None)
         if dropped is not None:
             self._size -= len(dropped.body)
+
+
+class VersionAnswers:
+    """The encoded ApiVersions responses of a node, by version, while its features are the same."""
+
+    def __init__(self) -> None:
+        self._features: object = None
+        self._answers: dict[int, EncodedAnswer] = {}
+
+    def find(self, features: object, version: int) -> EncodedAnswer | None:
+        """Return the response at `version`; drop all responses if they were made for other features."""
+        if self._features != features:
+            self._features = features
+            self._answers.clear()
+        return self._answers.get(version)
+
+    def keep(self, version: int, response: Message) -> EncodedAnswer:
+        """Encode a response for the features last asked for."""
+        out = Writer()
+        response.write(out, version)
+        answer = self._answers[version] = EncodedAnswer(bytes(out))
+        return answer

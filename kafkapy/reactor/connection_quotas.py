@@ -30,6 +30,8 @@ class ConnectionRate:
     def record(self, now_ms: int, per_second: int) -> int:
         """Count a connection; return how many ms to pause until the rate is within the limit, at most one window."""
         self._rate.record(1, now_ms)
+        if per_second >= UNLIMITED:
+            return 0
         return min(self._rate.throttle_ms(per_second, now_ms), self._window_ms)
 
 

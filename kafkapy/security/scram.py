@@ -276,4 +276,4 @@ def _hmac(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
 
 def _xor(first: bytes, second: bytes) -> bytes:
     assert len(first) == len(second)
-    return bytes(a ^ b for a, b in zip(first, second, strict=True))
+    return (int.from_bytes(first, "big") ^ int.from_bytes(second, "big")).to_bytes(len(first), "big")

@@ -94,9 +94,10 @@ def test_a_certificate_that_is_trusted_itself_needs_no_authority():
     assert shake(server_context(server), client_context(tls(ALICE)))[1] == ALICE.certificate_der
 
 
-def test_a_client_gets_one_session_ticket():
-    """Each costs a handshake with a client certificate an eighth."""
-    assert server_context(tls()).num_tickets == 1
+@pytest.mark.parametrize(("auth", "count"), [("none", 1), ("requested", 1), ("required", 0)])
+def test_a_client_gets_one_session_ticket_unless_it_must_present_a_certificate(auth: str, count: int):
+    """The ticket would cost such a handshake a fifth."""
+    assert server_context(tls(ssl_client_auth=auth)).num_tickets == count
 
 
 def test_names_are_checked_unless_the_algorithm_is_empty():
