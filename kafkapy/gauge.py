@@ -44,4 +44,16 @@ class Row(NamedTuple):
     tags: tuple[tuple[str, str], ...]
 
 
-Measured = Gauge | Distribution | Row
+class BucketCounts(NamedTuple):
+    """A histogram of Prometheus. counts[i]: the values above bounds[i - 1] and up to bounds[i]; the last: all above."""
+
+    group: str
+    name: str
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float | None
+    """The sum of the values, if it is known."""
+    tags: tuple[tuple[str, str], ...]
+
+
+Measured = Gauge | Distribution | Row | BucketCounts

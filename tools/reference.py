@@ -18,6 +18,7 @@ from kafkapy.cli.command_tree import Command, Option, command_tree
 from kafkapy.cli.explained_keys import ExplainedKey, all_keys
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS, LEGACY_APIS, ServedApi
 from kafkapy.protocol.api import APIS
+from kafkapy.server.admin.catalogue import ABSENT
 
 TITLES: Final = {
     "broker": "Brokers and controllers",
@@ -181,6 +182,12 @@ def metrics_page() -> str:
     for names in ("strimzi", "confluent"):
         lines += [f"## `kafkapy.metrics.names={names}`"]
         lines += table(("Name", "Type", "Labels", "MBean"), metric_rows(_scrape(names)))
+    lines += [
+        "## Not served",
+        "",
+        "Names of Apache Kafka's metrics, by Strimzi's rules, whose subject does not exist here.",
+    ]
+    lines += table(("Name", "Why"), [(code(name), reason) for name, reason in sorted(ABSENT.items())])
     return "\n".join(lines)
 
 

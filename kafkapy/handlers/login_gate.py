@@ -82,7 +82,7 @@ class LoginGate:
         if reply.failure is not None:
             return await self._refuse(info, reply)
         if login.is_complete:
-            _count_login(info, is_successful=True)
+            _count_login(info, login, now_ms)
             info.principal = f"User:{login.user}"
             info.is_by_token = login.is_by_token
             info.is_authenticated = True
@@ -104,7 +104,7 @@ class LoginGate:
     async def _refuse(self, info: ConnectionInfo, reply: Reply) -> Writer | None:
         """Answer after the delay, then close, so that the time taken does not reveal what was wrong."""
         assert reply.failure is not None
-        _count_login(info, is_successful=False)
+        _count_refusal(info)
         action = "re-authentication" if info.is_authenticated else "authentication"
         logger.info("Failed %s with %s (%s)", action, info.connection_id, one_line(reply.failure))
         info.is_held = True
@@ -115,13 +115,21 @@ class LoginGate:
         return reply.answer
 
 
-def _count_login(info: ConnectionInfo, *, is_successful: bool) -> None:
+def _count_login(info: ConnectionInfo, login: Login, now_ms: int) -> None:
+    traffic = info.traffic
+    if traffic is None:
+        return
+    if login.renewal_began_ms is not None:
+        traffic.note_renewal(now_ms - login.renewal_began_ms, now_ms)
+    else:
+        traffic.note_login(can_renew=login.can_renew)
+
+
+def _count_refusal(info: ConnectionInfo) -> None:
     traffic = info.traffic
     if traffic is None:
         return
     if info.is_authenticated:
-        traffic.renewals += is_successful
-        traffic.failed_renewals += not is_successful
+        traffic.failed_renewals += 1
     else:
-        traffic.logins += is_successful
-        traffic.failed_logins += not is_successful
+        traffic.failed_logins += 1

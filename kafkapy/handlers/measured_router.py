@@ -15,6 +15,7 @@ from kafkapy.metrics.histogram import SMALL, SMALL_VALUES, bucket_of
 from kafkapy.metrics.requests import RequestCounts, VersionCounts
 from kafkapy.protocol.connection import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.traffic import SIZE_BYTES
 
 _unpack_key = Struct(">I").unpack_from
 """API key and version, as one number."""
@@ -58,9 +59,9 @@ class MeasuredRouter:
             api.note_wait(local_us, (self._now_ns() - began_ns) // 1000)
         traffic = connection.traffic
         if traffic is not None:
-            traffic.requests += 1
+            traffic.received_frames += 1
             if answer is not None:
-                traffic.responses += 1
+                traffic.note_sent(answer.wire_length, 1)
         if connection.throttle_ms:
             api.throttled_ms[bucket_of(connection.throttle_ms)] += 1
         return answer
@@ -82,9 +83,11 @@ class MeasuredRouter:
             return None
         took_us = (self._now_ns() - began_ns) // 1000
         count = served.frame_count
-        if connection.traffic is not None:
-            connection.traffic.requests += count
-            connection.traffic.responses += count
+        traffic = connection.traffic
+        if traffic is not None:
+            traffic.received_frames += count
+            if served.answers is not None:
+                traffic.note_sent(len(served.answers) // count - SIZE_BYTES, count)
         counts = self._counts.of(_unpack_key(data, position + 4)[0])
         counts.request_count += count
         api = counts.api
@@ -97,6 +100,8 @@ class MeasuredRouter:
 
         def answered(on_answers: Callable[[bytes], None], answers: bytes) -> None:
             api.note_wait(took_us, (self._now_ns() - began_ns) // 1000, count)
+            if traffic is not None:
+                traffic.note_sent(len(answers) // count - SIZE_BYTES, count)
             on_answers(answers)
 
         wait = served.wait

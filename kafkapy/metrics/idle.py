@@ -14,6 +14,8 @@ class IdleShare:
         self.share = 1.0
         self.idle_ns = 0
         """The time without CPU since the first reading, in nanoseconds."""
+        self.busy_ns = 0
+        """The rest of the time."""
 
     def read(self, wall_s: float, cpu_s: float) -> float:
         """Return the share (0 to 1); wall_s: a monotonic clock, cpu_s: the thread's CPU time so far."""
@@ -24,5 +26,6 @@ class IdleShare:
             idle_s = max(passed_s - (cpu_s - self._cpu_s), 0.0)
             self.share = idle_s / passed_s
             self.idle_ns += round(idle_s * 1e9)
+            self.busy_ns += round((passed_s - idle_s) * 1e9)
             self._wall_s, self._cpu_s = wall_s, cpu_s
         return self.share

@@ -1,18 +1,23 @@
 """All counters of a node."""
 
-from kafkapy.metrics.histogram import new_histogram
+from collections.abc import Callable
+
+from kafkapy.metrics.histogram import bucket_of, new_histogram
 from kafkapy.metrics.idle import IdleShare
+from kafkapy.metrics.operations import OperationCounts
+from kafkapy.metrics.quorum import QuorumCounts
 from kafkapy.metrics.rates import Rates
 from kafkapy.metrics.requests import RequestCounts
 from kafkapy.metrics.traffic import BrokerTraffic
-from kafkapy.protocol.traffic import ConnectionTraffic
+from kafkapy.metrics.verifications import VerificationCounts
+from kafkapy.protocol.traffic import ConnectionTraffic, OutboundTraffic
 
 
 class NodeCounts:
     """Exists only on a node with an admin listener; each part of the node counts its events here."""
 
-    def __init__(self, started_s: float) -> None:
-        """started_s: the current time of a monotonic clock."""
+    def __init__(self, started_s: float, now_ns: Callable[[], int]) -> None:
+        """started_s: the current time of a monotonic clock; now_ns: another one."""
         self.started_s = started_s
         self.requests = RequestCounts()
         self.traffic = BrokerTraffic()
@@ -26,6 +31,16 @@ class NodeCounts:
         self.connections: dict[tuple[str, int], ConnectionTraffic] = {}
         """Of a broker's listeners, by listener and index of the processor."""
         self.rates = Rates(started_s)
+        self.operations = OperationCounts(now_ns)
+        self.verifications = VerificationCounts(now_ns)
+        self.quorum = QuorumCounts()
+        self.raft_channel = OutboundTraffic()
+        """Of this node's connections to the voters of the quorum."""
+        self.flush_us = new_histogram()
+        """How long the files of a log took to be synced."""
+
+    def note_flush(self, took_us: int) -> None:
+        self.flush_us[bucket_of(took_us)] += 1
 
     def note_elections(self, *, unclean: int, eligible: int) -> None:
         """Count elections; `eligible`: from the eligible leader replicas (KIP-966)."""

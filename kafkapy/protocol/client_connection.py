@@ -23,6 +23,7 @@ from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.primitives import EncodeError, Message, Writer
+from kafkapy.protocol.traffic import OutboundTraffic
 from kafkapy.seams import ReadableBuffer
 
 UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
@@ -74,6 +75,7 @@ class ClientConnection:
         "_sent",
         "_session_due_ms",
         "_software_version",
+        "_traffic",
         "_versions",
     )
 
@@ -84,12 +86,16 @@ class ClientConnection:
         software_version: str,
         max_response_bytes: int,
         new_login: NewLogin | None = None,
+        traffic: OutboundTraffic | None = None,
     ) -> None:
         """max_response_bytes: a response that claims a larger size raises ProtocolError.
 
         new_login: creates the SASL mechanism of each login; None if the peer requires no login.
+
+        traffic: what requests, responses and logins are counted in, if anywhere.
         """
         self._new_login = new_login
+        self._traffic = traffic
         self._login: ClientLogin | None = None
         self._login_began_ms = 0
         self._session_due_ms: int | None = None
@@ -228,6 +234,8 @@ class ClientConnection:
         self._output += out
         self._output += body
         self._in_flight.append(request)
+        if self._traffic is not None:
+            self._traffic.note_sent(len(out) + len(body), 1)
 
     def _take_response(self, frame: bytearray) -> None:
         if not self._in_flight:
@@ -243,6 +251,8 @@ class ClientConnection:
             version = 0
         response = response_type(request.api_key).decode(body, version)
         self._in_flight.popleft()
+        if self._traffic is not None:
+            self._traffic.received_frames += 1
         request.on_response(response, version)
 
     # ---- the peer's versions
@@ -305,9 +315,18 @@ class ClientConnection:
             self._ask_login(SASL_AUTHENTICATE, version, message, deadline_ms)
             return
         self._login = None
+        self._count_login()
         lifetime_ms = login.session_lifetime_ms
         self._session_due_ms = self._login_began_ms + lifetime_ms * RENEWED_AT // 100 if lifetime_ms else None
         self._send_queue(versions)
+
+    def _count_login(self) -> None:
+        if self._traffic is None:
+            return
+        if self._session_due_ms is None:
+            self._traffic.note_login(can_renew=True)
+        else:
+            self._traffic.renewals += 1
 
 
 def _ignore_failure(_is_unsupported: bool) -> None:

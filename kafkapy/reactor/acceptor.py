@@ -45,12 +45,20 @@ class Acceptor:
         self._deal = deal
         self._is_accepting = False
         self._is_closed = False
+        self._blocked_s = 0.0
+        self._blocked_since_s: float | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._throttled: Channel | None = None
         """An accepted connection that exceeded the creation rate: admitted first after the pause."""
         self._to_close: dict[Channel, asyncio.TimerHandle] = {}
         """Connections that exceeded their address's rate, with the timer that closes each."""
         quotas.add_listener(listener_name)
+
+    @property
+    def blocked_ns(self) -> int:
+        """How long no connection was accepted because of the limits, or of a lack of descriptors, in nanoseconds."""
+        since_s = self._blocked_since_s
+        return round((self._blocked_s + (self._loop.time() - since_s if since_s is not None else 0.0)) * 1e9)
 
     def start(self) -> None:
         """Start to accept, as long as the connection limits allow."""
@@ -63,6 +71,9 @@ class Acceptor:
             if not self._quotas.has_room(self.listener_name):
                 return
         self._is_accepting = True
+        if self._blocked_since_s is not None:
+            self._blocked_s += self._loop.time() - self._blocked_since_s
+            self._blocked_since_s = None
         self.listener.on_acceptable(self._on_acceptable)
 
     def room_freed(self) -> None:
@@ -151,6 +162,7 @@ class Acceptor:
 
     def _stop(self) -> None:
         self._is_accepting = False
+        self._blocked_since_s = self._loop.time()
         self.listener.on_acceptable(None)
 
 

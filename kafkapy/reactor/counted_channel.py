@@ -1,9 +1,9 @@
-"""A channel whose bytes are counted: around each connection of a broker with an admin listener, and of no other."""
+"""Channels whose bytes are counted: around each connection of a node with an admin listener, and of no other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from kafkapy.protocol.traffic import ConnectionTraffic
-from kafkapy.seams import Channel, FileRegion, ReadableBuffer
+from kafkapy.protocol.traffic import ConnectionTraffic, OutboundTraffic
+from kafkapy.seams import Channel, Connector, FileRegion, ReadableBuffer
 
 
 class CountedChannel:
@@ -21,6 +21,7 @@ class CountedChannel:
         self.close = channel.close
 
     def receive(self, max_bytes: int) -> bytes | None:
+        self._traffic.polls += 1
         data = self._channel.receive(max_bytes)
         if data:
             self._traffic.received_bytes += len(data)
@@ -28,6 +29,7 @@ class CountedChannel:
         return data
 
     def receive_into(self, buffer: memoryview) -> int | None:
+        self._traffic.polls += 1
         count = self._channel.receive_into(buffer)
         if count:
             self._traffic.received_bytes += count
@@ -41,7 +43,27 @@ class CountedChannel:
         return self._sent(self._channel.send_region(region, start, count))
 
     def _sent(self, count: int) -> int:
+        self._traffic.polls += 1
         if count:
             self._traffic.sent_bytes += count
             self._traffic.writes += 1
         return count
+
+
+class CountedConnector:
+    """Implements seams.Connector over another one: its channels are counted."""
+
+    def __init__(self, connector: Connector, traffic: OutboundTraffic) -> None:
+        self._connector = connector
+        self._traffic = traffic
+
+    def connect(
+        self, host: str, port: int, on_done: Callable[[Channel | None, OSError | None], None]
+    ) -> Callable[[], None]:
+        def on_connected(channel: Channel | None, error: OSError | None) -> None:
+            if channel is not None:
+                self._traffic.opened += 1
+                channel = CountedChannel(channel, self._traffic)
+            on_done(channel, error)
+
+        return self._connector.connect(host, port, on_connected)

@@ -95,7 +95,11 @@ class TlsAdmission:
         if channel is None:
             info = entry.info
             logger.info("Failed authentication with %s (%s): %s", info.peer_host, info.connection_id, one_line(reason))
+            if info.traffic is not None:
+                info.traffic.failed_logins += 1
             self.forget(entry)
             return
         self.entries.discard(entry)
+        if entry.info.traffic is not None and tls.principal_of is not None:
+            entry.info.traffic.note_login(can_renew=False)
         adopt(channel, entry.info)

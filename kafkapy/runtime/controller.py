@@ -38,6 +38,7 @@ from kafkapy.types import OffsetAndEpoch
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.metadata.delegation_tokens import TokenRules
+    from kafkapy.metrics.operations import OperationCounts
     from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
 
 R = TypeVar("R")
@@ -70,7 +71,9 @@ class ControllerRuntime:
         random: Random,
         bootstrap_records: Sequence[Any],
         on_fatal: Callable[[BaseException], None],
+        counts: "OperationCounts | None" = None,
     ) -> None:
+        """`counts`: what operations are counted in, if anywhere."""
         self._quorum = quorum
         self._config = config
         self._rules = rules
@@ -84,9 +87,12 @@ class ControllerRuntime:
         self._term: Term | None = None
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(last offset, future) of requests that wait for their commit, in offset order."""
-        self._decisions = DecisionQueue()
+        self._counts = counts
+        self._decisions = DecisionQueue(counts)
         self._token_rules = _token_rules(config)
         self._committed_offset = -1
+        self.snapshot_count = 0
+        """How many snapshots of the metadata were loaded."""
         self.term_count = 0
         """How often this node became the active controller."""
         self.schedule = ControllerSchedule(self, config, clock)
@@ -157,6 +163,7 @@ class ControllerRuntime:
     ) -> tuple[R, bool]:
         """As `write`; also return whether there were records."""
         if timeout_ms is not None and timeout_ms <= 0:
+            self._decisions.note_timed_out()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         controller = self._active().controller
         if may_interrupt and self._decisions.is_taken:
@@ -212,6 +219,7 @@ class ControllerRuntime:
 
     def on_load_snapshot(self, reader: "SnapshotSource") -> Iterator[None]:
         """Replace the image by a snapshot's, in steps."""
+        self.snapshot_count += 1
         return self._guarded(self._load_snapshot(reader))
 
     def on_commit(self, batches: "list[CommittedBatch]") -> Iterator[None]:
@@ -243,9 +251,8 @@ class ControllerRuntime:
     def _replay_committed(self, batches: "list[CommittedBatch]") -> Iterator[None]:
         count = 0
         for batch in batches:
-            for records in _slices(self._records_of(batch)):
-                self._loader.replay(records)
-                yield
+            steps = self._replay(batch)
+            yield from steps if self._counts is None else self._counts.batch(steps, len(batch.records))
             self._loader.end_batch(Provenance(batch.last_offset, batch.leader_epoch, batch.append_timestamp_ms))
             count += len(batch.records)
             if count >= RECORDS_PER_IMAGE or batch is batches[-1]:
@@ -254,6 +261,11 @@ class ControllerRuntime:
                 self._note_committed(batch.last_offset)
                 if batch is not batches[-1]:
                     yield
+
+    def _replay(self, batch: "CommittedBatch") -> Iterator[None]:
+        for records in _slices(self._records_of(batch)):
+            self._loader.replay(records)
+            yield
 
     def _note_committed(self, offset: int) -> None:
         self._committed_offset = offset
@@ -275,7 +287,7 @@ class ControllerRuntime:
     def _guarded(self, steps: Iterator[None]) -> Iterator[None]:
         """Run the steps; fail the process on an error, as the state is not valid after it."""
         try:
-            yield from steps
+            yield from steps if self._counts is None else self._counts.notification(steps)
         except Exception as error:
             self._fail(error)
 

@@ -61,7 +61,8 @@ class DirectoryAssignments:
 
     @property
     def pending_count(self) -> int:
-        return len(self._ready)
+        """The number of assignments that the controller has not accepted yet."""
+        return len(self._ready) + len(self._sent)
 
     def is_pending(self, topic_id: Uuid, partition_id: int) -> bool:
         """Whether an assignment of the replica is queued or in flight."""

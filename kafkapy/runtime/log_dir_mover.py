@@ -85,6 +85,11 @@ class LogDirMover:
     def moving_count(self) -> int:
         return len(self._tasks)
 
+    @property
+    def queued_assignment_count(self) -> int:
+        """The number of replicas whose directories the controller has not accepted yet."""
+        return self._assignments.pending_count
+
     def start(self) -> None:
         """Resume the moves that the last stop interrupted, and report the directories of replicas to the controller.
 

@@ -17,6 +17,7 @@ from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.client_connection import ClientConnection, ClientRequest
 from kafkapy.protocol.client_login import LoginError, NewLogin
 from kafkapy.protocol.primitives import Message
+from kafkapy.protocol.traffic import OutboundTraffic
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel, Clock, Connector, Random, ReadableBuffer
 
@@ -63,9 +64,14 @@ class Peer:
         software_version: str,
         limits: PeerLimits | None = None,
         new_login: NewLogin | None = None,
+        traffic: OutboundTraffic | None = None,
     ) -> None:
-        """`new_login`: makes the login state machine of each connection; None if the peer requires no login."""
+        """`new_login`: makes the login state machine of each connection; None if the peer requires no login.
+
+        `traffic`: what requests, responses, logins and closed connections are counted in, if anywhere.
+        """
         self._new_login = new_login
+        self._traffic = traffic
         self.host = host
         self.port = port
         self._connector = connector
@@ -170,6 +176,7 @@ class Peer:
             software_version=self._software_version,
             max_response_bytes=self._limits.max_response_bytes,
             new_login=self._new_login,
+            traffic=self._traffic,
         )
         connection.start(self._clock.monotonic_ms(), self._limits.connection_setup_timeout_ms)
         channel.on_readable(self._on_readable)
@@ -231,6 +238,8 @@ class Peer:
                 return  # a further part of the same response
         except LoginError as error:
             logger.warning("Could not log in to %s: %s", self, error)
+            if self._traffic is not None:
+                self._traffic.failed_logins += 1
             self._lose(f"{self}: {error}")
             return
         except (OSError, ProtocolError) as error:
@@ -284,6 +293,8 @@ class Peer:
         self._unsent = b""
         if channel is not None:
             channel.close()
+            if self._traffic is not None:
+                self._traffic.closed += 1
         if connection is not None:
             for request in connection.close():
                 self._loop.call_soon(request.on_failure, False)

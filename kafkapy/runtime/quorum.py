@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.errors import ApiError, StorageError
@@ -56,7 +56,7 @@ from kafkapy.raft.messages import (
     Response,
     UpdateVoterRequest,
 )
-from kafkapy.raft.roles import Leader
+from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective
 from kafkapy.raft.voters import Endpoint, VoterSet
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
 from kafkapy.runtime.quorum_flush import QuorumFlushes
@@ -68,8 +68,12 @@ from kafkapy.runtime.quorum_waiters import QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.runtime.voter_candidates import VoterCandidates
 from kafkapy.seams import System
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from kafkapy.metrics.quorum import QuorumCounts
 
 __all__ = [
     "CommittedBatch",
@@ -112,8 +116,9 @@ class Quorum:
         system: System,
         on_fatal: Callable[[BaseException], None],
         transport: RaftTransport | None = None,
+        counts: "QuorumCounts | None" = None,
     ) -> None:
-        """transport: None for a quorum of one."""
+        """transport: None for a quorum of one. counts: what latencies are counted in, if anywhere."""
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
         self._identity = identity
@@ -122,7 +127,8 @@ class Quorum:
         self._disk, self._clock, self._random, _ = system
         self._on_fatal = on_fatal
         self._transport = transport
-        self._delivery = Delivery(identity.node_id)
+        self._counts = counts
+        self._delivery = Delivery(identity.node_id, None if counts is None else self._count_commits)
         self._flushes = QuorumFlushes(system, self._step, self._fail)
         self._snapshots = OwnSnapshots(directory.path, system, self._on_snapshot_written)
         self._events: deque[Event] = deque()
@@ -196,6 +202,16 @@ class Quorum:
         """Whether a change of the voters is appended and not committed; known to the leader."""
         role = self._core.role
         return isinstance(role, Leader) and role.pending_voter_change is not None
+
+    @property
+    def snapshots(self) -> OwnSnapshots:
+        """The snapshots that this node takes itself."""
+        return self._snapshots
+
+    @property
+    def log(self) -> Log:
+        """The metadata log; once it was recovered."""
+        return self._log.log
 
     @property
     def log_start_offset(self) -> int:
@@ -304,6 +320,7 @@ class Quorum:
             was_clean_shutdown=self._directory.was_clean_shutdown,
             make_room=self._directory.make_room,
         )
+        log.log.log_dir.on_flushed = self._directory.on_flushed
         election, file_voter_ids = log.state_file.read() or (ElectionState(), ())
         if not log.voters.current and file_voter_ids:
             log.voters.static_voters = self._identity.voters_of(file_voter_ids)
@@ -374,6 +391,8 @@ class Quorum:
             while self._events:
                 for effect in self._core.step(self._events.popleft(), self._clock.monotonic_ms()):
                     self._carry_out(effect)
+            if self._counts is not None:
+                self._count_role(self._counts)
             self._flushes.maybe_start(self._log)
         except Exception as error:
             self._fail(error)
@@ -425,6 +444,25 @@ class Quorum:
             last_offset = self._log.append(data, leader_epoch=batch.leader_epoch, now_ms=wall_ms)
             self._delivery.note_own(effect, timestamp_ms=wall_ms, size_bytes=len(data))
         assert last_offset == batch.last_offset, f"appended up to {last_offset}, not {batch.last_offset}"
+
+    # ---- counts
+
+    def _count_commits(self, batches: list[CommittedBatch]) -> None:
+        """Count what this node has appended as the leader, and what is committed now."""
+        assert self._counts is not None
+        wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        for batch in batches:
+            record_count = batch.last_offset - batch.base_offset + 1
+            self._counts.note_commit(wall_ms - batch.append_timestamp_ms, record_count, now_ms)
+
+    def _count_role(self, counts: "QuorumCounts") -> None:
+        role = self._core.role
+        counts.note_role(
+            role,
+            is_electing=isinstance(role, Prospective | Candidate),
+            has_leader=isinstance(role, Leader | Follower),
+            now_ms=self._clock.monotonic_ms(),
+        )
 
     # ---- failure
 

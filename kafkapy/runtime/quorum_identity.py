@@ -58,9 +58,11 @@ class MetadataDirectory:
     """The directory of `__cluster_metadata-0`.
 
     was_clean_shutdown: the log directory had .kafka_cleanshutdown, so the log need not be recovered. make_room: called
-    if there is too little space for an append (storage/manager/space_reserve.py).
+    if there is too little space for an append (storage/manager/space_reserve.py). on_flushed: called with how long each
+    flush took, in microseconds.
     """
 
     path: str
     was_clean_shutdown: bool = False
     make_room: Callable[[], None] = lambda: None
+    on_flushed: Callable[[int], None] | None = None

@@ -8,7 +8,7 @@ decide.
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from kafkapy.raft.effects import AppendBatch, LeaderChanged
@@ -58,7 +58,9 @@ class QuorumListener(Protocol):
 class Delivery:
     """The state of notifications: what was delivered and what is next. Call `tell_next` until it returns False."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, on_own_committed: Callable[[list[CommittedBatch]], None] | None = None) -> None:
+        """on_own_committed: called with batches that this node appended as the leader, once they are committed."""
+        self._on_own_committed = on_own_committed
         self.listeners: list[QuorumListener] = []
         self.delivered_offset = 0
         """All records below this offset were delivered."""
@@ -155,7 +157,11 @@ class Delivery:
 
     def _deliver(self, log: MetadataLog, end_offset: int) -> None:
         """Deliver the next committed batches: own ones from memory, others from the log, one chunk at a time."""
-        found = self._take_own(end_offset) or self._read_chunk(log, end_offset)
+        found = self._take_own(end_offset)
+        if not found:
+            found = self._read_chunk(log, end_offset)
+        elif self._on_own_committed is not None:
+            self._on_own_committed(found)
         self.delivered_offset = found[-1].last_offset + 1
         self.delivered_bytes += sum(batch.size_bytes for batch in found)
         for listener in self.listeners:

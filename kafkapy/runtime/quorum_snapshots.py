@@ -64,6 +64,14 @@ class OwnSnapshots:
         self._source: ImageSource | None = None
         self._schedule: SnapshotSchedule
         self._job: SnapshotJob | None = None
+        self.latest_bytes = 0
+        """The size of the last snapshot taken; 0 before the first."""
+        self._latest_ms = system.clock.monotonic_ms()
+
+    @property
+    def latest_age_ms(self) -> int:
+        """How long ago the last snapshot was taken; before the first, since when this node runs."""
+        return self._system.clock.monotonic_ms() - self._latest_ms
 
     def set_source(self, source: ImageSource) -> None:
         self._source = source
@@ -96,23 +104,27 @@ class OwnSnapshots:
         if self._job is not None:
             await self._job.cancel()
 
-    def _on_job_done(self, snapshot_id: OffsetAndEpoch, error: BaseException | None) -> None:
+    def _on_job_done(self, snapshot_id: OffsetAndEpoch, size_bytes: int, error: BaseException | None) -> None:
         self._job = None
         if error is not None:
             logger.warning("Could not write metadata snapshot %s: %s", snapshot_id, error)
         else:
+            self.latest_bytes, self._latest_ms = size_bytes, self._system.clock.monotonic_ms()
             self._on_written(snapshot_id)
 
 
 class SnapshotJob:
-    """A snapshot being written. Calls on_done(snapshot id, error) when it is durable under its name, or has failed."""
+    """A snapshot being written.
+
+    Calls on_done(snapshot id, size in bytes, error) when it is durable under its name, or has failed.
+    """
 
     def __init__(
         self,
         system: System,
         directory: str,
         content: SnapshotContent,
-        on_done: Callable[[OffsetAndEpoch, BaseException | None], None],
+        on_done: Callable[[OffsetAndEpoch, int, BaseException | None], None],
     ) -> None:
         self._content = content
         self._io_pool = system.io_pool
@@ -139,13 +151,15 @@ class SnapshotJob:
 
     async def _run(self, open_writer: Callable[[], SnapshotWriter]) -> None:
         error: BaseException | None = None
+        size_bytes = 0
         try:
-            await self._write(open_writer(), self._content.slices)
+            size_bytes = await self._write(open_writer(), self._content.slices)
         except OSError as raised:
             error = raised
-        self._on_done(self._content.snapshot_id, error)
+        self._on_done(self._content.snapshot_id, size_bytes, error)
 
-    async def _write(self, writer: SnapshotWriter, slices: Iterable[list[bytes]]) -> None:
+    async def _write(self, writer: SnapshotWriter, slices: Iterable[list[bytes]]) -> int:
+        """Return the size of the snapshot."""
         is_frozen = False
         try:
             for values in slices:
@@ -158,6 +172,7 @@ class SnapshotJob:
         finally:
             if not is_frozen:
                 writer.abort()
+        return writer.size_bytes
 
     async def _in_pool(self, call: Callable[[], None]) -> None:
         """Run an fsync in the pool. A cancellation waits for its end, as the file must stay open until then."""

@@ -21,6 +21,7 @@ from kafkapy.seams import Clock
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkapy.metrics.verifications import VerificationCounts
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.remote_verification import RemoteGate
     from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
@@ -161,6 +162,31 @@ class RoutedGate:
         if not self._transactions.is_hosted(producer.transactional_id):
             return None
         return self._local.ask_at_once(producer, partition)
+
+
+class CountedGate:
+    """Counts the questions to another gate; used only on brokers with an admin listener."""
+
+    def __init__(self, gate: TransactionGate, counts: "VerificationCounts") -> None:
+        self._gate = gate
+        self._counts = counts
+
+    async def ask(
+        self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """As specified by TransactionGate."""
+        asked_ns = self._counts.now_ns()
+        codes = await self._gate.ask(producer, partitions)
+        self._counts.note(asked_ns, sum(code != ErrorCode.NONE for code in codes.values()))
+        return codes
+
+    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+        """As specified by TransactionGate. Only success is counted: in all other cases `ask` follows."""
+        asked_ns = self._counts.now_ns()
+        code = self._gate.ask_at_once(producer, partition)
+        if code == ErrorCode.NONE:
+            self._counts.note(asked_ns, 0)
+        return code
 
 
 class TransactionVerification:

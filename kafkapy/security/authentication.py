@@ -82,7 +82,10 @@ class Login:
         """May be replaced at any time: a user removed meanwhile cannot re-authenticate."""
         self._server: SaslServer | None = None
         self._has_headers = False
-        self._reauthentication_began_ms: int | None = None
+        self.renewal_began_ms: int | None = None
+        """When the last re-authentication was started (monotonic clock)."""
+        self.can_renew = False
+        """Whether the client has shown that it can re-authenticate: by SaslAuthenticate 1 or later."""
         self._bad_mechanism = ""
         self.state = LoginState.VERSIONS_OR_HANDSHAKE
         self.mechanism = ""
@@ -109,12 +112,12 @@ class Login:
         It is not if the session does not expire, or if the last one started less than a second ago.
         """
         assert self.is_complete
-        began_ms = self._reauthentication_began_ms
+        began_ms = self.renewal_began_ms
         if self.session_ends_ms is None:
             return False
         if began_ms is not None and now_ms - began_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
             return False
-        self._reauthentication_began_ms = now_ms
+        self.renewal_began_ms = now_ms
         self._has_headers = False
         self.state = LoginState.HANDSHAKE
         return True
@@ -185,6 +188,7 @@ class Login:
             reason = f"Unexpected Kafka request of type {_name(header)} during SASL authentication."
             return self._fail(reason, _illegal_state(header, reason))
         _check_version(header)
+        self.can_renew = self.can_renew or header.api_version > 0
         request, _ = SaslAuthenticateRequest.read(frame, position, header.api_version, FEW_ELEMENTS)
         try:
             challenge = self._evaluate(bytes(request.auth_bytes), wall_ms)

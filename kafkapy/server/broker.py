@@ -428,7 +428,9 @@ class BrokerServer:
             producer_ids=self._coordinators.producer_ids,
             groups=self._coordinators.groups,
             transactions=self._coordinators.transactions,
-            transaction_verification=self._coordinators.new_verification(),
+            transaction_verification=self._coordinators.new_verification(
+                None if self._node.counts is None else self._node.counts.verifications
+            ),
             telemetry=self._telemetry,
         )
 

@@ -10,13 +10,14 @@ from kafkapy.runtime.group_coordinator import GroupCoordinator
 from kafkapy.runtime.late_transactions import LateTransactions
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.transaction_coordinator import TransactionCoordinator, TransactionKeys
-from kafkapy.runtime.transaction_verification import RoutedGate, TransactionVerification
+from kafkapy.runtime.transaction_verification import CountedGate, RoutedGate, TransactionVerification
 from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.server.transaction_links import TransactionLinks
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.metrics.verifications import VerificationCounts
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.markers import MarkerSink
     from kafkapy.runtime.peer import Peer
@@ -83,10 +84,15 @@ class Coordinators:
         yield from self.groups.apply_delta(delta, image)
         yield from self.transactions.apply_delta(delta, image)
 
-    def new_verification(self) -> TransactionVerification:
-        """Return the check that a transaction is open, made before a partition is added to it."""
+    def new_verification(self, counts: "VerificationCounts | None" = None) -> TransactionVerification:
+        """Return the check that a transaction is open, made before a partition is added to it.
+
+        `counts`: what the checks are counted in, if anywhere.
+        """
+        node_id = self._replica_manager.node_id
+        gate = RoutedGate(self.transactions, node_id=node_id, new_remote=self._links.remote_gate)
         return TransactionVerification(
-            RoutedGate(self.transactions, node_id=self._replica_manager.node_id, new_remote=self._links.remote_gate),
+            gate if counts is None else CountedGate(gate, counts),
             self._replica_manager,
             config=lambda: self._dynamic_config.current.transaction,
             request_timeout_ms=self._dynamic_config.static.node.request_timeout_ms,

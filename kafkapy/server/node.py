@@ -141,6 +141,8 @@ class Node:
         """Lock and check the log directories; a stop calls `close_logs`. Raises ConfigError, StorageError."""
         self.log_manager = self._new_log_manager()
         directories = self.log_manager.directories
+        if self.counts is not None:
+            directories.set_flush_listener(self.counts.note_flush)
         directories.lock()
         self.stops.add(StopOrder.LOCKS, directories.unlock)
         self.stops.add_apart(StopOrder.LOGS, close_logs, undo=self.log_manager.close)
@@ -292,6 +294,7 @@ class Node:
                 f"{config.metadata_log_dir}/{METADATA_PARTITION}",
                 was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),
                 make_room=self._keep_room_for_metadata,
+                on_flushed=None if self.counts is None else self.counts.note_flush,
             ),
             system=self.system,
             network=Network(self.listen, self._new_connector),
@@ -305,7 +308,7 @@ def _new_counts(config: BrokerConfig) -> "NodeCounts | None":
         return None
     from kafkapy.metrics.registry import NodeCounts  # not needed by most nodes
 
-    return NodeCounts(time.monotonic())
+    return NodeCounts(time.monotonic(), time.perf_counter_ns)
 
 
 def _try_reserve(change: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from kafkapy.config.dynamic import DynamicConfig
 if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.protocol.client_login import NewLogin
+    from kafkapy.protocol.traffic import OutboundTraffic
     from kafkapy.runtime.peer import Peer
     from kafkapy.server.node_token import NodeToken
 
@@ -53,22 +54,22 @@ class Peers:
 
             ClientContexts(listener, lambda: self._config).current()
 
-    def new_controller_peer(self, host: str, port: int) -> "Peer":
-        """Return a new connection to a controller."""
-        return self._new_peer(self._config.controller_listener_names[0].upper(), host, port)
+    def new_controller_peer(self, host: str, port: int, traffic: "OutboundTraffic | None" = None) -> "Peer":
+        """Return a new connection to a controller, counted in `traffic` if that is given."""
+        return self._new_peer(self._config.controller_listener_names[0].upper(), host, port, traffic)
 
     def new_broker_peer(self, host: str, port: int) -> "Peer":
         """Return a new connection to another broker."""
         return self._new_peer(self._config.inter_broker_listener_name, host, port)
 
-    def _new_peer(self, listener: str, host: str, port: int) -> "Peer":
+    def _new_peer(self, listener: str, host: str, port: int, traffic: "OutboundTraffic | None" = None) -> "Peer":
         from kafkapy.runtime.peer import Peer, PeerLimits
 
         network = self._config.network
         return Peer(
             host,
             port,
-            connector=self._connector_to(listener),
+            connector=_counted(self._connector_to(listener), traffic),
             clock=self._clock,
             random=self._random,
             client_id=str(self._config.node_id),
@@ -78,6 +79,7 @@ class Peers:
                 max_response_bytes=network.socket_request_max_bytes,
             ),
             new_login=self._login_to(listener),
+            traffic=traffic,
         )
 
     def _login_to(self, listener: str) -> "NewLogin | None":
@@ -134,3 +136,11 @@ class Peers:
         contexts = ClientContexts(listener, lambda: self._dynamic_config.current)
         timeout_ms = self._config.network.kafkapy_authentication_timeout_ms
         return TlsConnector(self._loop, connector, contexts.current, timeout_ms)
+
+
+def _counted(connector: "seams.Connector", traffic: "OutboundTraffic | None") -> "seams.Connector":
+    if traffic is None:
+        return connector
+    from kafkapy.reactor.counted_channel import CountedConnector  # most nodes count nothing
+
+    return CountedConnector(connector, traffic)

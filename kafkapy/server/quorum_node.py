@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kafkapy.raft.messages import Request, Response
     from kafkapy.raft.voters import Voter
     from kafkapy.runtime.controller_channel import ControllerChannel
+    from kafkapy.runtime.peer import Peer
     from kafkapy.runtime.quorum_peers import KraftVersions
     from kafkapy.runtime.raft_transport import NetworkRaftTransport
 
@@ -137,6 +138,7 @@ class QuorumNode:
             system=system,
             on_fatal=failures.on_quorum_failed,
             transport=self._transport,
+            counts=None if edge.counts is None else edge.counts.quorum,
         )
         self.controller = ControllerRuntime(
             quorum=self.quorum,
@@ -146,6 +148,7 @@ class QuorumNode:
             random=random,
             bootstrap_records=bootstrap,
             on_fatal=failures.on_fatal,
+            counts=None if edge.counts is None else edge.counts.operations,
         )
         self.active = ActiveController(self.controller, self.new_channel)
 
@@ -342,13 +345,17 @@ class QuorumNode:
         leader_id = self.quorum.leader_id
         return (-1, ()) if leader_id == self._config.node_id else (leader_id, self.quorum.leader_endpoints)
 
+    def _new_raft_peer(self, host: str, port: int) -> "Peer":
+        traffic = None if self._edge.counts is None else self._edge.counts.raft_channel
+        return self.peers.new_controller_peer(host, port, traffic)
+
     def _new_transport(self) -> "NetworkRaftTransport":
         from kafkapy.raft.wire import WirePeer
         from kafkapy.runtime.raft_transport import NetworkRaftTransport
 
         return NetworkRaftTransport(
             wire=WirePeer(self._identity.cluster_id, self._config.controller_listener_names[0]),
-            new_peer=self.peers.new_controller_peer,
+            new_peer=self._new_raft_peer,
             request_timeout_ms=self._config.quorum.controller_quorum_request_timeout_ms,
             bootstrap_servers=self._bootstrap_servers(),
             software_version=__version__,

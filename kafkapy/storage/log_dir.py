@@ -26,7 +26,16 @@ class LogDirState:
     `on_room` when there is space again.
     """
 
-    __slots__ = ("_free_bytes", "is_full", "offline_reason", "on_directory_failed", "on_full", "on_room", "path")
+    __slots__ = (
+        "_free_bytes",
+        "is_full",
+        "offline_reason",
+        "on_directory_failed",
+        "on_flushed",
+        "on_full",
+        "on_room",
+        "path",
+    )
 
     def __init__(
         self,
@@ -46,6 +55,8 @@ class LogDirState:
         self.on_full = on_full
         self.on_room = on_room
         self._free_bytes = free_bytes
+        self.on_flushed: Callable[[int], None] | None = None
+        """Called on the loop's thread with how long each flush of a log took, in microseconds. Set once, if ever."""
 
     @property
     def is_offline(self) -> bool:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.gauge import Gauge, Row
 from kafkapy.replication.partition import Role
+from kafkapy.server.admin.names import RETENTION_SIZE
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchSessionCache
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
+    from kafkapy.types import TopicPartition
 
 PARTITION: Final = "kafka.cluster:type=Partition"
 LOG: Final = "kafka.log:type=Log"
@@ -29,6 +32,8 @@ def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge | Row]:
     sums = _Sums()
     for partition in list(replica_manager.partitions):
         yield _of_partition(partition, sums)
+        if partition.log is not None:
+            yield _retention_size(partition.topic_partition, partition.log)
     yield from sums.gauges()
     for operation, count in replica_manager.waiting_counts.items():
         tags = (("delayedOperation", operation),)
@@ -94,8 +99,27 @@ def _of_partition(partition: "HostedPartition", sums: _Sums) -> Row:
         return Row(COLUMNS, values, tags)
     sums.producer_ids += len(log.producer_state.producers)
     lag = log.high_watermark - log.last_stable_offset
-    of_log = (lag, log.size_bytes, log.log_start_offset, log.log_end_offset, len(log.segments))
-    return Row(ALL_COLUMNS, values + of_log, tags)
+    return Row(ALL_COLUMNS, (*values, lag, *_of_log(log)), tags)
+
+
+def log_gauges(log: "Log") -> Iterator[Gauge | Row]:
+    """Yield the gauges of a log that is no replica's: the metadata's."""
+    yield Row(LOG_COLUMNS[1:], _of_log(log), _tags(*log.topic_partition))
+    yield _retention_size(log.topic_partition, log)
+
+
+def _of_log(log: "Log") -> tuple[int, ...]:
+    return log.size_bytes, log.log_start_offset, log.log_end_offset, len(log.segments)
+
+
+def _retention_size(topic_partition: "TopicPartition", log: "Log") -> Gauge:
+    """Return the size of a log in percent of retention.bytes; 0 without it (KIP-1257).
+
+    Deviation: as of now, not of the last look for segments to delete.
+    """
+    limit = log.config.retention_bytes
+    value = log.size_bytes * 100 // limit if limit > 0 and log.config.is_deleted_by_retention else 0
+    return Gauge(*RETENTION_SIZE, value, _tags(*topic_partition))
 
 
 def _tags(topic: str, partition: int) -> tuple[tuple[str, str], ...]:

@@ -4,24 +4,29 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.gauge import Gauge, Measured
-from kafkapy.server.admin.broker_gauges import directory_gauges, replica_gauges, session_gauges
+from kafkapy.gauge import Distribution, Gauge, Measured
+from kafkapy.server.admin.broker_gauges import directory_gauges, log_gauges, replica_gauges, session_gauges
 from kafkapy.server.admin.group_gauges import group_gauges
 from kafkapy.server.admin.metadata_gauges import (
+    MILLISECONDS,
     applied_metadata_gauges,
+    batch_gauges,
     controller_gauges,
     election_gauges,
     loader_gauges,
+    operation_gauges,
     quorum_gauges,
+    snapshot_gauges,
 )
-from kafkapy.server.admin.network_gauges import idle_gauges, network_gauges
+from kafkapy.server.admin.network_gauges import idle_gauges, network_gauges, raft_channel_gauges
 from kafkapy.server.admin.own_gauges import loop_gauges, work_gauges
 from kafkapy.server.admin.quota_gauges import quota_gauges
-from kafkapy.server.admin.replication_gauges import expiry_gauges, move_gauges, replication_gauges
+from kafkapy.server.admin.replication_gauges import assignment_gauges, expiry_gauges, move_gauges, replication_gauges
 from kafkapy.server.admin.request_gauges import request_gauges
 from kafkapy.server.admin.telemetry_gauges import telemetry_gauges
 from kafkapy.server.admin.topic_gauges import exporter_gauges
 from kafkapy.server.admin.traffic_gauges import traffic_gauges
+from kafkapy.server.admin.transaction_gauges import verification_gauges
 from kafkapy.storage.cleaner.metrics import cleaner_gauges
 
 if TYPE_CHECKING:
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from kafkapy.server.replication import Replication
     from kafkapy.storage.cleaner.manager import CleanerManager
 
+FLUSHES: Final = "kafka.log:type=LogFlushStats"
 RUNNING: Final = 3
 """BrokerState of a running broker; /readyz reports a broker that starts or stops."""
 
@@ -55,12 +61,17 @@ def node_gauges(node: "Node") -> Iterator[Measured | None]:
         yield from idle_gauges(counts.idle, is_broker=config.is_broker, is_controller=config.is_controller)
         yield from loop_gauges(counts, node.io_pool)
         yield from request_gauges(counts.requests)
+        yield from raft_channel_gauges(counts.raft_channel, counts.idle, counts.rates)
+        yield Distribution(FLUSHES, "LogFlushRateAndTimeMs", (), [counts.flush_us.copy()], unit=MILLISECONDS)
     yield from quorum_gauges(node.quorum_node.quorum, config.node_id, counts)
+    yield from log_gauges(node.quorum_node.quorum.log)
     yield from loader_gauges(controller.image, node.quorum_node.quorum)
+    yield from snapshot_gauges(controller, node.quorum_node.quorum)
     if config.is_controller:
         yield from controller_gauges(controller, node.clock.wall_ms())
         if counts is not None:
             yield from election_gauges(counts)
+            yield from operation_gauges(counts.operations)
             yield Gauge("kafka.controller:type=ControllerEventManager", "AvgIdleRatio", counts.idle.share)
 
 
@@ -80,8 +91,11 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
     if node.counts is not None:
         yield from network_gauges(parts.reactor, node.counts.idle, node.counts.rates)
         yield from traffic_gauges(node.counts.traffic)
+        yield from batch_gauges(node.counts.operations)
+        yield from verification_gauges(node.counts.verifications)
         yield from replication_gauges(parts.replication, node.counts.started_s)
     yield from move_gauges(log_manager)
+    yield from assignment_gauges(services.log_dir_mover)
     yield from telemetry_gauges(services.telemetry)
     yield from expiry_gauges(manager)
     yield from replica_gauges(manager)

@@ -4,18 +4,24 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.gauge import Gauge
+from kafkapy.gauge import Distribution, Gauge, Measured
 from kafkapy.metadata.registrations import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage, TopicImage
     from kafkapy.metadata.registrations import BrokerRegistration
+    from kafkapy.metrics.operations import OperationCounts
     from kafkapy.metrics.registry import NodeCounts
     from kafkapy.runtime.controller import ControllerRuntime
     from kafkapy.runtime.quorum import Quorum
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController"
 FOLLOWED: Final = "kafka.server:type=broker-metadata-metrics"
+EVENTS: Final = "kafka.controller:type=ControllerEventManager"
+LISTENER: Final = "kafka.server:type=BrokerMetadataListener"
+EMITTER: Final = "kafka.server:type=SnapshotEmitter"
+MILLISECONDS: Final = 0.001
+"""Per unit of the histograms, which count microseconds."""
 LOADER: Final = "kafka.server:type=MetadataLoader"
 FENCED: Final = 10
 CONTROLLED_SHUTDOWN: Final = 20
@@ -52,6 +58,10 @@ def _raft_rates(quorum: "Quorum", counts: "NodeCounts") -> Iterator[Gauge]:
     yield Gauge(RAFT, "append-records-rate", rate if quorum.is_leader else 0.0)
     yield Gauge(RAFT, "fetch-records-rate", 0.0 if quorum.is_leader else rate)
     yield Gauge(RAFT, "poll-idle-ratio-avg", counts.idle.share)
+    now_ms = round(time.monotonic() * 1000)
+    for name, recent in (("commit-latency", counts.quorum.commit_ms), ("election-latency", counts.quorum.election_ms)):
+        for kind, value in zip(("avg", "max"), recent.read(now_ms), strict=True):
+            yield Gauge(RAFT, f"{name}-{kind}", value)
     yield Gauge(LOADER, "AvgIdleRatio", counts.idle.share)
 
 
@@ -89,6 +99,34 @@ def controller_gauges(controller: "ControllerRuntime", now_ms: int) -> Iterator[
         yield Gauge(CONTROLLER, "BrokerRegistrationState", _state_of(broker), tags)
     for broker_id, age_ms in controller.contact_ages_ms().items():
         yield Gauge(CONTROLLER, "TimeSinceLastHeartbeatReceivedMs", age_ms, (("broker", str(broker_id)),))
+
+
+def operation_gauges(counts: "OperationCounts") -> Iterator[Measured]:
+    """Yield what a controller has decided and followed.
+
+    A heartbeat has no time-out here: it never times out in the queue.
+    """
+    for name, histogram in (
+        ("EventQueueTimeMs", counts.queue_us),
+        ("EventQueueProcessingTimeMs", counts.processing_us),
+    ):
+        yield Distribution(EVENTS, name, (), [histogram.copy()], unit=MILLISECONDS)
+    yield Gauge(CONTROLLER, "EventQueueOperationsStartedCount", counts.started)
+    yield Gauge(CONTROLLER, "EventQueueOperationsTimedOutCount", counts.timed_out)
+    yield Gauge(CONTROLLER, "TimedOutBrokerHeartbeatCount", 0)
+
+
+def batch_gauges(counts: "OperationCounts") -> Iterator[Distribution]:
+    """Yield the batches of metadata records that a broker has loaded."""
+    yield Distribution(LISTENER, "MetadataBatchProcessingTimeUs", (), [counts.batch_us.copy()])
+    yield Distribution(LISTENER, "MetadataBatchSizes", (), [counts.batch_records.copy()])
+
+
+def snapshot_gauges(controller: "ControllerRuntime", quorum: "Quorum") -> Iterator[Gauge]:
+    """Yield the snapshots of the metadata that every node loads and takes."""
+    yield Gauge(LOADER, "HandleLoadSnapshotCount", controller.snapshot_count)
+    yield Gauge(EMITTER, "LatestSnapshotGeneratedBytes", quorum.snapshots.latest_bytes)
+    yield Gauge(EMITTER, "LatestSnapshotGeneratedAgeMs", quorum.snapshots.latest_age_ms)
 
 
 def _state_of(broker: "BrokerRegistration") -> int:

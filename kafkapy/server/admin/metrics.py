@@ -3,16 +3,28 @@
 kafkapy.metrics.names chooses the names (names.py). Rendering runs on the admin thread, not on the event loop.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.gauge import Distribution, Gauge, Measured, Row
+from kafkapy.gauge import BucketCounts, Distribution, Gauge, Measured, Row
 from kafkapy.server.admin.filters import SeriesFilter
-from kafkapy.server.admin.names import COUNTER, DIALECTS, GAUGE, SUMMARY, UNTYPED, Named, Tags, strimzi_name
+from kafkapy.server.admin.names import (
+    COUNTER,
+    DIALECTS,
+    GAUGE,
+    HISTOGRAM,
+    SUMMARY,
+    UNTYPED,
+    Named,
+    Tags,
+    strimzi_name,
+    topic_in_label,
+)
 from kafkapy.server.admin.windows import QUANTILES, Windows
 
 if TYPE_CHECKING:
-    from kafkapy.server.admin.rules import Rules
+    from kafkapy.server.admin.rules import Bean, Rules
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -27,10 +39,10 @@ EXTERNAL: Final = "not a metric of Apache Kafka"
 class _Family:
     """The samples of one name."""
 
-    __slots__ = ("help", "kind", "label", "lines", "name")
+    __slots__ = ("help", "kind", "labels", "lines", "name")
 
     def __init__(self, named: Named, described: str) -> None:
-        self.name, self.kind, self.label = named
+        self.name, self.kind, self.labels = named
         self.help = described
         self.lines: list[str] = []
 
@@ -53,17 +65,22 @@ class Exposition:
         self._families: dict[str, _Family] = {}
         self._of: dict[tuple[str, str, bool], Sequence[_Family]] = {}
         self._of_row: dict[tuple[tuple[str, str], ...], list[tuple[_Family, ...]]] = {}
-        self._labels: dict[tuple[Tags, bool], str | None] = {}
+        self._labels: dict[tuple[Tags, Callable[[Tags], Tags]], str | None] = {}
+        self._joined: set[str | None] = set()
+        """The labels in use that have a topic's name in their own."""
 
     def render(self, measured: Iterable[Measured], accept: str, now_s: float) -> Iterator[None]:
         """Render in steps of SAMPLES_PER_STEP; then `content_type` and `body` are the result.
 
         accept: the Accept header. now_s: of a monotonic clock.
         """
-        self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}
+        self._forget()
         samples = 0
         for each in measured:
-            if self._rules is not None and not _is_external(each):
+            if isinstance(each, BucketCounts):
+                self._add_buckets(each)
+                samples += len(each.counts) + 2
+            elif self._rules is not None and not _is_external(each):
                 samples += self._add_by_rules(self._rules, each, now_s)
             elif isinstance(each, Row):
                 self._add_row(each)
@@ -87,17 +104,22 @@ class Exposition:
                 yield
         if is_open:
             parts.append("# EOF\n")
-        self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}
+        self._forget()
         self.content_type = OPEN_METRICS if is_open else TEXT
         self.body = "".join(parts).encode()
 
-    def _add_by_rules(self, rules: "Rules", measured: Measured, now_s: float) -> int:
+    def _forget(self) -> None:
+        """Drop what belongs to one scrape."""
+        self._families, self._of, self._of_row, self._labels = {}, {}, {}, {}
+        self._joined = set()
+
+    def _add_by_rules(self, rules: "Rules", measured: "Bean", now_s: float) -> int:
         """Add what the rules make of something measured; return how much work that was, in samples."""
         for sample in rules.apply(measured, self._windows, now_s):
             family = self._family(Named(sample.name, sample.kind), sample.help or "by kafkapy.metrics.rules")
             labels = self._label_text(sample.tags, family) if sample.tags else ""
             if labels is not None:
-                family.lines.append(f"{sample.name}{labels} {sample.value!r}\n")
+                family.lines.append(f"{sample.name}{labels} {'NaN' if isnan(sample.value) else repr(sample.value)}\n")
         return len(measured.columns) if isinstance(measured, Row) else len(QUANTILES)
 
     def _add_row(self, row: Row) -> None:
@@ -130,6 +152,21 @@ class Exposition:
             family.lines.append(f"{name}{self._label_text(label, family)} {value!r}\n")
         family.lines.append(f"{name}_count {count}\n")
 
+    def _add_buckets(self, counts: BucketCounts) -> None:
+        """Add a histogram of others, under its own name."""
+        family = self._family(Named(counts.name, HISTOGRAM), EXTERNAL)
+        text = self._label_text(counts.tags, family)
+        if text is None:
+            return
+        labels = text[1:-1] + "," if counts.tags else ""
+        reached = 0
+        for bound, count in zip((*counts.bounds, "+Inf"), counts.counts, strict=True):
+            reached += count
+            family.lines.append(f'{counts.name}_bucket{{{labels}le="{bound}"}} {reached}\n')
+        if counts.total is not None:
+            family.lines.append(f"{counts.name}_sum{text} {counts.total!r}\n")
+        family.lines.append(f"{counts.name}_count{text} {reached}\n")
+
     def _add(self, group: str, name: str, value: float, tags: Tags, *, is_counter: bool) -> None:
         families = self._of.get((group, name, is_counter))
         if families is None:
@@ -137,7 +174,7 @@ class Exposition:
         for family in families:
             labels = self._label_text(tags, family) if tags else ""
             if labels is not None:
-                family.lines.append(f"{family.name}{labels} {value!r}\n")
+                family.lines.append(f"{family.name}{labels} {'NaN' if isnan(value) else repr(value)}\n")
 
     def _find(self, group: str, name: str, *, is_counter: bool) -> Sequence[_Family]:
         if not group:
@@ -153,13 +190,16 @@ class Exposition:
 
     def _label_text(self, tags: Tags, family: _Family) -> str | None:
         """Return the labels in braces; None if the series is not shown."""
-        key = (tags, family.label is str)
+        key = (tags, family.labels)
         if key in self._labels:
             return self._labels[key]
         text = None
         if self._shown.shows(tags):
-            labels = ",".join(f'{family.label(label)}="{_escaped(value)}"' for label, value in sorted(tags))
+            labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in family.labels(tags))
             text = f"{{{labels}}}"
+            if family.labels is topic_in_label:  # a-b and a_b: one of them is shown
+                text = None if text in self._joined else text
+                self._joined.add(text)
         self._labels[key] = text
         return text
 
@@ -177,7 +217,7 @@ def prometheus_name(gauge: Gauge) -> str:
     return strimzi_name(gauge.group, gauge.name, is_counter=gauge.is_counter).name if gauge.group else gauge.name
 
 
-def _is_external(measured: Measured) -> bool:
+def _is_external(measured: "Bean") -> bool:
     """Whether the group's metrics are not Apache Kafka's."""
     return not (measured.columns[0][0] if isinstance(measured, Row) else measured.group)
 

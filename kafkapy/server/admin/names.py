@@ -15,25 +15,48 @@ COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 UNTYPED: Final = "untyped"
 SUMMARY: Final = "summary"
+HISTOGRAM: Final = "histogram"
 
 Tags = tuple[tuple[str, str], ...]
+
+
+DEPRECATED_PREFIX: Final = "org.apache."
+"""Of the domain of a MBean that Apache Kafka has under two names. Strimzi's rules make one name of both; then the JMX
+exporter adds a label that tells them apart."""
+OBJECT_NAME: Final = "_objectname"
+
+
+def object_name(group: str, name: str) -> tuple[str, str]:
+    """Return the label by which the JMX exporter tells series apart that the rules give the same name."""
+    domain, _, kind = group.partition(":type=")
+    return OBJECT_NAME, f"{domain}<type={kind}, name={name}><>Value"
+
+
+def sorted_tags(tags: Tags) -> Tags:
+    return tuple(sorted(tags))
+
 
 JOINED_TYPES: Final = ("raft-metrics", "broker-metadata-metrics", "raft-channel-metrics")
 """Types whose dashes Strimzi's rules remove."""
 SOFTWARE: Final = ("kafka.server:type=socket-server-metrics", "connections")
+QUORUM_TYPES: Final = ("raftmetrics", "raftchannelmetrics")
+"""Types whose maxima are counters by Strimzi's rules."""
+RETENTION_SIZE: Final = ("kafka.log:type=Log", "RetentionSizeInPercent")
+_UNSAFE: Final = re.compile(r"[^a-zA-Z0-9]+")
 _CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Named(NamedTuple):
-    """A metric's name, type, and how its labels are called."""
+    """A metric's name, type, and what makes its labels of tags."""
 
     name: str
     kind: str
-    label: Callable[[str], str] = str
+    labels: Callable[[Tags], Tags] = sorted_tags
 
 
 def strimzi_name(group: str, name: str, *, is_counter: bool) -> Named:
-    domain, _, kind = group.partition(":type=")
+    described = name
+    domain, _, kind = group.removeprefix(DEPRECATED_PREFIX).partition(":type=")
     if kind in JOINED_TYPES:
         kind = kind.replace("-", "")
     if (group, name) == SOFTWARE:
@@ -45,8 +68,11 @@ def strimzi_name(group: str, name: str, *, is_counter: bool) -> Named:
             name += "_count_total"
     elif name.endswith("Percent"):
         name = name.removesuffix("Percent") + "_percent"
+    elif kind in QUORUM_TYPES and name.endswith("-max"):
+        name, is_counter = f"{name}-total", True
     type_of = COUNTER if is_counter else UNTYPED if name == "current-state" else GAUGE
-    return Named(_joined(domain, kind, name), type_of)
+    labels = topic_in_label if (group, described) == RETENTION_SIZE else sorted_tags
+    return Named(_joined(domain, kind, name), type_of, labels)
 
 
 def confluent_name(group: str, name: str, *, is_counter: bool) -> Named:
@@ -54,19 +80,28 @@ def confluent_name(group: str, name: str, *, is_counter: bool) -> Named:
     is_attribute = "-" in kind
     if kind == "socket-server-metrics":
         kind = "socketservermetrics"
-    if is_counter and not (name.endswith(("PerSec", "-total"))):
+    if is_counter and not (name.endswith(("PerSec", "-total", "BlockedPercent"))):
         name += "_count"
     elif name.endswith("HandlerAvgIdlePercent"):
         name += "_oneminuterate"
-    return Named(_joined(domain, kind, name), GAUGE if is_attribute else UNTYPED, _snake)
+    return Named(_joined(domain, kind, name), GAUGE if is_attribute else UNTYPED, snake_case)
 
 
 def _joined(domain: str, kind: str, name: str) -> str:
     return f"{domain}_{kind}_{name}".lower().replace(".", "_").replace("-", "_")
 
 
-def _snake(label: str) -> str:
-    return _CAPITAL.sub("_", label).lower().replace("-", "_")
+def snake_case(tags: Tags) -> Tags:
+    return tuple((_CAPITAL.sub("_", label).lower().replace("-", "_"), value) for label, value in sorted(tags))
+
+
+def topic_in_label(tags: Tags) -> Tags:
+    """Return the one label that Strimzi's rules make of topic=t and partition=0: topic_t_partition="0".
+
+    Their pattern for percentages expects one property of an MBean, and takes all up to the last = for its name.
+    """
+    values = dict(tags)
+    return ((_UNSAFE.sub("_", f"topic={values['topic']}, partition"), values["partition"]),)
 
 
 Dialect = Callable[..., Named]

@@ -4,25 +4,31 @@ Deviations: with TLS, bytes are those of the wire, where Apache Kafka counts dec
 newest scrape that is half a minute old, where Apache Kafka's are those of two windows of 30 s.
 
 Deviation: the idle percentages of Apache Kafka's network and request handler threads are all the share of time in which
-the event loop's thread used no CPU since the last scrape: that one loop does the work of both kinds of threads.
+the event loop's thread used no CPU since the last scrape: that one loop does the work of both kinds of threads. So are
+io-ratio and io-wait-ratio. A select is a call that tries to receive or send on one connection, since libuv does not
+tell how often it polls all of them; the maximum of request sizes is that of the last minute or the last scrape.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.gauge import Gauge
+from kafkapy.server.admin.names import Tags
 
 if TYPE_CHECKING:
     from kafkapy.metrics.idle import IdleShare
     from kafkapy.metrics.rates import Rates
-    from kafkapy.protocol.traffic import ConnectionTraffic
+    from kafkapy.protocol.traffic import ConnectionTraffic, OutboundTraffic
     from kafkapy.reactor.reactor import Reactor
 
 SOCKET_SERVER: Final = "kafka.network:type=SocketServer"
+ACCEPTOR: Final = "kafka.network:type=Acceptor"
 REQUEST_CHANNEL: Final = "kafka.network:type=RequestChannel"
 SOCKETS: Final = "kafka.server:type=socket-server-metrics"
+RAFT_CHANNEL: Final = "kafka.server:type=raft-channel-metrics"
 HANDLERS: Final = "kafka.server:type=KafkaRequestHandlerPool"
 MAX_SOFTWARE: Final = 100
 """Clients by software name and version: further ones are counted together, as "other"."""
@@ -60,6 +66,9 @@ def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Ite
             of_client = ("other", "other", info.listener_name, index)
         software[of_client] += 1
         yield None
+    for acceptor in reactor.acceptors:
+        of_listener = (("listener", acceptor.listener_name),)
+        yield Gauge(ACCEPTOR, "AcceptorBlockedPercent", acceptor.blocked_ns, of_listener, is_counter=True)
     for (listener, index), created in list(reactor.created_counts.items()):
         tags = (("listener", listener), ("networkProcessor", str(index)))
         count = counts[listener, index]
@@ -67,31 +76,63 @@ def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Ite
         yield Gauge(SOCKETS, "connection-creation-total", created, tags, is_counter=True)
         yield Gauge(SOCKETS, "connection-close-total", created - count, tags, is_counter=True)
         for name, total in (("connection-creation", created), ("connection-close", created - count)):
-            yield Gauge(SOCKETS, f"{name}-rate", rates.per_second((name, tags), total, now_s), tags)
+            yield Gauge(SOCKETS, f"{name}-rate", rates.per_second((SOCKETS, name, tags), total, now_s), tags)
         if (listener, index) in traffic:
-            yield from _of_traffic(traffic[listener, index], tags, rates, now_s)
+            yield from traffic_of(SOCKETS, traffic[listener, index], tags, rates, now_s)
+            yield from polls_of(SOCKETS, traffic[listener, index].polls, tags, idle, rates, now_s)
+            expired = traffic[listener, index].expired
+            yield Gauge(SOCKETS, "expired-connections-killed-count", expired, tags)
     for (name, version, listener, index), count in software.items():
         where = (("listener", listener), ("networkProcessor", str(index)))
         client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
         yield Gauge(SOCKETS, "connections", count, client + where)
 
 
-def _of_traffic(
-    counts: "ConnectionTraffic", tags: tuple[tuple[str, str], ...], rates: "Rates", now_s: float
-) -> Iterator[Gauge]:
-    """Yield totals and rates. In the names of Apache Kafka's library a broker's responses are its requests."""
+def traffic_of(group: str, counts: "ConnectionTraffic", tags: Tags, rates: "Rates", now_s: float) -> Iterator[Gauge]:
+    """Yield totals and rates. In the names of Apache Kafka's library all that a node sends are requests."""
+    now_ms = round(now_s * 1000)
     for name, total in (
         ("incoming-byte", counts.received_bytes),
         ("outgoing-byte", counts.sent_bytes),
         ("network-io", counts.reads + counts.writes),
-        ("request", counts.responses),
-        ("response", counts.requests),
+        ("request", counts.sent_frames),
+        ("response", counts.received_frames),
         ("successful-authentication", counts.logins),
         ("failed-authentication", counts.failed_logins),
         ("successful-reauthentication", counts.renewals),
         ("failed-reauthentication", counts.failed_renewals),
     ):
-        yield Gauge(SOCKETS, f"{name}-total", total, tags, is_counter=True)
-        yield Gauge(SOCKETS, f"{name}-rate", rates.per_second((name, tags), total, now_s), tags)
-    yield Gauge(SOCKETS, "expired-connections-killed-count", counts.expired, tags)
-    yield Gauge(SOCKETS, "request-size-avg", counts.sent_bytes / max(counts.responses, 1), tags)
+        yield Gauge(group, f"{name}-total", total, tags, is_counter=True)
+        yield Gauge(group, f"{name}-rate", rates.per_second((group, name, tags), total, now_s), tags)
+    without_renewal = counts.logins_without_renewal
+    yield Gauge(group, "successful-authentication-no-reauth-total", without_renewal, tags, is_counter=True)
+    latencies = zip(("avg", "max"), counts.renewal_ms.read(now_ms), strict=True)
+    for name, value in latencies:
+        yield Gauge(group, f"reauthentication-latency-{name}", value, tags)
+    average = counts.sent_bytes / counts.sent_frames if counts.sent_frames else math.nan
+    yield Gauge(group, "request-size-avg", average, tags)
+    yield Gauge(group, "request-size-max", counts.longest_recent_frame(now_ms), tags)
+
+
+def polls_of(group: str, count: int, tags: Tags, idle: "IdleShare", rates: "Rates", now_s: float) -> Iterator[Gauge]:
+    """Yield how often connections were polled for IO, and how long the event loop worked and waited in all."""
+    yield Gauge(group, "select-total", count, tags, is_counter=True)
+    yield Gauge(group, "select-rate", rates.per_second((group, "select", tags), count, now_s), tags)
+    for name, share, total_ns in (
+        ("io", 1 - idle.share, idle.busy_ns),
+        ("io-wait", idle.share, idle.idle_ns),
+    ):
+        yield Gauge(group, f"{name}-ratio", share, tags)
+        yield Gauge(group, f"{name}-time-ns-total", total_ns, tags, is_counter=True)
+        yield Gauge(group, f"{name}-time-ns-avg", total_ns / count if count else math.nan, tags)
+
+
+def raft_channel_gauges(counts: "OutboundTraffic", idle: "IdleShare", rates: "Rates") -> Iterator[Gauge]:
+    """Yield the gauges of the connections to the voters of the quorum; zeros on a node that is its only voter."""
+    now_s = time.monotonic()
+    yield Gauge(RAFT_CHANNEL, "connection-count", counts.opened - counts.closed)
+    for name, total in (("connection-creation", counts.opened), ("connection-close", counts.closed)):
+        yield Gauge(RAFT_CHANNEL, f"{name}-total", total, is_counter=True)
+        yield Gauge(RAFT_CHANNEL, f"{name}-rate", rates.per_second((RAFT_CHANNEL, name), total, now_s))
+    yield from traffic_of(RAFT_CHANNEL, counts, (), rates, now_s)
+    yield from polls_of(RAFT_CHANNEL, counts.polls, (), idle, rates, now_s)

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.gauge import Gauge
+from kafkapy.server.admin.names import object_name
 
 if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.log_dir_mover import LogDirMover
     from kafkapy.runtime.replica_fetchers import ReplicaFetchers
     from kafkapy.server.replication import Replication
     from kafkapy.storage.manager.log_manager import LogManager
@@ -18,6 +20,8 @@ FETCHER_LAG: Final = "kafka.server:type=FetcherLagMetrics"
 MOVE_MANAGER: Final = "kafka.server:type=ReplicaAlterLogDirsManager"
 OF_MOVES: Final = (("clientId", "ReplicaAlterLogDirs"),)
 OF_REPLICAS: Final = (("clientId", "Replica"),)
+ASSIGNMENTS: Final = ("kafka.server:type=AssignmentsManager", "org.apache.kafka.server:type=AssignmentsManager")
+QUEUED_ASSIGNMENTS: Final = "QueuedReplicaToDirAssignments"
 NAMES_OF_SUMS: Final = ("MaxLag", "MinFetchRate", "DeadThreadCount", "FailedPartitionsCount")
 
 
@@ -58,6 +62,13 @@ def move_gauges(log_manager: "LogManager") -> Iterator[Gauge]:
             max_lag = max(max_lag, log.log_end_offset - future.log_end_offset)
     for name, value in zip(NAMES_OF_SUMS, (max_lag, 0, 0, 0), strict=True):
         yield Gauge(MOVE_MANAGER, name, value, OF_MOVES)
+
+
+def assignment_gauges(mover: "LogDirMover") -> Iterator[Gauge]:
+    """Yield how many replicas' directories the controller has not accepted yet, by both names of the MBean."""
+    for group in ASSIGNMENTS:
+        tags = (object_name(group, QUEUED_ASSIGNMENTS),)
+        yield Gauge(group, QUEUED_ASSIGNMENTS, mover.queued_assignment_count, tags)
 
 
 def _of_fetchers(fetchers: "ReplicaFetchers", passed_s: float) -> Iterator[Gauge | None]:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkapy.errors import ConfigError
-from kafkapy.gauge import Distribution, Measured, Row
+from kafkapy.gauge import Distribution, Gauge, Row
 from kafkapy.server.admin.filters import compiled
-from kafkapy.server.admin.names import COUNTER, GAUGE, UNTYPED, Tags
+from kafkapy.server.admin.names import COUNTER, DEPRECATED_PREFIX, GAUGE, OBJECT_NAME, UNTYPED, Tags
 from kafkapy.server.admin.windows import QUANTILES, Windows
 
 KEY: Final = "kafkapy.metrics.rules"
@@ -36,6 +36,10 @@ _UNQUOTED: Final = re.compile(r"[a-zA-Z0-9_\-%. \t]*")
 _ESCAPED: Final = re.compile(r'["*?\\\n]')
 """What ObjectName.quote escapes."""
 _WORD_END: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+Bean = Gauge | Distribution | Row
+"""What Apache Kafka has MBeans of."""
 
 
 class Sample(NamedTuple):
@@ -107,8 +111,10 @@ class Rules:
         self._excluded = given.get("excludeObjectNames", given.get("blacklistObjectNames")) or []
         self._known: dict[_Attribute, _Named | None] = {}
 
-    def apply(self, measured: Measured, windows: Windows, now_s: float) -> Iterator[Sample]:
+    def apply(self, measured: Bean, windows: Windows, now_s: float) -> Iterator[Sample]:
         """Yield the metrics that the rules make of something measured."""
+        if not isinstance(measured, Row) and measured.group.startswith(DEPRECATED_PREFIX):
+            return  # the rules would give it the name and the labels of what it is called now
         for attribute, value in _attributes(measured, windows, now_s):
             named = self._known[attribute] if attribute in self._known else self._name(attribute, value)
             if named is not None:
@@ -189,7 +195,7 @@ def _load(path: str) -> Mapping[str, Any]:
     return given
 
 
-def _attributes(measured: Measured, windows: Windows, now_s: float) -> Iterator[tuple[_Attribute, float]]:
+def _attributes(measured: Bean, windows: Windows, now_s: float) -> Iterator[tuple[_Attribute, float]]:
     if isinstance(measured, Row):
         for (group, name), value in zip(measured.columns, measured.values, strict=True):
             yield _attribute(group, name, measured.tags, "Value"), value
@@ -209,7 +215,8 @@ def _attributes(measured: Measured, windows: Windows, now_s: float) -> Iterator[
 def _attribute(group: str, name: str, tags: Tags, attribute: str) -> _Attribute:
     """Return an attribute. Metrics of Kafka's own library, not Yammer's, are attributes of one MBean of their type."""
     domain, _, kind = group.partition(":type=")
-    ordered = tuple((key, _quoted(value)) for key, value in sorted(tags, key=_is_partition))
+    given = [tag for tag in tags if tag[0] != OBJECT_NAME]
+    ordered = tuple((key, _quoted(value)) for key, value in sorted(given, key=_is_partition))
     if kind.endswith("-metrics") or kind in QUOTA_TYPES:
         return _Attribute(domain, (("type", kind), *ordered), name)
     return _Attribute(domain, (("type", kind), ("name", name), *ordered), attribute)

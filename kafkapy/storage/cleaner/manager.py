@@ -103,6 +103,11 @@ class CleanerManager:
         """The dirty ratio of the dirtiest log at the last choice."""
         self.looked_at_ms = 0
         """The time of the last choice."""
+        self.io_bytes = 0
+        """What the cleaner has read and written."""
+
+    def note_io(self, size_bytes: int) -> None:
+        self.io_bytes += size_bytes
 
     @property
     def logs_set_aside(self) -> list[Log]:

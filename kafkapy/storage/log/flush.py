@@ -1,6 +1,10 @@
-"""Make a log durable without blocking the event loop: collect what to sync here, then sync it on a worker."""
+"""Make a log durable without blocking the event loop: collect what to sync here, then sync it on a worker.
+
+Deviation: LogFlushRateAndTimeMs counts a flush of several segments of a log once, not once for each segment.
+"""
 
 import errno
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -37,6 +41,8 @@ class Flush:
         """Whether a file was not found: the log's directory may have been renamed in the meantime."""
         self.on_complete: list[Callable[[], None]] = []
         """Callbacks that `complete` calls, for callers that wait to flush the log next."""
+        self._took_us: int | None = None
+        """How long the syncs took, if that is counted."""
         self._handles = handles
         self.others: list[Callable[[], None]] = []
         for handle in handles:
@@ -51,9 +57,13 @@ class Flush:
     def run(self) -> None:
         """Sync the files, then run `others`. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
         doing = f"flush of {self.log.topic_partition}"
+        is_counted = self.log.log_dir.on_flushed is not None
+        began_ns = time.perf_counter_ns() if is_counted else 0
         try:
             for file in self._files:
                 file.sync()
+            if is_counted:
+                self._took_us = (time.perf_counter_ns() - began_ns) // 1000
         except OSError as error:
             self.failure = f": {error}"
             raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error
@@ -83,6 +93,9 @@ class Flush:
         """
         self._release()
         log = self.log
+        on_flushed = log.log_dir.on_flushed
+        if self._took_us is not None and on_flushed is not None:
+            on_flushed(self._took_us)
         if self.has_no_room or (self.has_lost_names and self.directory != log.directory):
             log.local_log.forget_syncs(log.leader_epochs)
             return

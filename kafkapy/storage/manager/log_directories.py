@@ -64,6 +64,11 @@ class LogDirectories:
             return self.metadata_only
         return self._by_path.get(path)
 
+    def set_flush_listener(self, on_flushed: Callable[[int], None]) -> None:
+        """Call `on_flushed` with how long each flush of a log took, in microseconds."""
+        for directory in self._all:
+            directory.state.on_flushed = on_flushed
+
     @property
     def _all(self) -> list[LogDirectory]:
         return [*self, *([self.metadata_only] if self.metadata_only is not None else [])]

@@ -13,24 +13,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.servers import free_port
 from kafkapy import Broker
 from kafkapy.gauge import Gauge
+from kafkapy.server.admin.catalogue import ABSENT, UNNAMED
 from kafkapy.server.admin.metrics import exposition, prometheus_name
 
 KNOWN = [line.split("\t") for line in Path("tests/golden/metrics.tsv").read_text().splitlines()[1:]]
 """dialect, name, type, labels, MBean: of Strimzi's rules, Confluent's and kafka_exporter."""
 LABELS = {
-    name: {label for label in re.split(r"[, ]+(?:or )?", labels) if label and label != "-"}
+    name: {label.replace("_t1_", "_t_") for label in re.split(r"[, ]+(?:or )?", labels) if label and label != "-"}
     for _, name, _, labels, _ in KNOWN
 }
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-OWN = {
-    "kafka_log_logcleaner_last_clean_bytes_before",
-    "kafka_log_logcleaner_last_clean_bytes_after",
-    "kafka_log_logcleaner_last_clean_records_read",
-    "kafka_log_logcleaner_last_clean_records_kept",
-    "kafka_server_group_coordinator_metrics_partition_load_time_max",
-}
-"""What no file of rules has a name for."""
-
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -71,10 +63,18 @@ def test_names_and_labels_are_those_that_boards_know(scraped: Samples) -> None:
     found: dict[str, set[str]] = {}
     for name, labels in scraped:
         found.setdefault(name, set()).update(label for label, _ in labels)
-    unknown = {name for name in found.keys() - LABELS.keys() - OWN if not name.startswith(("kafkapy_", "process_"))}
+    unknown = {name for name in found.keys() - LABELS.keys() - UNNAMED if not name.startswith(("kafkapy_", "process_"))}
     assert unknown == set()
     named = {name: labels - {"topic"} for name, labels in found.items() if name in LABELS}
     assert {name: labels for name, labels in named.items() if labels != LABELS[name] - {"topic"}} == {}
+
+
+def test_each_name_of_apache_kafka_is_served_or_named_as_absent(scraped: Samples) -> None:
+    names = {name for dialect, name, *_ in KNOWN if dialect == "strimzi-jmx"}
+    assert len(names) == 265
+    served = {name for name, _ in scraped} & names
+    assert served | ABSENT.keys() == names
+    assert served & ABSENT.keys() == set()
 
 
 def test_partitions_and_logs_are_told(scraped: Samples) -> None:
@@ -161,7 +161,7 @@ def test_a_file_of_rules_names_a_brokers_metrics() -> None:
     rules = str(Path("tests/compat/jmx_rules.yaml").absolute())
     with Broker(properties={"kafkapy.admin.listener": f":{port}", "kafkapy.metrics.rules": rules}):
         found = {name for name, _ in samples(port)}
-    assert {name for name in found - LABELS.keys() - OWN if not name.startswith(("kafkapy_", "process_"))} == set()
+    assert {name for name in found - LABELS.keys() - UNNAMED if not name.startswith(("kafkapy_", "process_"))} == set()
     assert len(found & LABELS.keys()) > 100
 
 

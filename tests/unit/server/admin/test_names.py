@@ -11,6 +11,7 @@ HANDLERS = ("kafka.server:type=KafkaRequestHandlerPool", "RequestHandlerAvgIdleP
 PROCESSORS = ("kafka.network:type=SocketServer", "NetworkProcessorAvgIdlePercent")
 TOPICS = ("kafka.server:type=BrokerTopicMetrics", "BytesInPerSec")
 TIMES = ("kafka.network:type=RequestMetrics", "TotalTimeMs")
+RAFT_CHANNEL = "kafka.server:type=raft-channel-metrics"
 LEADER = ("kafka.server:type=raft-metrics", "current-leader")
 
 CASES = [
@@ -21,6 +22,16 @@ CASES = [
     (SOCKETS, "connections", False, "server_socket_server_metrics_connections_software"),
     (SOCKETS, "connection-close-total", True, "server_socket_server_metrics_connection_close_total"),
     (*HANDLERS, False, "server_kafkarequesthandlerpool_requesthandleravgidle_percent"),
+    ("kafka.server:type=raft-metrics", "commit-latency-max", False, "server_raftmetrics_commit_latency_max_total"),
+    (RAFT_CHANNEL, "request-size-max", False, "server_raftchannelmetrics_request_size_max_total"),
+    (RAFT_CHANNEL, "request-size-avg", False, "server_raftchannelmetrics_request_size_avg"),
+    (
+        "kafka.network:type=Acceptor",
+        "AcceptorBlockedPercent",
+        True,
+        "network_acceptor_acceptorblockedpercent_count_total",
+    ),
+    ("kafka.utils:type=Throttler", "cleaner-io", True, "utils_throttler_cleaner_io_count_total"),
     ("kafka.log:type=LogCleaner", "cleaner-recopy-percent", False, "log_logcleaner_cleaner_recopy_percent"),
 ]
 CONFLUENT = [
@@ -29,6 +40,8 @@ CONFLUENT = [
     (SOCKETS, "connections", False, "server_socketservermetrics_connections"),
     (*HANDLERS, False, "server_kafkarequesthandlerpool_requesthandleravgidlepercent_oneminuterate"),
     (*PROCESSORS, False, "network_socketserver_networkprocessoravgidlepercent"),
+    ("kafka.network:type=Acceptor", "AcceptorBlockedPercent", True, "network_acceptor_acceptorblockedpercent"),
+    ("kafka.server:type=raft-metrics", "election-latency-max", False, "server_raft_metrics_election_latency_max"),
 ]
 KNOWN = {
     (dialect, name): kind
@@ -52,5 +65,12 @@ def test_confluents_names(group: str, name: str, is_counter: bool, expected: str
 
 
 def test_confluents_labels_have_no_capitals() -> None:
-    label = confluent_name("kafka.server:type=socket-server-metrics", "connections", is_counter=False).label
-    assert label("clientSoftwareName") == "client_software_name"
+    named = confluent_name("kafka.server:type=socket-server-metrics", "connections", is_counter=False)
+    assert named.labels((("clientSoftwareName", "a"),)) == (("client_software_name", "a"),)
+
+
+def test_the_label_of_a_share_of_retention_has_the_topic_in_its_name() -> None:
+    named = strimzi_name("kafka.log:type=Log", "RetentionSizeInPercent", is_counter=False)
+    assert named.labels((("topic", "__cluster_metadata"), ("partition", "0"))) == (
+        ("topic_cluster_metadata_partition", "0"),
+    )
