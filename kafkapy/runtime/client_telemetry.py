@@ -15,7 +15,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.compression import NONE, decompress, inflated_at_most
 from kafkapy.record.errors import RecordsError
 from kafkapy.telemetry.instances import ClientInstance, ClientInstances
-from kafkapy.telemetry.otlp import OtlpError, Point, points_of
+from kafkapy.telemetry.otlp import Point, points_of
+from kafkapy.telemetry.protobuf import OtlpError
 from kafkapy.telemetry.received import MAX_OF_INSTANCE, ReceivedMetrics
 
 if TYPE_CHECKING:

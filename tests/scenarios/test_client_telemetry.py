@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from harness.servers import free_port
 from kafkapy import Broker
@@ -233,6 +235,41 @@ def test_metrics_of_clients_are_shown_while_they_are_connected(
     until(lambda: label not in text_of(admin_port))
 
 
+def latencies(counts: list[int], bounds: list[float], *, temporality: int = 1) -> Any:
+    metric = message("Metric")(name="org.apache.kafka.test.latency")
+    metric.histogram.data_points.add(count=sum(counts), sum=3.5, bucket_counts=counts, explicit_bounds=bounds)
+    metric.histogram.aggregation_temporality = temporality
+    return metric
+
+
+@pytest.mark.ours
+def test_histograms_of_clients_are_shown_with_their_buckets(connect: Connect, subscribed: str, admin_port: int) -> None:
+    client = connect()
+    asked = ask(client, name=subscribed)
+    data = metrics_data(latencies([1, 2, 3], [0.5, 4]))
+    assert push(client, asked, data, name=subscribed) == 0
+    assert push(client, asked, data, name=subscribed, terminating=True) == 0
+    families = {family.name: family for family in text_string_to_metric_families(text_of(admin_port))}
+    family = families["kafkapy_client_test_latency"]
+    assert family.type == "histogram"
+    shown = [(each.name, each.labels.get("le"), each.value) for each in family.samples]
+    assert shown == [
+        (f"{family.name}_bucket", "0.5", 2),
+        (f"{family.name}_bucket", "4.0", 6),
+        (f"{family.name}_bucket", "+Inf", 12),
+        (f"{family.name}_sum", None, 7),
+        (f"{family.name}_count", None, 12),
+    ]
+    assert {each.labels["client_id"] for each in family.samples} == {subscribed}
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("counts", [[1, 2], [1] * 1000], ids=["a bound too few", "very many"])
+def test_histograms_that_are_none_are_refused(client: WireClient, subscribed: str, counts: list[int]) -> None:
+    data = metrics_data(latencies(counts, [0.5, 4]))
+    assert push(client, ask(client, name=subscribed), data, name=subscribed) == ErrorCode.INVALID_RECORD
+
+
 @pytest.mark.ours
 def test_names_and_labels_of_hostile_clients(connect: Connect, subscribed: str, admin_port: int) -> None:
     client = connect()
@@ -296,13 +333,14 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]
 
 @pytest.mark.ours
 def test_metrics_are_sent_to_a_collector() -> None:
+    sent = metrics_data(gauge("org.apache.kafka.test.rate", 1.5, topic="t"), latencies([1, 2, 3], [0.5, 4]))
     with (
         collector() as (url, received),
         Broker(properties={"kafkapy.telemetry.otlp.endpoint": url}) as broker,
         WireClient(broker.bootstrap_servers) as client,
     ):
         asked = ask(client)
-        assert push(client, asked, compress(ZSTD, METRICS), compression_type=ZSTD, terminating=True) == 0
+        assert push(client, asked, compress(ZSTD, sent), compression_type=ZSTD, terminating=True) == 0
         until(lambda: bool(received))
     ((kind, body),) = received
     assert kind == "application/x-protobuf"
@@ -311,10 +349,8 @@ def test_metrics_are_sent_to_a_collector() -> None:
     assert attributes["client_instance_id"] == uuid_to_string(asked.client_instance_id)
     assert attributes["client_id"] == "wire"
     assert attributes["broker_id"] == "1"
-    assert [metric.name for metric in found.scope_metrics[0].metrics] == [
-        "org.apache.kafka.test.rate",
-        "org.apache.kafka.test.total",
-    ]
+    (pushed,) = message("MetricsData").FromString(sent).resource_metrics
+    assert list(found.scope_metrics) == list(pushed.scope_metrics)
 
 
 @pytest.mark.ours

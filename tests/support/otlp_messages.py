@@ -16,6 +16,8 @@ TYPES = {
     "double": 1,
     "enum": 5,
     "uint32": 13,
+    "sint32": 17,
+    "uint64": 4,
 }
 MESSAGES = {
     "MetricsData": [("resource_metrics", 1, "*ResourceMetrics")],
@@ -66,7 +68,12 @@ MESSAGES = {
         ("time_unix_nano", 3, "fixed64"),
         ("count", 4, "fixed64"),
         ("sum", 5, "double"),
+        ("scale", 6, "sint32"),
+        ("zero_count", 7, "fixed64"),
+        ("positive", 8, "Buckets"),
+        ("negative", 9, "Buckets"),
     ],
+    "Buckets": [("offset", 1, "sint32"), ("bucket_counts", 2, "*uint64")],
     "SummaryDataPoint": [
         ("time_unix_nano", 3, "fixed64"),
         ("count", 4, "fixed64"),

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy.telemetry.otlp import MAX_ATTRIBUTES, MAX_TEXT, OtlpError, Point, points_of, resource, resources_with
+from kafkapy.telemetry.histograms import Buckets
+from kafkapy.telemetry.otlp import MAX_ATTRIBUTES, Point, points_of, resource, resources_with
+from kafkapy.telemetry.protobuf import MAX_TEXT, OtlpError
 from tests.support.otlp_messages import add_attributes, counter, gauge, message, metrics_data
 
 
@@ -23,16 +25,19 @@ def test_gauges_and_sums_of_doubles_and_integers() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["histogram", "exponential_histogram", "summary"])
-def test_of_distributions_count_and_sum_are_read(kind: str) -> None:
+@pytest.mark.parametrize("temporality", [1, 2])
+def test_of_a_histogram_its_buckets_are_read(temporality: int) -> None:
     metric = message("Metric")(name="latency")
-    point = getattr(metric, kind).data_points.add(count=3, sum=4.5)
+    point = metric.histogram.data_points.add(count=6, sum=4.5, bucket_counts=[1, 2, 3], explicit_bounds=[0.5, 2])
     add_attributes(point, {"node": "1"})
-    if kind != "summary":
-        getattr(metric, kind).aggregation_temporality = 2
-    if kind == "histogram":
-        point.bucket_counts.extend([1, 2])
-        point.explicit_bounds.extend([0.5])
+    metric.histogram.aggregation_temporality = temporality
+    buckets = Buckets((0.5, 2), (1, 2, 3), 4.5)
+    assert read(metrics_data(metric)) == [Point("latency", (("node", "1"),), 6, True, temporality == 1, buckets)]
+
+
+def test_of_a_summary_count_and_sum_are_read() -> None:
+    metric = message("Metric")(name="latency")
+    add_attributes(metric.summary.data_points.add(count=3, sum=4.5), {"node": "1"})
     assert read(metrics_data(metric)) == [
         Point("latency.count", (("node", "1"),), 3, True, False),
         Point("latency.sum", (("node", "1"),), 4.5, True, False),
