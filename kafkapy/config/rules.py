@@ -20,6 +20,7 @@ from kafkapy.config.definitions import (
     topic_definitions,
 )
 from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.config.patterns import PatternError, compiled, selector_and_pattern
 from kafkapy.config.topic import HOUR_MS, MINUTE_MS, inherited_values
 from kafkapy.errors import ApiError, ConfigError
 
@@ -289,14 +290,18 @@ def _validate_client_metrics(name: str, configs: Mapping[str, str]) -> None:
 
 
 def _validate_match(pattern: str) -> None:
-    name, equals, expression = pattern.partition("=")
+    """Raise INVALID_CONFIG for what is no selector and pattern.
+
+    Deviation: patterns are RE2's. One that only Java can compile (a lookahead, a back reference) is refused.
+    """
+    parts = selector_and_pattern(pattern)
     try:
-        re.compile(expression.strip())
-        is_valid = bool(equals and expression) and "=" not in expression and name.strip() in MATCH_KEYS
-    except re.error:
-        is_valid = False
-    if not is_valid:
-        raise ApiError(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+        if parts is not None and parts[0] in MATCH_KEYS:
+            compiled(parts[1])
+            return
+    except PatternError:
+        pass
+    raise ApiError(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
 
 
 def _number(value: Value) -> int | float:

@@ -3,14 +3,16 @@
 A subscription is a config resource of type CLIENT_METRICS with the keys `metrics` (prefixes of names; `*` is all),
 `interval.ms` and `match` (selector=regular expression; a client matches if all of them do; none matches all clients).
 
-Deviation: patterns are RE2's, whose time is linear in the text, where Apache Kafka uses Java's. A subscription with a
-pattern that RE2 cannot compile (a lookahead, a back reference) matches no client.
+Deviation: patterns are RE2's, whose time is linear in the text, where Apache Kafka uses Java's. A pattern that RE2
+cannot compile (a lookahead, a back reference) is refused; one that a controller of Apache Kafka has accepted matches no
+client.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkapy.config.definitions import client_metrics_definitions
+from kafkapy.config.patterns import PatternError, compiled, selector_and_pattern
 from kafkapy.dataclass import dataclass
 from kafkapy.record.crc import crc32c
 from kafkapy.types import Uuid
@@ -82,22 +84,11 @@ def subscription_id_of(wanted: Wanted, client_instance_id: Uuid) -> int:
 def _patterns(listed: Iterable[str]) -> Mapping[str, Any] | None:
     patterns: dict[str, Any] = {}
     for entry in listed:
-        selector, _, expression = entry.partition("=")
-        pattern = _compiled(expression.strip())
-        if pattern is None:
+        parts = selector_and_pattern(entry)
+        if parts is None:
             return None
-        patterns[selector.strip()] = pattern
+        try:
+            patterns[parts[0]] = compiled(parts[1])
+        except PatternError:
+            return None
     return patterns
-
-
-def _compiled(expression: str) -> Any:
-    try:
-        import re2  # its wheel is for the usual platforms only, and most brokers never need it
-    except ImportError:
-        return None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(expression, options)
-    except re2.error:
-        return None

@@ -7,6 +7,7 @@ which may take exponential time; so look-around and back-references are refused 
 
 from typing import Any
 
+from kafkapy.config.patterns import PatternError, compiled
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
@@ -53,18 +54,7 @@ class TransactionFilters:
 
 def _compiled(pattern: str) -> Any:
     try:
-        import re2  # its wheel is for the usual platforms only, and most brokers never need it
-    except ImportError:
-        raise _invalid(pattern, "this broker runs without google-re2") from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        detail = error.args[0] if error.args else error
-        raise _invalid(pattern, detail.decode("utf-8", "replace") if isinstance(detail, bytes) else detail) from error
-
-
-def _invalid(pattern: str, detail: object) -> ApiError:
-    message = f"Transaction ID pattern `{pattern}` is not a valid regular expression: {detail}."
-    return ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+        return compiled(pattern)
+    except PatternError as error:
+        message = f"Transaction ID pattern `{pattern}` is not a valid regular expression: {error}."
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from error

@@ -10,6 +10,7 @@ from dataclasses import field
 from struct import pack
 from typing import Any, Final
 
+from kafkapy.config.patterns import PatternError, compiled
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.group.xxh3 import xxh3_64
@@ -154,22 +155,11 @@ def compile_regex(regex: str) -> Any:
     Raises INVALID_REGULAR_EXPRESSION, also if google-re2 is not installed.
     """
     try:
-        import re2  # its wheel is for the usual platforms only, and most brokers never need it
-    except ImportError:
+        return compiled(regex)
+    except PatternError as error:
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` cannot be evaluated: this broker runs without google-re2.",
-        ) from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        detail = error.args[0] if error.args else error
-        text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
-        raise ApiError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
         ) from error
 
 

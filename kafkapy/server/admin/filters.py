@@ -5,6 +5,8 @@ Each series costs the system that stores the metrics. The sums over all topics a
 
 from typing import Any, Final
 
+from kafkapy.config import patterns
+from kafkapy.config.patterns import PatternError
 from kafkapy.errors import ConfigError
 from kafkapy.server.admin.names import Tags
 
@@ -45,12 +47,6 @@ class SeriesFilter:
 def compiled(key: str, pattern: str) -> Any:
     """Return a pattern compiled by RE2, whose time is linear in the text. Raises ConfigError, naming the key."""
     try:
-        import re2  # its wheel is for the usual platforms only
-    except ImportError:
-        raise ConfigError(key, pattern, "it needs google-re2, which is not installed here") from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
+        return patterns.compiled(pattern)
+    except PatternError as error:
         raise ConfigError(key, pattern, str(error)) from None
