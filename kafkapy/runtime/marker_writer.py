@@ -1,6 +1,7 @@
 """Writes the markers of decided transactions to their partitions, with retries until each has its marker.
 
 Markers requested in one turn of the event loop are written together in the next; those for one partition are one write.
+Those of partitions in which no other transaction is open have nothing to wait for, and are written at once.
 If all partitions are led here and accept theirs, the transaction is complete when `tried` returns. A partition that
 cannot take its marker now (offline directory, full disk, no leader) delays no response: it is retried, with back-off
 and when leaders change, until it has the marker or its topic is deleted.
@@ -30,6 +31,8 @@ FIRST_BACKOFF_MS: Final = 50
 MAX_BACKOFF_MS: Final = 5000
 MARKERS_PER_FLUSH: Final = 200
 """Markers written before other tasks run: some milliseconds, if each is for another partition."""
+MOST_MARKERS_NOW: Final = 4
+"""Markers of a transaction that are written with its decision: a connection may have 32 of these in one turn."""
 
 LOGGED_REFUSALS: Final = 5
 """The number of refused partitions that a log line names."""
@@ -155,6 +158,27 @@ class MarkerWriter:
         pending = PendingMarkers(host, effect, self._try_again)
         self._untried[effect.transactional_id] = pending
         self._enqueue(pending)
+
+    def try_now(self, transactional_id: str) -> bool:
+        """Write the markers that were enqueued last, unless they wait for others; return whether they were tried.
+
+        If another transaction is open in one of their partitions, it may end in this pass of the loop, too: then they
+        wait for the flush, which writes the markers of both together.
+        """
+        pending = self._untried.get(transactional_id)
+        if pending is None:  # closed
+            return True
+        partitions = pending.to_write
+        if len(partitions) > MOST_MARKERS_NOW or not all(map(self._sink.is_sole, partitions)):
+            return False
+        assert self._queued[-1] is pending
+        self._queued.pop()
+        pending.is_queued = False
+        try:
+            self._write([(pending, pending.take(MOST_MARKERS_NOW))])
+        finally:
+            self._end_try(pending)
+        return True
 
     def leaders_changed(self) -> None:
         """Retry waiting transactions at once: their partitions may have a leader now."""

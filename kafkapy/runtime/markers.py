@@ -63,6 +63,10 @@ class MarkerSink(Protocol):
         """
         ...
 
+    def is_sole(self, topic_partition: TopicPartition) -> bool:
+        """Whether a marker for this partition would be written at once, and no second transaction is open in it."""
+        ...
+
 
 class LocalMarkers:
     """Writes markers to partitions led here: one write per partition."""
@@ -99,6 +103,14 @@ class LocalMarkers:
             self._replica_manager.wait_for_replicas(unsettled, timeout_ms=timeout_ms, on_done=finish)
         else:
             finish()
+
+    def is_sole(self, topic_partition: TopicPartition) -> bool:
+        """As specified by MarkerSink: the partition is led here, without other replicas."""
+        topic, partition_id = topic_partition
+        partition = self._replica_manager.partitions.find(topic, partition_id)
+        if partition is None or partition.log is None or not partition.is_alone:
+            return False
+        return partition.log.producer_state.open_count <= 1
 
     def _append(self, topic_partition: TopicPartition, markers: Sequence[Marker]) -> Sequence[PartitionAppend]:
         topic, partition_id = topic_partition

@@ -67,6 +67,10 @@ class RoutedMarkers:
             else:
                 self._sink_of(leader_id).write(of_leader, timeout_ms=timeout_ms, on_done=on_done)
 
+    def is_sole(self, topic_partition: TopicPartition) -> bool:
+        """As specified by MarkerSink; False for partitions that other brokers lead."""
+        return self._leader_of(topic_partition) == self._node_id and self._local.is_sole(topic_partition)
+
     def _leader_of(self, partition: TopicPartition) -> int:
         registration = self._image().topics.partition(*partition)
         return registration.leader if registration is not None else NO_LEADER
@@ -121,6 +125,10 @@ class BrokerMarkers:
                 QueuedMarker(partition, marker, index, write) for index, marker in enumerate(of_partition)
             )
         self._send(timeout_ms)
+
+    def is_sole(self, topic_partition: TopicPartition) -> bool:
+        """As specified by MarkerSink: these are sent."""
+        return False
 
     def _send(self, timeout_ms: int) -> None:
         while self._queue and len(self._requests) < REQUESTS_IN_FLIGHT:

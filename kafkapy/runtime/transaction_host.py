@@ -46,19 +46,19 @@ class TransactionHost(ShardHost[TransactionShard]):
 
         `decide(shard, wall clock ms)`. Raises ApiError, NeedsProducerId.
         """
-        decision = TransactionDecision()
-
-        def decided(shard: TransactionShard, token: int, now_ms: int) -> TransactionDecision:
-            nonlocal decision
-            decision = decide(shard, self._clock.wall_ms())
-            if decision.effects:
-                failpoint("transaction.prepare.before_append")
-            return decision
-
-        response = await self.call(transactional_id, decided)
+        self.check_active()
+        decision = decide(self.shard, self._clock.wall_ms())
+        assert decision.response is not None, "no request is parked"
+        if decision.effects:
+            failpoint("transaction.prepare.before_append")
+        self._carry_out(decision)
+        if not self.log.is_committed(self.replayed_offset):
+            await self.committed()
+        elif not decision.effects or self.markers.try_now(transactional_id):
+            return decision.response
         if decision.effects:
             await self.markers.tried(transactional_id)
-        return response
+        return decision.response
 
     # -- the end of a transaction ---------------------------------------------------------------------------------
 

@@ -101,6 +101,11 @@ class ProducerState:
     def is_empty(self) -> bool:
         return not self.producers and not self._unreplicated
 
+    @property
+    def open_count(self) -> int:
+        """The number of open transactions."""
+        return len(self._open)
+
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self.producers.get(producer_id)
         return (

@@ -4,13 +4,15 @@ import asyncio
 import errno
 import subprocess
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
-from kafkapy.runtime.marker_writer import MARKERS_PER_FLUSH
+from kafkapy.runtime.marker_writer import MARKERS_PER_FLUSH, MOST_MARKERS_NOW
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
@@ -58,6 +60,52 @@ async def test_markers_of_one_turn_for_one_partition_are_one_write(loop: SimLoop
     assert await asyncio.gather(*(producer.end() for producer in producers)) == [0] * 10
     assert len(writes) == 1
     assert shape_of(batches_of(hosting, "orders")) == ["records"] * 10 + ["marker"] * 10
+
+
+def is_answered_at_once(end: Coroutine[Any, Any, int]) -> bool:
+    """Whether EndTxn is answered, with NONE, before the loop goes on."""
+    try:
+        end.send(None)
+    except StopIteration as stop:
+        return bool(stop.value == ErrorCode.NONE)
+    end.close()
+    return False
+
+
+@on_loop
+async def test_markers_that_have_no_other_to_wait_for_are_written_with_the_decision(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop, "orders", "trades")
+    await producer.send("orders")
+    await producer.send("trades")
+    assert is_answered_at_once(producer.end())
+    assert producer.state() == "CompleteCommit"
+    for topic in ("orders", "trades"):
+        assert shape_of(batches_of(hosting, topic)) == ["records", "marker"]
+
+
+@on_loop
+async def test_markers_wait_for_another_transaction_of_the_partition(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    other = SimProducer(hosting, "other")
+    await other.init()
+    await producer.send()
+    await other.send()
+    assert not is_answered_at_once(producer.end())
+    assert producer.state() == "PrepareCommit"
+    await settle()
+    assert producer.state() == "CompleteCommit"
+    assert is_answered_at_once(other.end()), "no other is open any more"
+
+
+@on_loop
+async def test_markers_of_many_partitions_wait_for_the_next_pass(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    hosting.create_topic("wide", MOST_MARKERS_NOW + 1)
+    for partition_id in range(MOST_MARKERS_NOW + 1):
+        await producer.send("wide", partition_id=partition_id)
+    assert not is_answered_at_once(producer.end())
+    await settle()
+    assert producer.state() == "CompleteCommit"
 
 
 @on_loop
