@@ -17,7 +17,7 @@ from kafkapy.record.batch import (
 )
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import InvalidRecordsError
-from kafkapy.record.walk import walk_records
+from kafkapy.record.walk import walk_records_in
 
 PLAIN: Final = 0
 TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
@@ -25,6 +25,8 @@ TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 _unpack_header = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
+_LEAST_VIEW_BYTES: Final = 8 * 1024
+"""Smaller batches are copied for their checksum: making a view costs more."""
 
 
 def takes_plain(rules: ValidationRules) -> bool:
@@ -54,12 +56,13 @@ def check_plain(
         return None
     if count != delta + 1 or count < 1 or not earliest_ms <= base_ms <= latest_ms:
         return None
-    if crc != crc32c(data[start + ATTRIBUTES_POSITION : end]):
+    whole: bytes | memoryview = data if size < _LEAST_VIEW_BYTES else memoryview(data)
+    if crc != crc32c(whole[start + ATTRIBUTES_POSITION : end]):
         return None
     if count == 1 and _is_one_record(data, start + HEADER_BYTES, end):
         return header if max_ms == base_ms >= -1 else None
     try:
-        walk = walk_records(data[start + HEADER_BYTES : end], count)
+        walk = walk_records_in(data, start + HEADER_BYTES, end, count)
     except InvalidRecordsError:
         return None
     if not walk.has_sequential_offsets or base_ms + walk.min_timestamp_delta < earliest_ms:

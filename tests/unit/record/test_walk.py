@@ -9,12 +9,16 @@ from kafkapy.record import walk as walk_module
 from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint
-from kafkapy.record.walk import Walk, _walk_fast, _walk_with_care, walk_records
+from kafkapy.record.walk import Walk, _walk_fast, _walk_with_care, walk_records, walk_records_in
 from tests.support.interpreter import needs_interpreter
 
 
 def payload_of(records: list[NewRecord]) -> bytes:
     return build_batch(records)[61:]
+
+
+def fast(payload: bytes, count: int) -> Walk | None:
+    return _walk_fast(payload, 0, len(payload), count)
 
 
 def expected(records: list[NewRecord]) -> Walk:
@@ -58,7 +62,7 @@ def test_walk_finds_times_keys_and_offsets(records: list[NewRecord]) -> None:
 @pytest.mark.parametrize("name", sorted(set(SHAPES) - {"8 KiB and more"}))
 def test_usual_shapes_take_the_fast_way(name: str) -> None:
     records = SHAPES[name]
-    assert _walk_fast(payload_of(records), len(records)) == expected(records)
+    assert fast(payload_of(records), len(records)) == expected(records)
 
 
 def test_the_fast_way_goes_beyond_a_million_records() -> None:
@@ -66,9 +70,9 @@ def test_the_fast_way_goes_beyond_a_million_records() -> None:
     count = (1 << 20) + 70
     deltas = (encode_varint(index) for index in range(count))
     payload = b"".join(encode_varint(len(delta) + 5) + b"\0\0" + delta + b"\1\1\0" for delta in deltas)
-    assert _walk_fast(payload, count) == Walk(0, 0, 0, count, True)
+    assert fast(payload, count) == Walk(0, 0, 0, count, True)
     damaged = payload[:-4] + bytes((payload[-4] ^ 1,)) + payload[-3:]
-    assert _walk_fast(damaged, count) is None
+    assert fast(damaged, count) is None
 
 
 @needs_interpreter("it replaces a function of the walk, which compiled code calls directly")
@@ -123,7 +127,7 @@ def test_timestamp_deltas_of_two_bytes_follow_each_other(first: int, second: int
     """Deltas whose first byte looks like a whole delta seen before."""
     deltas = [0, first >> 1, second >> 1, first >> 1, first >> 1, second, second, first]
     records: list[NewRecord] = [(1000 + delta, None, bytes(i), ()) for i, delta in enumerate(deltas)]
-    assert _walk_fast(payload_of(records), len(records)) == expected(records)
+    assert fast(payload_of(records), len(records)) == expected(records)
 
 
 @pytest.mark.parametrize("name", ["64 of one size", "65 of one size", "500 of one size", "some with headers"])
@@ -154,6 +158,21 @@ def test_cut_records_are_refused(cut: int) -> None:
     payload = payload_of(SHAPES["500 of one size"])
     with pytest.raises(InvalidRecordsError):
         walk_records(payload[:-cut], 500)
+
+
+@pytest.mark.parametrize("name", sorted(set(SHAPES) - {"17000 of one size"}))
+def test_records_amid_other_bytes_are_walked_as_if_alone(name: str) -> None:
+    """What follows goes on as the records do, so that a walk beyond the end would find more of them."""
+    records = SHAPES[name]
+    payload, count = payload_of(records), len(records)
+    data = b"before" + payload + payload[-200:]
+    start, end = len(b"before"), len(b"before") + len(payload)
+    assert walk_records_in(data, start, end, count) == expected(records)
+    for wrong_end in (end - 1, end + 1, start, len(data)):
+        with pytest.raises(InvalidRecordsError):
+            walk_records_in(data, start, wrong_end, count)
+    with pytest.raises(InvalidRecordsError):
+        walk_records_in(data, start, end, count + 1)
 
 
 def test_padded_varints_are_read_as_kafka_reads_them() -> None:
