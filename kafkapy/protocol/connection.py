@@ -2,9 +2,9 @@
 
 A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
 
-* The buffer of a partial frame grows with the received bytes (plus the 1/8 that a bytearray over-allocates); memory is
-  never allocated for the size that a frame claims. Each frame is returned in its own bytearray, which is never reused:
-  the receiver may keep it or modify it.
+* A partial frame is held in the parts that were received, which are joined when it is complete; memory is never
+  allocated for the size that a frame claims. Each frame is returned in its own bytearray, which is never reused: the
+  receiver may keep it or modify it.
 * Responses are sent in the order of the requests, whatever the order they complete in. A request without a response
   (acks=0) keeps its place in that order and sends nothing.
 * No request starts while the connection is muted, has `max_in_flight` unanswered requests, or has `max_output_bytes`
@@ -38,6 +38,14 @@ saves."""
 
 LARGE_REST_BYTES = 16 * 1024
 """If at least this many bytes of a frame are missing, receive only this frame's bytes, not those that follow."""
+
+LEAST_PART_BYTES = 4 * 1024
+"""Received parts of a frame that are smaller are joined at once, so that a byte at a time costs no object each."""
+
+MOST_UNJOINED_BYTES = 2 * 1024 * 1024
+"""More received parts of a frame are joined before it is complete: half a millisecond. A frame of message.max.bytes is
+joined once. Appending each part to one bytearray would move it again and again: the parts of several connections lie
+between each other, so that it cannot grow in its place."""
 
 GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
@@ -173,13 +181,14 @@ class Connection:
 
     __slots__ = (
         "_answered_count",
-        "_frame",
         "_frame_bytes",
         "_last_sequence",
         "_limits",
         "_max_frame_bytes",
         "_max_in_flight",
         "_max_output_bytes",
+        "_part_bytes",
+        "_parts",
         "_position",
         "_ready",
         "_tail",
@@ -200,8 +209,10 @@ class Connection:
         self._max_output_bytes = limits.max_output_bytes
         self.input: bytes = b""
         self._position = 0
-        self._frame: bytearray | None = None
-        self._frame_bytes = 0
+        self._parts: list[bytes | bytearray] = []
+        """The received parts of a partial frame, none if there is no partial frame."""
+        self._part_bytes = self._frame_bytes = 0
+        """Their size, and that of the whole frame."""
         self._ready: dict[int, Writer | _Together | None] = {}
         self._tail: bytearray | None = None
         self._answered_count = 0
@@ -241,7 +252,7 @@ class Connection:
     @property
     def is_mid_frame(self) -> bool:
         """Whether a frame is partially received (an incomplete size prefix does not count)."""
-        return self._frame is not None and len(self._frame) < self._frame_bytes
+        return self._part_bytes < self._frame_bytes
 
     @property
     def begun_frame_bytes(self) -> int:
@@ -250,51 +261,62 @@ class Connection:
 
     def feed(self, data: bytes) -> None:
         """Take received bytes. Call only after next_frame has returned None for lack of bytes."""
-        frame = self._frame
-        if frame is None:
+        if not self._frame_bytes:
             rest = self.input[self._position :]
             assert len(rest) < _SIZE.size, "bytes were fed before the frames at hand were taken"
             self.input = rest + data if rest else data
             self._position = 0
             return
-        missing = self._frame_bytes - len(frame)
-        if len(data) >= missing and self._may_be_coalesced(frame):
+        missing = self._frame_bytes - self._part_bytes
+        if len(data) >= missing and self._may_be_coalesced():
             self._rejoin(data)
         elif len(data) > missing:
-            frame += data[:missing]
+            self._add_part(data[:missing])
             self.input, self._position = data, missing
         else:
-            frame += data
+            self._add_part(data)
             self.input, self._position = b"", 0
 
     @property
     def large_rest_bytes(self) -> int:
-        """The missing bytes of a large frame: receive at most that many, then `feed_frame`. If 0, receive and `feed`.
-
-        Receiving into a small buffer that stays in the CPU cache, and copying from it, costs no more than receiving
-        straight into the frame, whose memory would have to be zeroed first.
-        """
-        frame = self._frame
-        if frame is None:
-            return 0
-        missing = self._frame_bytes - len(frame)
+        """The missing bytes of a large frame: receive at most so many, then `feed_frame`. If 0, receive and `feed`."""
+        missing = self._frame_bytes - self._part_bytes
         return missing if missing >= LARGE_REST_BYTES else 0
 
-    def feed_frame(self, part: ReadableBuffer) -> None:
-        """Append received bytes to the partial large frame. They are copied."""
-        frame = self._frame
-        assert frame is not None
-        frame += part
-        assert len(frame) <= self._frame_bytes, "more than the frame lacks"
-        if len(frame) == self._frame_bytes and self._may_be_coalesced(frame):
+    def feed_frame(self, part: bytes) -> None:
+        """Take received bytes of the partial large frame. They are kept as they are until it is complete."""
+        self._add_part(part)
+        assert self._part_bytes <= self._frame_bytes, "more than the frame lacks"
+        if self._part_bytes == self._frame_bytes and self._may_be_coalesced():
             self._rejoin(b"")
+
+    def _add_part(self, part: bytes) -> None:
+        """Add received bytes to the partial frame.
+
+        They are joined now if they are few, as each object costs memory, or if what joining holds the loop for would
+        otherwise grow with the frame.
+        """
+        parts = self._parts
+        is_few = len(part) < LEAST_PART_BYTES or self._part_bytes < len(_PRODUCE_KEY)
+        self._part_bytes += len(part)
+        if not is_few:
+            parts.append(part)
+        elif isinstance(last := parts[-1], bytearray):
+            last += part
+        else:
+            parts.append(bytearray(part))
+        first = parts[0]
+        if self._part_bytes - len(first) > MOST_UNJOINED_BYTES:
+            assert isinstance(first, bytearray), "it is of _begin_frame"
+            first += b"".join(parts[1:])
+            del parts[1:]
 
     def next_frame(self) -> memoryview | None:
         """Return the next complete frame (without its size prefix) if it may start now, otherwise None.
 
         Raises ProtocolError for a size that is negative or above the limit; the rest of the stream cannot be parsed.
         """
-        if not self.input and self._frame is None:
+        if not self.input and not self._frame_bytes:
             return None
         if (
             self.started_count - self._answered_count >= self._max_in_flight
@@ -305,8 +327,8 @@ class Connection:
             if self._position >= MOST_TAKEN_BYTES:
                 self._drop_taken()
             return None
-        if self._frame is not None:
-            return self._take_grown_frame()
+        if self._frame_bytes:
+            return self._take_joined_frame()
         data, position = self.input, self._position
         start = position + 4
         if len(data) < start:
@@ -334,7 +356,7 @@ class Connection:
         position = self._position
         if (
             not self.input.startswith(_PRODUCE_KEY, position + 4)
-            or self._frame is not None
+            or self._frame_bytes
             or self.output_bytes >= self._max_output_bytes
             or self.mute_count
             or self._last_sequence >= 0
@@ -368,8 +390,8 @@ class Connection:
         return started + 1
 
     def _begin_frame(self, size: int, start: int) -> None:
-        self._frame = bytearray(memoryview(self.input)[start:])
-        self._frame_bytes = size
+        self._parts.append(bytearray(memoryview(self.input)[start:]))
+        self._part_bytes, self._frame_bytes = len(self.input) - start, size
         self.input = b""
         self._position = 0
 
@@ -378,25 +400,29 @@ class Connection:
         self.input = self.input[self._position :]
         self._position = 0
 
-    def _may_be_coalesced(self, frame: bytearray) -> bool:
-        """Return whether a partial frame may be served together with those that follow it."""
-        return self._frame_bytes <= MAX_COALESCED_FRAME_BYTES and frame.startswith(_PRODUCE_KEY)
+    def _may_be_coalesced(self) -> bool:
+        """Return whether the partial frame may be served together with those that follow it."""
+        return self._frame_bytes <= MAX_COALESCED_FRAME_BYTES and self._parts[0].startswith(_PRODUCE_KEY)
 
     def _rejoin(self, data: bytes) -> None:
         """Put a partial frame back before the bytes that complete it: a copy costs less than serving it alone."""
-        assert self._frame is not None
-        self.input = b"".join((_pack_size(self._frame_bytes), self._frame, data))
+        self.input = b"".join((_pack_size(self._frame_bytes), *self._parts, data))
         self._position = 0
-        self._frame = None
+        self._forget_parts()
 
-    def _take_grown_frame(self) -> memoryview | None:
-        frame = self._frame
-        assert frame is not None
-        if len(frame) < self._frame_bytes:
+    def _take_joined_frame(self) -> memoryview | None:
+        if self._part_bytes < self._frame_bytes:
             return None
-        self._frame = None
+        parts = self._parts
+        frame = parts[0] if len(parts) == 1 else bytearray().join(parts)
+        assert isinstance(frame, bytearray), "it is of _begin_frame"
+        self._forget_parts()
         self.started_count += 1
         return memoryview(frame)
+
+    def _forget_parts(self) -> None:
+        self._parts = []
+        self._part_bytes = self._frame_bytes = 0
 
     # ---- responses in
 
@@ -560,7 +586,8 @@ class Connection:
                 regions += _regions(response)
         self.output.clear()
         self._ready.clear()
-        self.input, self._position, self._frame, self._tail = b"", 0, None, None
+        self.input, self._position, self._tail = b"", 0, None
+        self._forget_parts()
         self.output_bytes = self.head_sent = 0
         self._last_sequence = 0
         return regions

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.connection import Connection, ConnectionInfo, Login, discard
 from kafkapy.reactor.limits import (
+    AWAITED_BYTES,
     BYTES_PER_TURN,
+    FRAME_RECEIVE_BYTES,
     FRAMES_PER_TURN,
     HALF_CLOSED_LINGER_MS,
     PEEK_BYTES,
@@ -61,6 +63,7 @@ class Link:
     """The driver of one connection. All methods run on the loop's thread. Callbacks of the loop never raise."""
 
     __slots__ = (
+        "_awaited_bytes",
         "_channel",
         "_coalesce",
         "_is_admitted",
@@ -108,6 +111,7 @@ class Link:
         else:
             self._begin_login(processor.new_login(info))
         self._is_reading = False
+        self._awaited_bytes = 1
         self._rest = READING
         self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = 0
@@ -254,29 +258,33 @@ class Link:
 
     def _receive(self) -> tuple[int, bool]:
         """Receive once; return the byte count and whether the channel is drained for now."""
-        machine = self._machine
+        machine, request_memory = self._machine, self._request_memory
         rest_bytes = machine.large_rest_bytes
         if rest_bytes:
-            buffer = self._processor.receive_buffer
-            wanted = min(rest_bytes, len(buffer))
-            count = self._channel.receive_into(buffer[:wanted])
-            if count:
-                machine.feed_frame(buffer[:count])
+            wanted = min(rest_bytes, FRAME_RECEIVE_BYTES)
         else:
-            request_memory = self._request_memory
             wanted = RECEIVE_BYTES if request_memory.bytes < request_memory.tight_bytes else PEEK_BYTES
-            data = self._channel.receive(wanted)
-            count = None if data is None else len(data)
-            if data:
-                machine.feed(data)
-        if count is None:
+        data = self._channel.receive(wanted)
+        if data is None:
             return 0, True
-        if count == 0:
+        count = len(data)
+        if not count:
             self._end_of_input()
             return 0, True
+        if rest_bytes:
+            machine.feed_frame(data)
+            self._await_rest(min(machine.large_rest_bytes, AWAITED_BYTES) or 1)
+        else:
+            machine.feed(data)
         self.unstarted_bytes += count
-        self._request_memory.bytes += count
+        request_memory.bytes += count
         return count, count < wanted
+
+    def _await_rest(self, byte_count: int) -> None:
+        """Read again when so many bytes have come. Only amid a large frame, whose rest the client owes, more than 1."""
+        if byte_count != self._awaited_bytes:
+            self._awaited_bytes = byte_count
+            self._channel.await_bytes(byte_count)
 
     def _serve_together(self, most: int) -> int:
         """Serve the next buffered requests as one group, if they are small produces; return how many were served."""

@@ -42,7 +42,6 @@ class Processor:
         io_pool: IoPool,
         request_memory: RequestMemory,
         read_ahead: ReadAhead,
-        receive_buffer: memoryview,
         on_closed: Callable[[ConnectionInfo], None],
         new_login: NewLogin = no_login,
     ) -> None:
@@ -54,8 +53,6 @@ class Processor:
         self.io_pool = io_pool
         self.request_memory = request_memory
         self.read_ahead = read_ahead
-        self.receive_buffer = receive_buffer
-        """Receives parts of large frames. Used within one call only, so all connections share it."""
         self.pending_requests: dict[PendingRequest, None] = {}
         self.links: dict[Link, None] = {}
         """In order of creation, so that simulations are deterministic."""

@@ -10,7 +10,7 @@ from kafkapy.protocol.connection import Coalesce, ConnectionInfo, NewLogin, Rout
 from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
-from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES, ReactorLimits
+from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor
 from kafkapy.reactor.read_ahead import ReadAhead
@@ -61,7 +61,6 @@ class Reactor:
         self._stall_watch = StallWatch(loop, self.request_memory, self._links)
         self.acceptors: list[Acceptor] = []
         read_ahead = ReadAhead(io_pool)
-        receive_buffer = memoryview(bytearray(FRAME_RECEIVE_BYTES))
         self.processors = [
             Processor(
                 loop=loop,
@@ -71,7 +70,6 @@ class Reactor:
                 io_pool=io_pool,
                 request_memory=self.request_memory,
                 read_ahead=read_ahead,
-                receive_buffer=receive_buffer,
                 on_closed=self._on_closed,
                 new_login=new_login,
             )

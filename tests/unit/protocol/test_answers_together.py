@@ -116,7 +116,7 @@ def test_a_produce_that_came_in_parts_is_at_hand_with_what_follows_it(cut: int, 
     assert made.next_frame() is None
     assert made.is_mid_frame
     if missing := made.large_rest_bytes:
-        made.feed_frame(memoryview(LARGE[cut:]))
+        made.feed_frame(LARGE[cut:])
         assert missing == len(LARGE) - cut
         following = b""
     else:

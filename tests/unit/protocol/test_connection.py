@@ -54,7 +54,7 @@ def push(connection: Connection, data: bytes) -> None:
         if not count:
             connection.feed(data)
             return
-        connection.feed_frame(memoryview(data)[:count])
+        connection.feed_frame(data[:count])
         data = data[count:]
 
 

@@ -106,6 +106,41 @@ def test_pipelined_frames_are_answered_in_order(run: Any):
     run(main())
 
 
+@pytest.mark.parametrize("piece_bytes", [700, 20_000, 60_000])
+def test_large_frames_in_pieces_are_answered_and_so_is_what_follows_them(run: Any, piece_bytes: int):
+    body = os.urandom(200_000)
+
+    async def main() -> None:
+        async with Served(echo) as served:
+            reader, writer = await served.connect()
+            for _ in range(2):
+                large = framed(body)
+                for start in range(0, len(large), piece_bytes):
+                    writer.write(large[start : start + piece_bytes])
+                    await asyncio.sleep(0)
+                assert await receive(reader) == body
+                writer.write(framed(b"small"))
+                assert await receive(reader) == b"small"
+            writer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("sent_bytes", [70_000, 190_000])
+def test_a_peer_that_ends_amid_a_large_frame_is_forgotten(run: Any, sent_bytes: int):
+    async def main() -> None:
+        async with Served(echo) as served:
+            with socket.create_connection(served.address) as peer:
+                peer.setblocking(False)
+                await asyncio.get_running_loop().sock_sendall(peer, framed(bytes(200_000))[:sent_bytes])
+                while not served.reactor.request_memory.bytes:
+                    await asyncio.sleep(0.001)
+            while served.reactor.connection_count != 0:
+                await asyncio.sleep(0.001)
+
+    run(main())
+
+
 def test_handlers_see_who_is_connected(run: Any):
     infos: list[ConnectionInfo] = []
 
