@@ -11,6 +11,7 @@ from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.metadata.limits import CountPartitions, count_none
 from kafkapy.protocol.headers import RequestHeader
+from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.runtime.turns import Turns, Walk
 from kafkapy.security.authorizer import Authorizer
 
@@ -158,6 +159,7 @@ class ControllerServices:
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
     version_answers: VersionAnswers = field(default_factory=VersionAnswers)
     turns: Turns = field(default_factory=Turns)
+    decoded: DecodedRequests = field(default_factory=DecodedRequests)
     client_quotas: "ClientQuotas | None" = None
     """As in Services; a combined node shares them with its broker."""
     telemetry: None = None
@@ -196,6 +198,7 @@ class Services:
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)
     version_answers: VersionAnswers = field(default_factory=VersionAnswers)
     turns: Turns = field(default_factory=Turns)
+    decoded: DecodedRequests = field(default_factory=DecodedRequests)
     client_quotas: "ClientQuotas | None" = None
     """None while no client quota is enforced."""
     telemetry: "ClientTelemetry | None" = None

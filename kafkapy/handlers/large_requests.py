@@ -8,7 +8,7 @@ turn. The connection is held meanwhile, so that its requests stay in order.
 A deviation: a large request is not answered from one consistent state, only each of its parts is.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,8 +16,10 @@ from typing import Any, Final, TypeVar
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
+from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader, write_response_header
 from kafkapy.protocol.primitives import Writer
+from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, Room
 from kafkapy.runtime.pool import QueuedWork
 
 R = TypeVar("R")
@@ -32,6 +34,11 @@ the assignments of a group, which must fit into a record of `__consumer_offsets`
 """
 PART_ELEMENTS: Final = 250
 """About one millisecond of work."""
+
+PARKED: Final[Mapping[int, str | None]] = {0: "timeout_ms", 1: "max_wait_ms", 11: None, 14: None, 21: "timeout_ms"}
+"""Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords: they wait for other requests, for the time in this field."""
+UNCOUNTED: Final = frozenset((52, 53, 54, 58, 59, 80, 81, 82))
+"""What voters of the quorum ask each other, which others wait for; and the Envelope, whose content is counted."""
 
 Handler = Callable[[Any, RequestContext, Any], Awaitable[Any]]
 Levels = tuple[tuple[str, str], ...]
@@ -49,6 +56,23 @@ class Parts:
     prepare: Callable[[Any, RequestContext, Any], None] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """A request's frame, with what its decoding needs. `position` is the end of the header."""
+
+    request_class: Any
+    frame: memoryview
+    position: int
+    api_version: int
+    most_elements: int
+
+    def read(self) -> tuple[Any, int]:
+        """Return the request and its count of elements. Raises ProtocolError."""
+        budget = ElementBudget(self.most_elements)
+        request, _ = self.request_class.read_within(self.frame, self.position, self.api_version, budget)
+        return request, self.most_elements - budget.left
+
+
 class LargeRequests:
     """Serves large requests. The IO pool decodes and encodes them, one at a time."""
 
@@ -56,16 +80,62 @@ class LargeRequests:
         self._services = services
         self._work = QueuedWork(services.io_pool, at_once=1)
 
-    async def read(
-        self, context: RequestContext, request_class: Any, frame: memoryview, position: int, most: int
-    ) -> Any:
-        """Decode a request of at most `most` elements on a worker. Raises ProtocolError."""
-        if len(frame) > MAX_BYTES:
-            raise ProtocolError(f"{request_class.NAME} of {len(frame)} bytes, more than {MAX_BYTES}")
+    async def read(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
+        """Decode a request on a worker, once there is room; return it, and the room that it has. Raises ProtocolError.
+
+        A request that waits for others does not wait here.
+        """
+        frame_bytes = len(undecoded.frame)
+        if frame_bytes > MAX_BYTES:
+            raise ProtocolError(f"{undecoded.request_class.NAME} of {frame_bytes} bytes, more than {MAX_BYTES}")
         context.is_long = True
         context.connection.is_held = True
-        read = partial(request_class.read, frame, position, context.api_version, most)
-        return (await self._work.run(_timed(context, read)))[0]
+        work = _timed(context, undecoded.read)
+        decoded = self._services.decoded
+        if context.api_key in PARKED or context.api_key in UNCOUNTED:
+            request, elements = await self._work.run(work)
+            return request, self._take_parked(context.api_key, request, elements)
+        room = await decoded.wait_large(undecoded.most_elements, frame_bytes)
+        try:
+            request, elements = await self._work.run(work)
+        except BaseException:
+            room.release()
+            raise
+        room.shrink(elements * ELEMENT_BYTES + frame_bytes)
+        return request, room
+
+    def take_room(self, api_key: int, request: Any, elements: int) -> Room | None:
+        """Return room for the request of a small frame; None if it has to wait. Raises ProtocolError."""
+        if api_key in PARKED or api_key in UNCOUNTED:
+            return self._take_parked(api_key, request, elements)
+        return self._services.decoded.take(elements)
+
+    async def read_small(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
+        """Wait for room for `most_elements`, then decode the request of a small frame."""
+        context.connection.is_held = True
+        room = await self._services.decoded.wait(undecoded.most_elements)
+        try:
+            return undecoded.read()[0], room
+        except BaseException:
+            room.release()
+            raise
+
+    def _take_parked(self, api_key: int, request: Any, elements: int) -> Room:
+        """Return room for a request that may wait for others. If there is none, it is answered without waiting.
+
+        Raises ProtocolError, which closes the connection, if the request cannot be answered so.
+        """
+        decoded = self._services.decoded
+        if elements <= FEW_ELEMENTS or api_key in UNCOUNTED:
+            return decoded.no_room()
+        time_limit = PARKED[api_key]
+        room = decoded.take_parked(elements, may_fill=time_limit is None)
+        if room is not None:
+            return room
+        if time_limit is None:
+            raise ProtocolError(f"{type(request).NAME} of {elements} elements: too many requests wait already")
+        setattr(request, time_limit, 0)
+        return decoded.no_room()
 
     async def write(self, context: RequestContext, header: RequestHeader, response: Any) -> Writer:
         """Encode a response on a worker."""

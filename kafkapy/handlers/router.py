@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
-from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, encode
+from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, Undecoded, encode
 from kafkapy.handlers.request_logger import request_logger
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
+from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.primitives import Writer
+from kafkapy.runtime.decoded_requests import FEW_ELEMENTS, Room
 
 if TYPE_CHECKING:
     from kafkapy.handlers.node_refusals import NodeRefusals
@@ -88,26 +90,40 @@ class Router:
             route = self._routes.get(header.api_key) or self._load(served)
         request_class, handler, parts = route
         context = RequestContext(header, connection) if meter is None else meter.new_context()
+        room: Room | None = None
         try:
-            if len(frame) < LARGE_FRAME_BYTES or header.api_key == PRODUCE:
-                request, _ = request_class.read(frame, position, header.api_version, served.max_elements)
-                response = await handler(self._services, context, request)
-            else:
-                request = await self._large.read(context, request_class, frame, position, served.max_elements)
-                response = await self._large.handle(handler, parts, context, request)
-        except ApiError as error:
-            response = _error_response(header, error)
-        if meter is not None:
-            response = meter.settle(response)
-        if response is None:
-            return None
-        if self.on_response is not None:
-            self.on_response(header.api_key, response)
-        if self._is_controller and not connection.is_forwarded:
-            self._log_refusal(header, connection, response)
-        if context.is_long:
-            return await self._large.write(context, header, response)
-        return encode(header, response)
+            try:
+                if len(frame) < LARGE_FRAME_BYTES or header.api_key == PRODUCE:
+                    budget = ElementBudget(served.max_elements)
+                    request, _ = request_class.read_within(frame, position, header.api_version, budget)
+                    if served.max_elements - budget.left > FEW_ELEMENTS:
+                        elements = served.max_elements - budget.left
+                        room = self._large.take_room(header.api_key, request, elements)
+                        if room is None:
+                            request = None  # decoded again later: it takes no memory while it waits
+                            undecoded = Undecoded(request_class, frame, position, header.api_version, elements)
+                            request, room = await self._large.read_small(context, undecoded)
+                    response = await handler(self._services, context, request)
+                else:
+                    undecoded = Undecoded(request_class, frame, position, header.api_version, served.max_elements)
+                    request, room = await self._large.read(context, undecoded)
+                    response = await self._large.handle(handler, parts, context, request)
+            except ApiError as error:
+                response = _error_response(header, error)
+            if meter is not None:
+                response = meter.settle(response)
+            if response is None:
+                return None
+            if self.on_response is not None:
+                self.on_response(header.api_key, response)
+            if self._is_controller and not connection.is_forwarded:
+                self._log_refusal(header, connection, response)
+            if context.is_long:
+                return await self._large.write(context, header, response)
+            return encode(header, response)
+        finally:
+            if room is not None:
+                room.release()
 
     def _log_refusal(self, header: RequestHeader, connection: Connection, response: Any) -> None:
         """Log an error that a controller answers, if it is about the node that asked."""

@@ -87,11 +87,18 @@ class Message(MessageStruct):
 
         max_elements: the maximum total of its array entries and tagged fields. Raises ProtocolError.
         """
+        return cls.read_within(data, position, version, ElementBudget(max_elements))
+
+    @classmethod
+    def read_within(
+        cls: type["MessageT"], data: Data, position: int, version: int, budget: ElementBudget
+    ) -> tuple["MessageT", int]:
+        """Read as `read` does, within a budget of elements, which tells afterwards how many are left."""
         reader = cls.READERS.get(version)
         if reader is None:
             raise ProtocolError(f"{cls.NAME} has no version {version}")
         try:
-            message, end = reader(data, position, ElementBudget(max_elements))
+            message, end = reader(data, position, budget)
         except (IndexError, struct.error) as error:
             raise ProtocolError(f"{cls.NAME} v{version} is cut short: {error}") from error
         except UnicodeDecodeError as error:

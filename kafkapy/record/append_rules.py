@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import CREATE_TIME
-from kafkapy.record.compression import MAX_APPENDED_BYTES, NAMES, NONE
+from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_RECOMPRESSED_BYTES, NAMES, NONE
 from kafkapy.seams import ReadableBuffer
 
 MAX_INT64 = (1 << 63) - 1
@@ -47,11 +47,22 @@ class ValidationRules:
     timestamp_after_max_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = MAX_APPENDED_BYTES
+    """For a batch that keeps its codec; see `most_inflated_bytes`."""
 
     def target_codec(self, source_codec: int) -> int:
         if self.compression_type == "producer":
             return source_codec
         return NONE if self.compression_type == "uncompressed" else NAMES.index(self.compression_type)
+
+    def most_inflated_bytes(self, source_codec: int, target_codec: int) -> int:
+        """Return how many bytes a batch may inflate to.
+
+        A deviation: Apache Kafka has no bound. A batch that is compressed anew in the topic's compression.type may
+        inflate to 21 MiB, or to max_message_bytes if that is more; one that keeps its codec to max_decompressed_bytes.
+        """
+        if source_codec == target_codec:
+            return self.max_decompressed_bytes
+        return min(self.max_decompressed_bytes, max(self.max_message_bytes, MAX_RECOMPRESSED_BYTES))
 
 
 class BatchSpan(NamedTuple):

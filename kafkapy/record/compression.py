@@ -40,6 +40,9 @@ MAX_APPENDED_BYTES = 48 << 20
 """Bound of the decompressed size of a batch that is appended (unless its topic accepts larger uncompressed ones), or is
 converted from or for a client older than Kafka 0.11. A request thus costs at most 64 MiB beyond itself, with copies."""
 
+MAX_RECOMPRESSED_BYTES = 21 << 20
+"""The same bound for a batch that is compressed anew, in another codec: three copies of it exist meanwhile."""
+
 MAX_PARTS = 4096
 """Maximum consecutive members, frames or streams: each costs a library call, and no client writes many."""
 

@@ -152,7 +152,7 @@ class LeaderBatch:
 
     def _inflated(self) -> bytes:
         payload = self.view[HEADER_BYTES:]
-        most_bytes = self.rules.max_decompressed_bytes
+        most_bytes = allowed_bytes = self.rules.most_inflated_bytes(self.codec, self.target)
         if self.is_on_loop:
             if len(payload) > LIGHT_COMPRESSED_BYTES or _claimed_bytes(self.codec, payload) > LIGHT_INFLATED_BYTES:
                 raise TooHeavyError
@@ -160,7 +160,7 @@ class LeaderBatch:
         try:
             return decompress(self.codec, payload, 2, most_bytes)
         except RecordTooLargeError:
-            if most_bytes < self.rules.max_decompressed_bytes:
+            if most_bytes < allowed_bytes:
                 raise TooHeavyError from None
             raise
         except CorruptRecordError as error:  # the CRC is correct, so a retry would not help
@@ -326,8 +326,9 @@ def bytes_to_check(batch: memoryview, rules: ValidationRules) -> int:
     """Return an upper bound of the memory that validating a batch takes besides the batch itself."""
     attributes = int.from_bytes(batch[ATTRIBUTES_POSITION : ATTRIBUTES_POSITION + 2], "big", signed=True)
     codec = attributes & CODEC_MASK
-    inflated_bytes = inflated_at_most(codec, batch[HEADER_BYTES:], rules.max_decompressed_bytes)
-    return inflated_bytes if rules.target_codec(codec) == codec else REWRITING_COPIES * inflated_bytes
+    target = rules.target_codec(codec)
+    inflated_bytes = inflated_at_most(codec, batch[HEADER_BYTES:], rules.most_inflated_bytes(codec, target))
+    return inflated_bytes if target == codec else REWRITING_COPIES * inflated_bytes
 
 
 def _claimed_bytes(codec: int, payload: memoryview) -> int:

@@ -25,6 +25,8 @@ work of others."""
 SMALL_ANSWER_BYTES: Final = 64 << 10
 """A result up to this size always gets room: responses of any other API may be as large."""
 
+UNLIMITED: Final = 1 << 62
+
 LARGE_AT_ONCE: Final = 2
 """Each large work item occupies a processor, and at times takes the GIL from the event loop."""
 
@@ -47,8 +49,8 @@ class HeavyWork:
 
     def __init__(self, io_pool: IoPool) -> None:
         self._io_pool = io_pool
-        self._small = _Lane(most_at_once=1, most_bytes=SMALL_WORK_BYTES)
-        self._large = _Lane(most_at_once=LARGE_AT_ONCE, most_bytes=WORK_BYTES - SMALL_WORK_BYTES)
+        self._small = Lane(most_at_once=1, most_bytes=SMALL_WORK_BYTES)
+        self._large = Lane(most_at_once=LARGE_AT_ONCE, most_bytes=WORK_BYTES - SMALL_WORK_BYTES)
         self.answer_bytes = 0
 
     @property
@@ -96,20 +98,26 @@ class AnswerRoom:
         self.resize(0)
 
 
-class _Lane:
-    """The budget and the queue of small or of large work."""
+class Lane:
+    """A bound of memory, and of work at once, with a queue for it in FIFO order."""
 
-    def __init__(self, *, most_at_once: int, most_bytes: int) -> None:
+    def __init__(self, *, most_bytes: int, most_at_once: int = UNLIMITED) -> None:
         self._most_at_once = most_at_once
         self.most_bytes = most_bytes
         self.bytes_in_use = 0
         self._count = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def try_enter(self, held_bytes: int) -> bool:
+        """Take room if there is some and nobody waits for it; return whether it was taken."""
+        if self._waiting or not self._has_room(held_bytes):
+            return False
+        self._take(held_bytes)
+        return True
+
     async def enter(self, held_bytes: int) -> None:
         """Wait for room. If cancelled while waiting, nothing is held."""
-        if not self._waiting and self._has_room(held_bytes):
-            self._take(held_bytes)
+        if self.try_enter(held_bytes):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((held_bytes, turn))
@@ -121,10 +129,22 @@ class _Lane:
             turn.cancel()
             raise
 
+    def shrink(self, held_bytes: int, to_bytes: int) -> None:
+        """Release a part of what was taken."""
+        assert 0 <= to_bytes <= held_bytes
+        self.bytes_in_use -= held_bytes - to_bytes
+        self._admit()
+
     def leave(self, held_bytes: int) -> None:
-        """Release what `enter` took, and admit waiting work that now has room."""
+        """Release what `enter` took."""
         self._count -= 1
         self.bytes_in_use -= held_bytes
+        assert self._count >= 0
+        assert self.bytes_in_use >= 0
+        self._admit()
+
+    def _admit(self) -> None:
+        """Admit waiting work that now has room."""
         while self._waiting and (self._waiting[0][1].done() or self._has_room(self._waiting[0][0])):
             next_bytes, turn = self._waiting.popleft()
             if not turn.done():  # else cancelled

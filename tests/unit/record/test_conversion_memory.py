@@ -114,3 +114,23 @@ def test_bounds_are_close_where_headers_say(codec: int) -> None:
 )
 def test_bounds_of_what_cannot_be_read_raise_nothing(codec: int, damaged: bytes) -> None:
     assert 0 <= inflated_at_most(codec, damaged, 1 << 20) <= 1 << 20
+
+
+def test_a_batch_that_is_compressed_anew_takes_no_64_mib() -> None:
+    """The largest that is taken, of one record: its inflated form, and what is compressed."""
+    batch = build_batch([(0, None, bytes(20 << 20), ())], compression=GZIP)
+    rules = ValidationRules(compression_type="zstd")
+    peak = peak_of(lambda: validate_and_assign(batch, rules, next_offset=5, leader_epoch=0, now_ms=0))
+    assert 20 << 20 < peak < 64 << 20
+    assert bytes_to_check(memoryview(batch), rules) < 64 << 20
+
+
+@pytest.mark.parametrize("target", ["zstd", "uncompressed"])
+def test_a_batch_that_is_compressed_anew_inflates_less_far(target: str) -> None:
+    batch = build_batch([(0, None, bytes(22 << 20), ())], compression=GZIP)
+    with pytest.raises(RecordTooLargeError):
+        validate_and_assign(batch, ValidationRules(compression_type=target), next_offset=0, leader_epoch=0, now_ms=0)
+    kept = validate_and_assign(batch, ValidationRules(), next_offset=0, leader_epoch=0, now_ms=0)
+    larger = ValidationRules(compression_type=target, max_message_bytes=23 << 20)
+    written = validate_and_assign(batch, larger, next_offset=0, leader_epoch=0, now_ms=0)
+    assert kept.record_count == written.record_count == 1

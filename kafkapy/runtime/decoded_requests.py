@@ -1,0 +1,112 @@
+"""The account of what decoded requests take in memory beside their frames, over all connections of a node.
+
+A frame of some KiB may hold thousands of elements (array entries and tagged fields), each of which becomes objects. An
+element is counted as ELEMENT_BYTES from its decoding until its request is answered. Invariants:
+
+* A request waits for room only as a frame. Requests in small and in large frames wait in lanes of their own, each in
+  FIFO order; at most SMALL_DECODED_BYTES and LARGE_DECODED_BYTES are decoded there at a time.
+* What a request with room waits for never waits for room itself: a JoinGroup for the other members, a write for the
+  fetches of followers. These requests (`take_parked`) get room within PARKED_BYTES at once, or may not wait.
+* A deviation, as Apache Kafka bounds bytes only: without room a Fetch, Produce or DeleteRecords is answered without
+  waiting, and a JoinGroup or SyncGroup closes its connection.
+* Requests of up to FEW_ELEMENTS are not counted: max_in_flight bounds how many of them a connection has.
+"""
+
+from typing import Final
+
+from kafkapy.runtime.pool import Lane
+
+ELEMENT_BYTES: Final = 640
+"""Memory of an element, up to 480 bytes, and of its part of the response."""
+
+FEW_ELEMENTS: Final = 32
+"""Up to this count a request takes less memory than what the loop and the connection keep for it."""
+
+SMALL_DECODED_BYTES: Final = 64 << 20
+"""For frames below LARGE_FRAME_BYTES, the largest of which takes 5 MiB decoded."""
+
+LARGE_DECODED_BYTES: Final = 128 << 20
+"""For larger frames: one of the largest, a few while their elements are not counted yet, or hundreds of usual ones."""
+
+PARKED_BYTES: Final = 128 << 20
+"""For requests that wait for other requests. Half of it: 100,000 partitions in fetches that wait for data."""
+
+
+class Room:
+    """What a request holds of the account until it is released."""
+
+    __slots__ = ("_lane", "byte_count")
+
+    def __init__(self, lane: Lane, byte_count: int) -> None:
+        self._lane = lane
+        self.byte_count = byte_count
+
+    def shrink(self, byte_count: int) -> None:
+        """Hold at most `byte_count` from now on."""
+        if byte_count < self.byte_count:
+            self._lane.shrink(self.byte_count, byte_count)
+            self.byte_count = byte_count
+
+    def release(self) -> None:
+        """Return all. Call once."""
+        self._lane.leave(self.byte_count)
+
+
+class DecodedRequests:
+    """The account of one node's requests."""
+
+    def __init__(
+        self,
+        small_bytes: int = SMALL_DECODED_BYTES,
+        large_bytes: int = LARGE_DECODED_BYTES,
+        parked_bytes: int = PARKED_BYTES,
+    ) -> None:
+        self._small = Lane(most_bytes=small_bytes)
+        self._large = Lane(most_bytes=large_bytes)
+        self._parked = Lane(most_bytes=parked_bytes)
+
+    @property
+    def bytes_in_use(self) -> int:
+        return self._small.bytes_in_use + self._large.bytes_in_use + self._parked.bytes_in_use
+
+    def take(self, elements: int) -> Room | None:
+        """Return room for a request of a small frame; None if it has to wait, with its decoded form dropped."""
+        byte_count = min(elements * ELEMENT_BYTES, self._small.most_bytes)
+        return Room(self._small, byte_count) if self._small.try_enter(byte_count) else None
+
+    async def wait(self, elements: int) -> Room:
+        """Return room for a request of a small frame once there is some."""
+        return await _enter(self._small, elements * ELEMENT_BYTES)
+
+    async def wait_large(self, most_elements: int, frame_bytes: int) -> Room:
+        """Return room for a request of a large frame, once there is some, for the most that it may have.
+
+        The bytes of the frame count, too: strings and byte strings are copied.
+        """
+        return await _enter(self._large, min(most_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes)
+
+    def take_parked(self, elements: int, *, may_fill: bool) -> Room | None:
+        """Return room for a decoded request that may wait for other requests; None if it must not wait.
+
+        may_fill: it may take the last of the room; others leave half of it.
+        """
+        byte_count = elements * ELEMENT_BYTES
+        most_bytes = self._parked.most_bytes if may_fill else self._parked.most_bytes // 2
+        if self._parked.bytes_in_use + byte_count > most_bytes:
+            return None
+        is_in = self._parked.try_enter(byte_count)
+        assert is_in, "nothing waits for this lane"
+        return Room(self._parked, byte_count)
+
+    def no_room(self) -> Room:
+        """Return the room of a request that is not counted."""
+        room = self.take_parked(0, may_fill=True)
+        assert room is not None
+        return room
+
+
+async def _enter(lane: Lane, byte_count: int) -> Room:
+    """Wait for room. What needs more than the whole lane has it alone."""
+    held_bytes = min(byte_count, lane.most_bytes)
+    await lane.enter(held_bytes)
+    return Room(lane, held_bytes)

@@ -1,0 +1,247 @@
+"""What decoded requests take is bounded over all connections, and that bound makes no group or replica wait."""
+
+import asyncio
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkapy.protocol.messages.list_offsets_request import ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, DecodedRequests
+from tests.simulator.broker_world import KafkaClient, Machine
+from tests.simulator.loop import SimLoop, run
+from tests.support.wire import request_frame
+
+MIB = 1 << 20
+MOST_BYTES = 3 * MIB
+"""Of two requests and their responses, with the frames of all."""
+
+
+async def boot(loop: SimLoop, decoded: DecodedRequests) -> Machine:
+    machine = Machine(loop, offsets_topic_num_partitions="1", group_initial_rebalance_delay_ms="0")
+    await machine.boot()
+    services_of(machine).decoded = decoded
+    return machine
+
+
+def services_of(machine: Machine) -> Any:
+    return machine.server._services
+
+
+def list_offsets(count: int, name: str = "t") -> ListOffsetsRequest:
+    return ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic(f"{name}{each}", []) for each in range(count)])
+
+
+def fetch_of(topic_id: bytes, partitions: int, *, max_wait_ms: int) -> FetchRequest:
+    asked = [FetchPartition(each, -1, fetch_offset=0, partition_max_bytes=1000) for each in range(partitions)]
+    topics = [FetchTopic("", topic_id, asked)]
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, session_epoch=-1, topics=topics)
+
+
+@pytest.mark.parametrize(
+    ("topics", "connections", "is_large"),
+    [(4_000, 8, True), (1_300, 16, False)],
+    ids=["large frames", "small frames"],
+)
+def test_decoded_requests_of_many_connections_take_bounded_memory_together(
+    topics: int, connections: int, is_large: bool
+) -> None:
+    """Without the account all of them are decoded at once: 5 to 10 MiB."""
+    request = list_offsets(topics, "")
+    is_in_large_frame = len(request_frame(request, 10)) >= LARGE_FRAME_BYTES
+    assert is_in_large_frame == is_large
+    account_bytes = 17 * MIB if is_large else 2 * MIB
+
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests(small_bytes=account_bytes, large_bytes=account_bytes, parked_bytes=0)
+        machine = await boot(loop, decoded)
+        clients = [machine.connect() for _ in range(connections)]
+        assert len((await clients[0].call(request, 10)).topics) == topics
+        tracemalloc.start()
+        try:
+            for client in clients:
+                await client.link.send_frame(request_frame(request, 10))
+            frames = [await client.link.receive_frame() for client in clients]
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len({len(frame) for frame in frames}) == 1
+        assert peak_bytes < MOST_BYTES
+        assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
+async def fill(decoded: DecodedRequests) -> list[Any]:
+    """Take all room in which requests wait; return it."""
+    large = await decoded.wait_large(1 << 30, 1 << 30)
+    small = await decoded.wait(1 << 30)
+    return [large, small]
+
+
+def test_what_a_request_waits_for_does_not_wait_for_room() -> None:
+    """A group's rebalance, a fetch that waits, and the produce that it waits for, of more than FEW_ELEMENTS each."""
+
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests()
+        machine = await boot(loop, decoded)
+        client, consumer = machine.connect(), machine.connect()
+        topic = await client.create_topic("t", 60)
+        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+        await client.call(list_offsets(1), 10)
+        rooms = await fill(decoded)
+        await consumer.send(fetch_of(topic.topic_id, 60, max_wait_ms=60_000), 17)
+        await asyncio.sleep(1)
+        assert decoded.bytes_in_use == sum(room.byte_count for room in rooms) + 61 * ELEMENT_BYTES
+        batches = [PartitionProduceData(each, client.batch([b"x"])) for each in range(40)]
+        produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("t", topic.topic_id, batches)])
+        produced = (await client.call(produce, 13)).responses[0].partition_responses
+        assert {each.error_code for each in produced} == {0}
+        fetched = (await consumer.receive()).responses[0].partitions
+        assert sum(bool(each.records) for each in fetched) > 0
+        await rebalance(machine)
+        for room in rooms:
+            room.release()
+        assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
+async def rebalance(machine: Machine) -> None:
+    """Have two members join with many protocols and a large assignment."""
+    leader, follower = machine.connect(), machine.connect()
+    ids = [await member_id(client) for client in (leader, follower)]
+    await leader.send(join(ids[0], 100), 9)
+    await follower.send(join(ids[1], 100), 9)
+    joined = await leader.receive()
+    if not joined.members or len(joined.members) < 2:  # the other one came too late for this generation
+        await leader.send(join(ids[0], 100), 9)
+        joined = await leader.receive()
+    other = await follower.receive()
+    assert joined.generation_id == other.generation_id
+    by_id = {ids[0]: leader, ids[1]: follower}
+    first = by_id.pop(joined.leader)
+    ((other_id, second),) = by_id.items()
+    await second.send(sync(joined, other_id, 0), 5)
+    await asyncio.sleep(1)
+    await first.send(sync(joined, joined.leader, 500), 5)
+    assert [(await client.receive()).error_code for client in (first, second)] == [0, 0]
+
+
+async def member_id(client: KafkaClient) -> str:
+    answer = await client.call(join("", 1), 9)
+    assert answer.member_id
+    name: str = answer.member_id
+    return name
+
+
+def join(member: str, protocols: int) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(f"p{each}", b"") for each in range(protocols)],
+    )
+
+
+def sync(joined: Any, member: str, assignments: int) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=member,
+        protocol_type=joined.protocol_type,
+        protocol_name=joined.protocol_name,
+        assignments=[SyncGroupRequestAssignment(f"m{each}", b"a" * 20) for each in range(assignments)],
+    )
+
+
+@pytest.mark.parametrize("count", [FEW_ELEMENTS + 1, 4_000])
+def test_a_request_waits_for_room_and_those_behind_it_wait_too(count: int) -> None:
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests()
+        machine = await boot(loop, decoded)
+        client, other = machine.connect(), machine.connect()
+        await other.call(list_offsets(1), 10)
+        rooms = await fill(decoded)
+        await client.send(list_offsets(count), 10)
+        await client.send(list_offsets(2), 10)
+        assert len((await other.call(list_offsets(FEW_ELEMENTS), 10)).topics) == FEW_ELEMENTS
+        await asyncio.sleep(10)
+        assert not client.link.received
+        for room in rooms:
+            room.release()
+        assert [len((await client.receive()).topics) for _ in range(2)] == [count, 2]
+        assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
+def test_fetches_that_would_take_too_much_while_they_wait_are_answered_at_once() -> None:
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests(parked_bytes=2 * 250 * ELEMENT_BYTES)
+        machine = await boot(loop, decoded)
+        clients = [machine.connect() for _ in range(3)]
+        topic = await clients[0].create_topic("t", 200)
+        began = loop.time()
+        for client, partitions in zip(clients, (200, 100, 10), strict=True):
+            await client.send(fetch_of(topic.topic_id, partitions, max_wait_ms=60_000), 17)
+        assert len((await clients[1].receive()).responses[0].partitions) == 100
+        assert loop.time() - began < 1
+        assert len((await clients[2].receive()).responses[0].partitions) == 10
+        assert len((await clients[0].receive()).responses[0].partitions) == 200
+        assert loop.time() - began >= 60
+        assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
+def test_joins_that_would_take_too_much_while_they_wait_close_their_connection() -> None:
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests(parked_bytes=250 * ELEMENT_BYTES)
+        machine = await boot(loop, decoded)
+        client = machine.connect()
+        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+        for count, is_refused in ((250, False), (251, True), (900, True)):
+            member = machine.connect()
+            name = await member_id(member)
+            if is_refused:
+                with pytest.raises(EOFError):
+                    await member.call(join(name, count), 9)
+            else:
+                assert (await member.call(join(name, count), 9)).error_code == 0
+            assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
+def test_a_connection_that_ends_while_its_request_waits_for_room_leaves_no_trace() -> None:
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests()
+        machine = await boot(loop, decoded)
+        client = machine.connect()
+        await client.call(list_offsets(1), 10)
+        rooms = await fill(decoded)
+        await client.send(list_offsets(100), 10)
+        await asyncio.sleep(1)
+        client.link.channel.close()
+        await asyncio.sleep(1)
+        for room in rooms:
+            room.release()
+        await asyncio.sleep(1)
+        assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
