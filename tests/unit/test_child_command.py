@@ -21,11 +21,22 @@ def test_a_module_in_the_working_directory_is_not_run(tmp_path: Path) -> None:
         (child_command("kafkapy", "--version"), b""),
         (child_command("kafkapy.reactor.helper_main"), call),
     ):
-        done = subprocess.run(
-            command, input=given, capture_output=True, cwd=tmp_path, env=environment, timeout=120, check=False
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment,
         )
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert done.stdout
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(given)
+        process.stdin.flush()
+        line = process.stdout.readline()  # before stdin ends: a helper ends at once then, even during a call
+        _, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors) == (0, b"")
+        assert line
 
 
 def test_a_checkout_that_is_not_installed_is_found_by_the_child(monkeypatch: pytest.MonkeyPatch) -> None:

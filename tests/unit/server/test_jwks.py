@@ -155,7 +155,7 @@ def test_unsigned_tokens_are_taken_only_if_a_key_says_so_and_with_a_warning(tmp_
     token = bearer(unsigned_token({"unsecuredLoginStringClaim_sub": "alice"}, WALL_MS))
     with caplog.at_level(logging.WARNING, "kafkapy.server"):
         server = logins("", **unsecured).settings("SASL_PLAINTEXT").servers["OAUTHBEARER"]()
-    assert "anyone can log in as anyone" in caplog.text
+    assert "anyone can log in" in caplog.text
     assert server.evaluate(token, WALL_MS) == b""
     assert server.authorization_id == "alice"
     url = write_jwks(tmp_path / "keys.json", ONE)
