@@ -45,8 +45,8 @@ test-fast: setup   ## the tests that need neither Java nor Spark
 	$(BIN)/python -m pytest -q $(PARALLEL) -m "not compat and not spark"
 
 test-pythons:    ## the fast tests on each of Python 3.11 to 3.13 that is here, in a .venv-python3.x each
-	@for python in python3.11 python3.12 python3.13; do \
-	  if $$python -c "" 2>/dev/null; then $(MAKE) test-fast VENV=.venv-$$python PYTHON=$$python || exit 1; fi; done
+	@for python in $$($(PYTHON) -m tools.pythons); do \
+	  $(MAKE) test-fast VENV=.venv-$$(basename $$python) PYTHON=$$python || exit 1; done
 
 compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv-compiled; needs a C compiler
 	$(BIN)/python -m tools.compiled

@@ -1,22 +1,29 @@
-"""What pyproject.toml cannot say: with KAFKAPY_COMPILE=1 the wheel holds modules compiled by mypyc.
+"""What pyproject.toml cannot say: the wheel brings manual pages, and with KAFKAPY_COMPILE=1 modules compiled by mypyc.
 
-`make compiled` builds that wheel (tools/compiled.py). Without the variable nothing is compiled, no compiler is needed.
-The modules are those of packaging/compiled_modules.txt; kafkapy/compiled.py reads the manifest that is written here.
+The pages are made from the parsers while the wheel is built (kafkapy/cli/manual.py), which needs typer. `make compiled`
+builds the other wheel (tools/compiled.py). Without the variable nothing is compiled, no compiler is needed. The modules
+are those of packaging/compiled_modules.txt; kafkapy/compiled.py reads the manifest that is written here.
 KAFKAPY_OPT_LEVEL is the C compiler's: 0 to 3.
 """
 
 import os
+import subprocess
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from setuptools import setup
+from setuptools import setup  # before distutils, which it brings
+
+from distutils.command.install_data import install_data  # isort: skip
 
 MODULES = Path("packaging/compiled_modules.txt")
 MANIFEST = "kafkapy/compiled.txt"
+PAGES = "share/man/man1"
+"""In the environment that the wheel is installed into."""
 
 
 def listed_modules() -> list[str]:
@@ -70,4 +77,17 @@ def is_compiling() -> bool:
     return os.environ.get("KAFKAPY_COMPILE") == "1" and not {"egg_info", "dist_info"} & set(sys.argv)
 
 
-setup(**(compiling() if is_compiling() else {}))
+class InstallPages(install_data):
+    """Installs a manual page for each command."""
+
+    def run(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            here = os.path.dirname(os.path.abspath(__file__))
+            subprocess.run([sys.executable, "-m", "kafkapy", "man", "--to", directory], cwd=here, check=True)
+            self.data_files = [(PAGES, sorted(map(str, Path(directory).iterdir())))]
+            super().run()
+
+
+options = compiling() if is_compiling() else {}
+commands = {"install_data": InstallPages, **options.pop("cmdclass", {})}
+setup(data_files=[(PAGES, [])], cmdclass=commands, **options)

@@ -1,8 +1,9 @@
 """`make packages`: the wheel and the sdist, to dist/, each built twice and equal byte for byte; installed and used.
 
-Built from copies of what git tracks, so that nothing rides along that was deleted, or made, in the checkout. Times are
-those of the last commit. Used from an empty directory by the Python that runs this, with the packages that it has;
-`--pythons` lets pip install the wheel with all that it needs for each supported Python of this machine, too.
+Built from copies of what git tracks, so that nothing rides along that was deleted, or made, in the checkout; the manual
+pages are made while they are built. Times are those of the last commit. Used from an empty directory by the Python that
+runs this, with the packages that it has; `--pythons` lets pip install the wheel with all that it needs for each
+supported Python of this machine, too.
 """
 
 import argparse
@@ -16,18 +17,22 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tools.compiled import ROOT, copy_files, layered_environment, new_environment, tracked_files
+from kafkapy.cli.manual import pages
+from tools.compiled import ROOT, copy_files, layered_environment, tracked_files
+from tools.pythons import SUPPORTED, interpreter
 
 PACKAGES: Final = ROOT / "dist"
 BUILD: Final = "import sys; out = sys.argv[1]; from setuptools.build_meta import *; build_wheel(out); build_sdist(out)"
 """setuptools changes sys.argv."""
+MANUAL: Final = "share/man/man1"
+PAGE: Final = ("topics", "create")
+"""The command whose manual page is compared with the one installed."""
 COUNT: Final = 2
 """A wheel and an sdist."""
-PYTHONS: Final = ("python3.11", "python3.12", "python3.13")
 PIP_INSTALL: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 USE: Final = """
 import kafkapy, sys
@@ -49,7 +54,7 @@ def build(packages: Path = PACKAGES) -> list[Path]:
     epoch = int(subprocess.run(last_commit, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        python = new_environment(directory / "venv")
+        python = layered_environment(directory / "venv")
         first, second = (_built(python, directory / each, tracked, epoch) for each in ("first", "second"))
         differing = [path.name for path in first if _digest(path) != _digest(directory / "second" / "out" / path.name)]
         assert len(first) == len(second) == COUNT, f"built: {first}"
@@ -57,6 +62,7 @@ def build(packages: Path = PACKAGES) -> list[Path]:
             raise PackageError(f"built twice, these differ: {', '.join(differing)}")
         wheel = next(path for path in first if path.suffix == ".whl")
         check_contents(wheel, {each for each in tracked if each.startswith("kafkapy/")})
+        check_pages(wheel, pages())
         packages.mkdir(exist_ok=True)
         return [Path(shutil.copy2(path, packages)) for path in first]
 
@@ -68,6 +74,19 @@ def check_contents(wheel: Path, tracked: set[str]) -> None:
     if packed != tracked:
         missing, extra = sorted(tracked - packed), sorted(packed - tracked)
         raise PackageError(f"the wheel lacks {missing} and has {extra} that are not tracked")
+
+
+def check_pages(wheel: Path, expected: Mapping[str, str]) -> None:
+    """Raise PackageError unless the wheel installs these manual pages."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {
+            name.rpartition("/")[2]: archive.read(name).decode()
+            for name in archive.namelist()
+            if name.rpartition("/")[0].endswith(f".data/data/{MANUAL}")
+        }
+    if packed != expected:
+        differing = sorted(name for name in {*packed, *expected} if packed.get(name) != expected.get(name))
+        raise PackageError(f"the wheel's manual pages are not those of the parsers: {differing}")
 
 
 def repack(sdist: Path, epoch: int) -> None:
@@ -111,11 +130,14 @@ def _used(python: Path, empty: Path) -> str:
     empty.mkdir()
     kafkapy = str(python.with_name("kafkapy"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    commands = ([kafkapy, "--version"], [kafkapy, "man"], [str(python), "-c", USE])
+    commands = ([kafkapy, "--version"], [kafkapy, "man", *PAGE], [str(python), "-c", USE])
     printed = [
         subprocess.run(command, cwd=empty, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
         for command in commands
     ]
+    page = python.parents[1] / MANUAL / f"{'-'.join(('kafkapy', *PAGE))}.1"
+    if page.read_text() != printed[1]:
+        raise PackageError(f"{page} is another page than the command prints")
     if str(python.parents[1]) not in printed[-1]:
         raise PackageError(f"another kafkapy was used: {printed[-1]}")
     return printed[-1]
@@ -147,7 +169,7 @@ def main() -> int:
         for path in packages:
             print(f"{path.relative_to(ROOT)}  {path.stat().st_size} bytes  sha256 {_digest(path)}")
         with tempfile.TemporaryDirectory() as directory:
-            use(packages, Path(directory), pythons=PYTHONS if given.pythons else ())
+            use(packages, Path(directory), pythons=SUPPORTED if given.pythons else ())
     except PackageError as error:
         print(error, file=sys.stderr)
         return 1
@@ -155,23 +177,18 @@ def main() -> int:
 
 
 def use(packages: list[Path], directory: Path, *, pythons: Sequence[str]) -> None:
-    """Install and use the packages, the wheel also for those of the interpreters that are here."""
+    """Install and use the packages; the wheel also for these versions of Python, those that are here."""
     for number, package in enumerate(packages):
         (directory / str(number)).mkdir()
         print(f"{package.name}: {check_use(package, directory / str(number))}", end="")
     wheel = next(path for path in packages if path.suffix == ".whl")
-    for interpreter in pythons:
-        if _runs(interpreter):
-            (directory / interpreter).mkdir()
-            print(f"{wheel.name}: {check_use_by(interpreter, wheel, directory / interpreter)}", end="")
-
-
-def _runs(interpreter: str) -> bool:
-    """Return whether an interpreter is here; pyenv has stubs of those that are not chosen."""
-    return (
-        shutil.which(interpreter) is not None
-        and not subprocess.run([interpreter, "-c", ""], stderr=subprocess.DEVNULL).returncode
-    )
+    for version in pythons:
+        found = interpreter(version)
+        if found is None:
+            print(f"{wheel.name}: Python {version} is not here: skipped")
+            continue
+        (directory / version).mkdir()
+        print(f"{wheel.name}: {check_use_by(found, wheel, directory / version)}", end="")
 
 
 if __name__ == "__main__":

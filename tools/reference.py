@@ -106,11 +106,16 @@ def commands_page() -> str:
 
 
 def _command(command: Command) -> Iterator[str]:
-    usage = " ".join(("kafkapy", *command.path, *command.arguments))
+    usage = " ".join(("kafkapy", *command.path, *(each.metavar for each in command.arguments)))
     yield f"{'#' * (len(command.path) + 1)} {code(usage)}"
     yield ""
-    yield escaped(command.help)
-    yield ""
+    for paragraph in (command.help, *command.more):
+        yield escaped(paragraph)
+        yield ""
+    for argument in command.arguments:
+        yield code(argument.metavar)
+        yield f": {escaped(argument.help)}"
+        yield ""
     for option in command.options:
         yield from _option(option)
 

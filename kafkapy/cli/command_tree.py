@@ -1,4 +1,4 @@
-"""All commands with their options, extracted from the parsers: the source of shell completion and manual page."""
+"""All commands with their options, extracted from the parsers: the source of shell completion and manual pages."""
 
 import argparse
 from collections.abc import Iterator
@@ -20,14 +20,23 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """A positional argument: its name in the usage, and what it is."""
+
+    metavar: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
-    """`path`: the words after kafkapy, () for kafkapy itself; `arguments`: metavars of the positional arguments."""
+    """`path`: the words after kafkapy, () for kafkapy itself; `help`: one line; `more`: paragraphs that follow it."""
 
     path: tuple[str, ...]
     help: str
     options: tuple[Option, ...]
-    arguments: tuple[str, ...]
+    arguments: tuple[Argument, ...]
     commands: tuple["Command", ...] = ()
+    more: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -44,7 +53,7 @@ def command_tree() -> Command:
     """Return the command kafkapy with all its subcommands."""
     import typer
 
-    from kafkapy.cli import console_options, dump_log, start, storage
+    from kafkapy.cli import console_options, dump_log, manual, start, storage
     from kafkapy.cli.main import app
 
     own = {
@@ -54,6 +63,7 @@ def command_tree() -> Command:
         "dump-log": _of_argparse(dump_log.new_parser(), ("dump-log",)),
         "protocol": _of_protocol(),
         "completion": _of_completion(),
+        "man": _of_argparse(manual.new_parser(), ("man",)),
     }
     return _of_typer(typer.main.get_command(app), (), own)
 
@@ -72,9 +82,12 @@ def _of_typer(command: Any, path: tuple[str, ...], own: dict[str, Command]) -> C
     below = getattr(command, "commands", {})
     commands = [own.get(name) or _of_typer(each, (*path, name), {}) for name, each in sorted(below.items())]
     options = [_of_typer_option(each) for each in command.params if each.param_type_name == "option"]
-    arguments = [_metavar(each) for each in command.params if each.param_type_name == "argument"]
+    arguments = [
+        Argument(_metavar(each), _line(each.help)) for each in command.params if each.param_type_name == "argument"
+    ]
     options += [*(() if below else _command_config(path)), Option(HELP, "", "Show this message and exit.")]
-    return Command(path, _first_line(command.help), tuple(options), tuple(arguments), tuple(commands))
+    first, *more = [*_paragraphs(command.help), *_paragraphs(command.epilog)] or [""]
+    return Command(path, first, tuple(options), tuple(arguments), tuple(commands), tuple(more))
 
 
 def _of_typer_option(option: Any) -> Option:
@@ -98,9 +111,9 @@ def _of_argparse(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Comm
         elif action.option_strings:
             options.append(_of_argparse_option(action))
         else:
-            arguments.append(str(action.metavar or action.dest.upper()))
-    help_line = _first_line(parser.description)
-    return Command(path, help_line, tuple(options), tuple(arguments), tuple(commands))
+            arguments.append(Argument(str(action.metavar or action.dest.upper()), _line(action.help)))
+    first, *more = [*(_paragraphs(parser.description) or [""]), *_paragraphs(parser.epilog)]
+    return Command(path, first, tuple(options), tuple(arguments), tuple(commands), tuple(more))
 
 
 def _of_argparse_option(action: argparse.Action) -> Option:
@@ -110,7 +123,7 @@ def _of_argparse_option(action: argparse.Action) -> Option:
 
 
 def _with_help(command: Command, text: str) -> Command:
-    return Command(command.path, text, command.options, command.arguments, command.commands)
+    return Command(command.path, text, command.options, command.arguments, command.commands, command.more)
 
 
 def _of_protocol() -> Command:
@@ -130,5 +143,10 @@ def _of_completion() -> Command:
     return Command(("completion",), "Print the script that completes command lines.", options, (), shells)
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n\n")[0].replace("\n", " ").strip()
+def _paragraphs(text: str | None) -> list[str]:
+    """Return the paragraphs of a help text, each in one line."""
+    return [line for line in map(_line, (text or "").split("\n\n")) if line]
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "").split())

@@ -1,28 +1,24 @@
 """`kafkapy dump-log FILE...`: prints segments, snapshots and indexes like kafka-dump-log.sh.
 
-Takes that tool's options, including `--files a,b`. Exit status 1 if a file cannot be read or is corrupt.
+Takes that tool's options, including `--files a,b`. Exit status 1 if a file cannot be read or is corrupt. The parser
+needs nothing but the standard library: a build of the wheel makes the manual pages of it.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from kafkapy.storage.offline.dump import NO_LIMIT, Dumper, DumpOptions
-from kafkapy.storage.offline.dump_records import (
-    decode_group,
-    decode_metadata,
-    decode_share,
-    decode_text,
-    decode_transaction,
-)
-from kafkapy.storage.system_disk import SystemDisk
+if TYPE_CHECKING:
+    from kafkapy.storage.offline.dump import DumpOptions
 
 _DECODERS = {
-    "cluster-metadata-decoder": (decode_metadata, "read records as those of the metadata log"),
-    "offsets-decoder": (decode_group, "read records as those of __consumer_offsets"),
-    "transaction-log-decoder": (decode_transaction, "read records as those of __transaction_state"),
-    "share-group-state-decoder": (decode_share, "read records as those of __share_group_state"),
+    "cluster-metadata-decoder": ("decode_metadata", "read records as those of the metadata log"),
+    "offsets-decoder": ("decode_group", "read records as those of __consumer_offsets"),
+    "transaction-log-decoder": ("decode_transaction", "read records as those of __transaction_state"),
+    "share-group-state-decoder": ("decode_share", "read records as those of __share_group_state"),
 }
+"""The functions of kafkapy.storage.offline.dump_records by the options that choose them."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,7 +30,11 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("no file was given")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
-    dumper = Dumper(SystemDisk(), _options(given), _print, _print_error, given.decoder or decode_text)
+    from kafkapy.storage.offline import dump, dump_records
+    from kafkapy.storage.system_disk import SystemDisk
+
+    decode = getattr(dump_records, given.decoder or "decode_text")
+    dumper = dump.Dumper(SystemDisk(), _options(given), _print, _print_error, decode)
     status = 0
     for path in files:
         try:
@@ -70,15 +70,15 @@ def new_parser() -> argparse.ArgumentParser:
         metavar="BYTES",
         help="the largest batch that is expected",
     )
-    parser.add_argument(
-        "--max-bytes", type=int, default=NO_LIMIT, metavar="BYTES", help="read at most this much of a .log"
-    )
+    parser.add_argument("--max-bytes", type=int, metavar="BYTES", help="read at most this much of a .log")
     for name, (decoder, text) in _DECODERS.items():
         parser.add_argument(f"--{name}", dest="decoder", action="store_const", const=decoder, help=text)
     return parser
 
 
-def _options(given: argparse.Namespace) -> DumpOptions:
+def _options(given: argparse.Namespace) -> "DumpOptions":
+    from kafkapy.storage.offline.dump import NO_LIMIT, DumpOptions
+
     print_data_log = given.print_data_log or given.decoder is not None
     return DumpOptions(
         deep_iteration=given.deep_iteration or print_data_log,
@@ -87,7 +87,7 @@ def _options(given: argparse.Namespace) -> DumpOptions:
         verify_index_only=given.verify_index_only,
         index_sanity_check=given.index_sanity_check,
         max_message_bytes=given.max_message_size,
-        max_bytes=given.max_bytes,
+        max_bytes=NO_LIMIT if given.max_bytes is None else given.max_bytes,
     )
 
 

@@ -101,4 +101,4 @@ _stands_in("storage", "Format and inspect log directories: format, info, random-
 _stands_in("protocol", "Decode and encode frames as JSON lines: decode, encode.")
 _stands_in("dump-log", "Print segments, snapshots and indexes of a stopped directory.")
 _stands_in("completion", "Print the script that completes command lines in bash, zsh or fish.")
-_stands_in("man", "Print the manual page, for man.")
+_stands_in("man", "Print the manual page of a command, for man (kafkapy man --help).")

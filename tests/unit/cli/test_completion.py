@@ -1,9 +1,11 @@
-"""What shells offer after what was typed, and the manual page as man reads it."""
+"""What shells offer after what was typed, and the manual pages as man reads them."""
 
 import shlex
 import shutil
 import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -94,17 +96,51 @@ def test_each_shell_has_a_script(arguments, capsys) -> None:
     assert capsys.readouterr().out == script(*arguments or ["bash"])
 
 
-def test_every_command_and_option_is_explained() -> None:
+def test_every_command_option_and_argument_is_explained() -> None:
     commands = list(command_tree().walk())
     assert len(commands) > 50
     assert [command.path for command in commands if not command.help] == []
     assert [(command.path, each.flags) for command in commands for each in command.options if not each.help] == []
+    assert [(command.path, each.metavar) for command in commands for each in command.arguments if not each.help] == []
 
 
-def test_the_manual_page_has_them_all_and_is_valid() -> None:
-    page = manual.page()
-    for command in command_tree().walk():
-        assert not command.path or f'.SS "kafkapy {" ".join(command.path)}'.replace("-", "\\-") in page
-    if shutil.which("groff") is not None:
-        done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z"], input=page, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
+def test_each_command_has_a_manual_page_with_all_of_it() -> None:
+    pages = manual.pages()
+    root = command_tree()
+    assert len(pages) == len(list(root.walk()))
+    for command in root.walk():
+        page = pages[f"{'-'.join(('kafkapy', *command.path))}.1"]
+        for option in command.options:
+            assert f".B {', '.join(option.flags)}".replace("-", "\\-") in page
+        for below in command.commands:
+            assert f".BR {'-'.join(('kafkapy', *below.path))} (1),".replace("-", "\\-") in page
+    assert "3 its stop took too long" in pages["kafkapy-start.1"]
+
+
+def test_the_manual_pages_are_valid(tmp_path: Path) -> None:
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not here")
+    assert manual.main(["--to", str(tmp_path)]) == 0
+    command = ["groff", "-man", "-Tutf8", "-ww", "-z", *map(str, tmp_path.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_build_of_the_wheel_needs_typer_alone() -> None:
+    """It makes the pages in an environment of pyproject.toml's build-system."""
+    program = "import sys; from kafkapy.cli.manual import pages; assert len(pages()) > 50; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    others = {"confluent_kafka", "crc32c", "cryptography", "lz4", "prometheus_client", "re2", "snappy", "uvloop"}
+    assert others & {*done.stdout.split()} == set()
+
+
+def test_a_page_is_printed_or_all_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manual.main(["topics", "create"]) == 0
+    assert capsys.readouterr().out == manual.pages()["kafkapy-topics-create.1"]
+    assert manual.main(["--to", str(tmp_path / "man1")]) == 0
+    assert {path.name: path.read_text() for path in (tmp_path / "man1").iterdir()} == manual.pages()
+    assert manual.main(["--to", str(tmp_path / "man1" / "kafkapy.1")]) == 1
+    assert "kafkapy.1" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        manual.main(["topics", "crate"])
+    assert "topics crate is no command" in capsys.readouterr().err

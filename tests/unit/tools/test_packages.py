@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.packages import PackageError, check_contents, repack
+from tools.packages import PackageError, check_contents, check_pages, repack
 
 
 def wheel_of(path: Path, *names: str) -> Path:
@@ -27,6 +27,15 @@ def test_a_wheel_of_what_is_tracked_is_fine(tmp_path: Path) -> None:
 def test_a_file_too_many_or_too_few_is_told(tmp_path: Path, names: tuple[str, ...]) -> None:
     with pytest.raises(PackageError, match=r"py\.typed|deleted\.py"):
         check_contents(wheel_of(tmp_path, *names), {"kafkapy/a.py", "kafkapy/py.typed"})
+
+
+def test_manual_pages_are_those_of_the_parsers(tmp_path: Path) -> None:
+    names = [f"kafkapy_broker-1.data/data/share/man/man1/{name}.1" for name in ("kafkapy", "kafkapy-start")]
+    wheel = wheel_of(tmp_path, *names)
+    check_pages(wheel, {"kafkapy.1": "", "kafkapy-start.1": ""})
+    for other in ({"kafkapy.1": ""}, {"kafkapy.1": "", "kafkapy-start.1": "changed"}):
+        with pytest.raises(PackageError, match=r"kafkapy-start\.1"):
+            check_pages(wheel, other)
 
 
 def sdist_of(path: Path, *, mtime: int, user: str, names: tuple[str, ...]) -> bytes:
