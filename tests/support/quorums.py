@@ -95,7 +95,7 @@ def local_voter(node_id: int, port: int = 9093) -> Voter:
 
 
 IDENTITY_FIELDS = frozenset(QuorumIdentity.__slots__)
-DIRECTORY_FIELDS = frozenset(("was_clean_shutdown", "make_room"))
+DIRECTORY_FIELDS = frozenset(("was_clean_shutdown", "make_room", "on_flushed"))
 
 
 def new_quorum(

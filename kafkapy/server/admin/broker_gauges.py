@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
-    from kafkapy.types import TopicPartition
 
 PARTITION: Final = "kafka.cluster:type=Partition"
 LOG: Final = "kafka.log:type=Log"
@@ -32,8 +31,6 @@ def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge | Row]:
     sums = _Sums()
     for partition in list(replica_manager.partitions):
         yield _of_partition(partition, sums)
-        if partition.log is not None:
-            yield _retention_size(partition.topic_partition, partition.log)
     yield from sums.gauges()
     for operation, count in replica_manager.waiting_counts.items():
         tags = (("delayedOperation", operation),)
@@ -75,6 +72,7 @@ LOG_COLUMNS: Final = (
     (LOG, "LogStartOffset"),
     (LOG, "LogEndOffset"),
     (LOG, "NumLogSegments"),
+    RETENTION_SIZE,
 )
 ALL_COLUMNS: Final = COLUMNS + LOG_COLUMNS
 
@@ -102,24 +100,20 @@ def _of_partition(partition: "HostedPartition", sums: _Sums) -> Row:
     return Row(ALL_COLUMNS, (*values, lag, *_of_log(log)), tags)
 
 
-def log_gauges(log: "Log") -> Iterator[Gauge | Row]:
+def log_gauges(log: "Log") -> Iterator[Row]:
     """Yield the gauges of a log that is no replica's: the metadata's."""
     yield Row(LOG_COLUMNS[1:], _of_log(log), _tags(*log.topic_partition))
-    yield _retention_size(log.topic_partition, log)
 
 
 def _of_log(log: "Log") -> tuple[int, ...]:
-    return log.size_bytes, log.log_start_offset, log.log_end_offset, len(log.segments)
+    """Return the values of LOG_COLUMNS without the first one.
 
-
-def _retention_size(topic_partition: "TopicPartition", log: "Log") -> Gauge:
-    """Return the size of a log in percent of retention.bytes; 0 without it (KIP-1257).
-
-    Deviation: as of now, not of the last look for segments to delete.
+    The last one is the size in percent of retention.bytes, 0 without it (KIP-1257). Deviation: as of now, not of the
+    last check for segments to delete.
     """
-    limit = log.config.retention_bytes
-    value = log.size_bytes * 100 // limit if limit > 0 and log.config.is_deleted_by_retention else 0
-    return Gauge(*RETENTION_SIZE, value, _tags(*topic_partition))
+    size_bytes, limit = log.size_bytes, log.config.retention_bytes
+    percent = size_bytes * 100 // limit if limit > 0 and log.config.is_deleted_by_retention else 0
+    return size_bytes, log.log_start_offset, log.log_end_offset, len(log.segments), percent
 
 
 def _tags(topic: str, partition: int) -> tuple[tuple[str, str], ...]:

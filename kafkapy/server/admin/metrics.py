@@ -64,7 +64,7 @@ class Exposition:
         """What was rendered last."""
         self._families: dict[str, _Family] = {}
         self._of: dict[tuple[str, str, bool], Sequence[_Family]] = {}
-        self._of_row: dict[tuple[tuple[str, str], ...], list[tuple[_Family, ...]]] = {}
+        self._of_row: dict[tuple[tuple[str, str], ...], list[list[tuple[_Family, int]]]] = {}
         self._labels: dict[tuple[Tags, Callable[[Tags], Tags]], str | None] = {}
         self._joined: set[str | None] = set()
         """The labels in use that have a topic's name in their own."""
@@ -123,17 +123,23 @@ class Exposition:
         return len(measured.columns) if isinstance(measured, Row) else len(QUANTILES)
 
     def _add_row(self, row: Row) -> None:
-        columns = self._of_row.get(row.columns)
-        if columns is None:
-            columns = self._of_row[row.columns] = list(
-                zip(*(self._find(group, name, is_counter=False) for group, name in row.columns), strict=True)
-            )
-        for families in columns:  # of one dialect each
-            labels = self._label_text(row.tags, families[-1])
-            if labels is None:
-                return
-            for family, value in zip(families, row.values, strict=True):
-                family.lines.append(f"{family.name}{labels} {value}\n")
+        groups = self._of_row.get(row.columns)
+        if groups is None:
+            groups = self._of_row[row.columns] = self._groups_of(row.columns)
+        values = row.values
+        for families in groups:
+            labels = self._label_text(row.tags, families[0][0])
+            if labels is not None:
+                for family, index in families:
+                    family.lines.append(f"{family.name}{labels} {values[index]}\n")
+
+    def _groups_of(self, columns: tuple[tuple[str, str], ...]) -> list[list[tuple[_Family, int]]]:
+        """Return the families of a row's columns, each with the index of its value, grouped by how labels are made."""
+        groups: dict[Callable[[Tags], Tags], list[tuple[_Family, int]]] = {}
+        for index, (group, name) in enumerate(columns):
+            for family in self._find(group, name, is_counter=False):
+                groups.setdefault(family.labels, []).append((family, index))
+        return list(groups.values())
 
     def _add_distribution(self, distribution: Distribution, now_s: float) -> None:
         group, name, tags = distribution[:3]

@@ -9,6 +9,7 @@ kafkapy.metrics.names chooses; names without a group (kafka_exporter's, process_
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 COUNTER: Final = "counter"
@@ -101,7 +102,12 @@ def topic_in_label(tags: Tags) -> Tags:
     Their pattern for percentages expects one property of an MBean, and takes all up to the last = for its name.
     """
     values = dict(tags)
-    return ((_UNSAFE.sub("_", f"topic={values['topic']}, partition"), values["partition"]),)
+    return ((_label_with(values["topic"]), values["partition"]),)
+
+
+@lru_cache(maxsize=10_000)
+def _label_with(topic: str) -> str:
+    return _UNSAFE.sub("_", f"topic={topic}, partition")
 
 
 Dialect = Callable[..., Named]

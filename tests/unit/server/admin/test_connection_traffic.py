@@ -43,6 +43,9 @@ def test_bytes_and_requests_are_counted() -> None:
     assert found["network_io"] >= 6
     assert found["successful_authentication"] == found["failed_authentication"] == 0
     assert sum(value for (name, _), value in samples.items() if name == f"{PREFIX}outgoing_byte_rate") > 0
+    assert found["select"] >= found["network_io"]
+    longest = [value for (name, _), value in samples.items() if name == f"{PREFIX}request_size_max" and value > 0]
+    assert longest == [answered / 3]
 
 
 def test_logins_and_refused_ones_are_counted(tmp_path: Path) -> None:
@@ -55,4 +58,22 @@ def test_logins_and_refused_ones_are_counted(tmp_path: Path) -> None:
             assert log_in(client, sasl_client("PLAIN", "alice", "wrong")).error_code == 58
         found = totals(samples_of(text_of(port)))
     assert (found["successful_authentication"], found["failed_authentication"]) == (1, 1)
+    assert found["successful_authentication_no_reauth"] == 0
     assert (found["successful_reauthentication"], found["failed_reauthentication"]) == (0, 0)
+
+
+def test_logins_that_are_renewed_and_those_that_cannot_be(tmp_path: Path) -> None:
+    port = free_port()
+    properties = {"kafkapy.admin.listener": f"127.0.0.1:{port}", "connections.max.reauth.ms": "600000"}
+    with sasl_broker(tmp_path, ("SASL",), {"alice": "secret"}, properties) as ports:
+        with WireClient(f"127.0.0.1:{ports['SASL']}") as client:
+            for _ in range(2):
+                assert log_in(client, sasl_client("PLAIN", "alice", "secret")).error_code == 0
+        with WireClient(f"127.0.0.1:{ports['SASL']}") as client:
+            assert log_in(client, sasl_client("PLAIN", "alice", "secret"), version=0).error_code == 0
+        samples = samples_of(text_of(port))
+    found = totals(samples)
+    assert (found["successful_authentication"], found["successful_authentication_no_reauth"]) == (2, 1)
+    assert (found["successful_reauthentication"], found["failed_reauthentication"]) == (1, 0)
+    latencies = [value for (name, _), value in samples.items() if name == f"{PREFIX}reauthentication_latency_max"]
+    assert [value for value in latencies if value >= 0] != [], "NaN where nothing was renewed"
