@@ -17,11 +17,11 @@ from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import CONTROLLER_APIS, FORWARDED_APIS, FORWARDED_IN_PART_APIS
 from kafkapy.machine import Decided
 from kafkapy.metadata.controller import Controller
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_request_header
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.controller import REQUEST_TIMEOUT_MS
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import host_text

@@ -13,8 +13,8 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.handlers.context import CloseConnection
-from kafkapy.protocol.connection import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.seams import Clock
 from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings, Reply, VersionsAsked
 from kafkapy.security.log_text import one_line
@@ -41,12 +41,12 @@ class GateSettings:
     """kafkapy.authentication.timeout.ms."""
 
     def new_login(self, info: ConnectionInfo) -> "LoginGate":
-        """Implements protocol.connection.NewLogin."""
+        """Implements protocol.serving.NewLogin."""
         return LoginGate(self, info)
 
 
 class LoginGate:
-    """The login of one connection. Implements protocol.connection.Login."""
+    """The login of one connection. Implements protocol.serving.Login."""
 
     __slots__ = ("_clock", "_gate", "_login", "max_frame_bytes", "timeout_ms")
 

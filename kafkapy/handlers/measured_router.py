@@ -13,8 +13,8 @@ from typing import Any
 
 from kafkapy.metrics.histogram import SMALL, SMALL_VALUES, bucket_of
 from kafkapy.metrics.requests import RequestCounts, VersionCounts
-from kafkapy.protocol.connection import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.protocol.traffic import SIZE_BYTES
 
 _unpack_key = Struct(">I").unpack_from

@@ -17,10 +17,10 @@ from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeReq
 from kafkapy.handlers.request_logger import request_logger
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
-from kafkapy.protocol.connection import Served
 from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import Served
 from kafkapy.runtime.decoded_requests import FEW_ELEMENTS, Room
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Router:
     def coalesce(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """Serve consecutive Produce requests of a connection together; None if the first one must go to `route`.
 
-        Implements protocol.connection.Coalesce.
+        Implements protocol.serving.Coalesce.
         """
         if request_logger.is_on:
             return None

@@ -25,11 +25,12 @@ from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.delayed_answers import DelayedAnswers
 from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, response_of, tell_leaders
-from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, Served
+from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import Served
 from kafkapy.record.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_FLAG
 from kafkapy.replication.delayed_produce import REQUEST_TIMED_OUT, PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
@@ -82,7 +83,7 @@ class SmallProduces:
         self._sweep_at = MIN_SWEEP
 
     def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
-        """Serve requests from `position` on. Implements protocol.connection.Coalesce, for Produce frames."""
+        """Serve requests from `position` on. Implements protocol.serving.Coalesce, for Produce frames."""
         plan = self._find(data, position)
         if plan is None:
             return None

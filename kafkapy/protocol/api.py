@@ -50,6 +50,17 @@ def api_of(api_key: int) -> Api:
     return api
 
 
+def api_key_of(frame: memoryview) -> int:
+    """Return the API key of a request frame, whether an API has it or not."""
+    return int.from_bytes(frame[:2], "big", signed=True)
+
+
+def api_name(api_key: int) -> str:
+    """Return what log lines say of a key, of an unknown one, too."""
+    api = APIS.get(api_key)
+    return str(api_key) if api is None else f"{api.name} ({api_key})"
+
+
 @cache
 def request_type(api_key: int) -> type[Message]:
     """Import and return the class of an API's request. Raises ProtocolError for an unknown key."""

@@ -16,12 +16,11 @@ A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
 
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.traffic import ConnectionTraffic
+from kafkapy.protocol.serving import ConnectionLimits, Served
 from kafkapy.seams import FileRegion, ReadableBuffer
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ _unpack_size = _SIZE.unpack_from
 _pack_size = _SIZE.pack
 
 COALESCED_BYTES = 16 * 1024
-"""Responses up to this size are copied into one buffer with their neighbours; copying larger ones costs more than it
-saves."""
+"""Responses up to this size are copied into one buffer with their neighbours; larger ones cost more than that saves."""
 
 LARGE_REST_BYTES = 16 * 1024
 """If at least this many bytes of a frame are missing, receive only this frame's bytes, not those that follow."""
@@ -52,75 +50,10 @@ GATHERED_BUFFERS = 64
 """Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
 
 MAX_COALESCED_FRAME_BYTES = 132 * 1024
-"""Produce requests above this size (a batch of 128 KiB) are not served together: that would save little of their
-work."""
-
+"""Produce requests above this size (a batch of 128 KiB) are not served together, which would save little."""
 
 MOST_TAKEN_BYTES = 64 * 1024
 """Where no request may start, at most this many bytes of those that have started are kept with the rest."""
-
-
-@dataclass(slots=True, frozen=True)
-class ConnectionLimits:
-    """The limits of one connection: Kafka's keys if they exist, otherwise constants with their reason."""
-
-    max_frame_bytes: int = 104_857_600
-    """socket.request.max.bytes."""
-    unadmitted_frame_bytes: int = 524_288
-    """No request before a login needs more (SASL tokens are the largest); Kafka's own bound for SASL frames."""
-    max_in_flight: int = 64
-    """Maximum unanswered requests of one connection. Java clients have at most 5 by default."""
-    max_output_bytes: int = 1_048_576
-    """Unsent response bytes at which no further request is started."""
-
-
-@dataclass(slots=True, eq=False)
-class ConnectionInfo:
-    """What a handler may read and set about the connection that a request came on."""
-
-    connection_id: str
-    """`local host:port-peer host:port-processor-index`, as Kafka prints it."""
-    listener_name: str
-    security_protocol: str
-    peer_host: str
-    peer_port: int
-    principal: str = "User:ANONYMOUS"
-    software_name: str = "unknown"
-    software_version: str = "unknown"
-    is_authenticated: bool = True
-    """False on SASL listeners until the login has succeeded."""
-    is_by_token: bool = False
-    """Whether the login used a delegation token (KIP-48)."""
-    is_forwarded: bool = False
-    """Whether a broker forwarded the request in an Envelope; principal and peer_host are then the client's."""
-    is_replica: bool = False
-    """Set by a handler: the connection is that of a follower, which fetches as a replica."""
-    is_held: bool = False
-    """Set by a handler before it suspends: no further request starts until it is answered. Reset by the driver."""
-    throttle_ms: int = 0
-    """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
-    close_after_answer: bool = False
-    """Set by a handler: close the connection once its response is sent (failed login; a failed acks=0 produce)."""
-    traffic: ConnectionTraffic | None = None
-    """Where to count, with an admin listener."""
-
-
-Route: TypeAlias = "Callable[[ConnectionInfo, memoryview], Coroutine[Any, Any, Writer | None]]"
-"""Takes a request frame without its size prefix; returns the response frame without its size prefix, or None for no
-response. Raising ProtocolError closes the connection."""
-
-
-class Served(NamedTuple):
-    """The result of serving several requests together: their responses in order, each with its size prefix.
-
-    If the responses are not ready, `answers` is None and `wait(on_answers)` calls on_answers(answers) once they are,
-    possibly before it returns.
-    """
-
-    frame_count: int
-    end_position: int
-    answers: bytes | None
-    wait: "Callable[[Callable[[bytes], None]], None] | None" = None
 
 
 class _Together(NamedTuple):
@@ -128,49 +61,6 @@ class _Together(NamedTuple):
 
     frame_count: int
     answers: bytes
-
-
-Coalesce: TypeAlias = "Callable[[ConnectionInfo, bytes, int, int], Served | None]"
-"""Takes received bytes, the position in them of a Produce request (at its size prefix), and the most frames to serve.
-
-Serves as many consecutive requests together as it can; returns None if the first one must go through `Route`."""
-
-
-def coalesce_nothing(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> None:
-    """The Coalesce that serves nothing: every request goes through Route."""
-
-
-class Login(Protocol):
-    """Handles a connection's requests until it is authenticated, and afterwards too if `is_asked_further`."""
-
-    @property
-    def max_frame_bytes(self) -> int:
-        """The largest frame accepted before authentication."""
-        ...
-
-    @property
-    def timeout_ms(self) -> int:
-        """How long the login may take."""
-        ...
-
-    @property
-    def is_asked_further(self) -> bool:
-        """Whether requests still go through this object after the login, because the session can expire."""
-        ...
-
-    @property
-    def route(self) -> Route: ...
-
-    @property
-    def coalesce(self) -> Coalesce: ...
-
-
-NewLogin: TypeAlias = "Callable[[ConnectionInfo], Login]"
-
-
-def no_login(_info: ConnectionInfo) -> Login:
-    """The NewLogin of a reactor without SASL listeners."""
-    raise AssertionError("a connection has to log in where nothing asks for it")
 
 
 class Connection:
@@ -336,7 +226,9 @@ class Connection:
             return None
         (size,) = _unpack_size(data, position)
         if not 0 <= size <= self._max_frame_bytes:
-            raise ProtocolError(_describe_size(size, self._max_frame_bytes))
+            from kafkapy.protocol.foreign import describe_size  # imported only for this error
+
+            raise ProtocolError(describe_size(size, self._max_frame_bytes))
         end = start + size
         if end < len(data):
             self._position = end
@@ -606,12 +498,3 @@ def discard(response: "Writer | None") -> None:
     """Release the regions of a response whose connection is closed."""
     if response is not None:
         _release(response)
-
-
-def _describe_size(size: int, max_frame_bytes: int) -> str:
-    """Return the error message for a frame size out of bounds."""
-    from kafkapy.protocol.foreign import foreign_protocol  # imported only for this error
-
-    spoken = foreign_protocol(size)
-    told = f"frame size {size} is not within 0 and {max_frame_bytes}"
-    return told if spoken is None else f"the client speaks {spoken} to a port of Kafka's plain protocol ({told})"

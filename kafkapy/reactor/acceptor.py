@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from kafkapy.protocol.connection import ConnectionInfo
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
 from kafkapy.reactor.limits import ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN
 from kafkapy.seams import Channel, Listener

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from kafkapy.dataclass import dataclass
-from kafkapy.protocol.connection import ConnectionLimits
+from kafkapy.protocol.serving import ConnectionLimits
 
 UNLIMITED = 2_147_483_647
 

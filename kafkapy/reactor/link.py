@@ -8,12 +8,13 @@ that a short pause costs no system call.
 import asyncio
 import logging
 from collections.abc import Callable
-from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.connection import Connection, ConnectionInfo, Login, discard
+from kafkapy.protocol.api import api_key_of, api_name
+from kafkapy.protocol.connection import Connection, discard
+from kafkapy.protocol.serving import ConnectionInfo, Login
 from kafkapy.reactor.limits import (
     AWAITED_BYTES,
     BYTES_PER_TURN,
@@ -21,12 +22,13 @@ from kafkapy.reactor.limits import (
     FRAMES_PER_TURN,
     HALF_CLOSED_LINGER_MS,
     PEEK_BYTES,
-    PROBED_BYTES,
     RECEIVE_BYTES,
-    SENDFILE_BYTES,
 )
 from kafkapy.reactor.pending_request import PendingRequest
+from kafkapy.reactor.region_sender import RegionSender
 from kafkapy.reactor.regions import read_small
+from kafkapy.reactor.rest import Rest
+from kafkapy.reactor.throttle import Throttle
 from kafkapy.seams import Channel, FileRegion
 
 if TYPE_CHECKING:
@@ -35,27 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FRAME_OVERHEAD = 4
-
-
-class Rest(Enum):
-    """Why a link does not read.
-
-        state     entered when                                              ended by
-        READING   nothing more has arrived, or BYTES_PER_TURN have          the loop, when bytes arrive: on_readable
-        QUEUED    FRAMES_PER_TURN requests have been started                its place in the processor's queue
-        ANSWERS   the machine can start no request: too many are not        a response that completes or is sent,
-                  answered, a handler holds the connection, it is muted     the end of the throttle
-        ROOM      the account of queued requests has no room for it         Processor.wake_waiting
-
-    Any state may follow any other, by a turn: `resume` of a link that still cannot go on leaves it as it is.
-    """
-
-    READING = auto()
-    QUEUED = auto()
-    ANSWERS = auto()
-    ROOM = auto()
-
-
 READING: Final = Rest.READING
 
 
@@ -73,16 +54,12 @@ class Link:
         "_login_deadline",
         "_loop",
         "_machine",
-        "_muted_until_s",
-        "_probed",
         "_processor",
-        "_read_ahead",
+        "_regions",
         "_request_memory",
         "_rest",
         "_route",
-        "_unmuting",
-        "_warm_until",
-        "_warming",
+        "_throttle",
         "info",
         "is_closed",
         "is_dirty",
@@ -94,30 +71,26 @@ class Link:
     def __init__(self, processor: "Processor", channel: Channel, info: ConnectionInfo) -> None:
         self._processor = processor
         self._loop = processor.loop
-        self._route = processor.route
-        self._coalesce = processor.coalesce
-        self._request_memory = processor.request_memory
-        self._read_ahead = processor.read_ahead
+        self._route = processor.serving.route
+        self._coalesce = processor.serving.coalesce
+        self._request_memory = processor.shared.request_memory
         self._channel = channel
         self.info = info
         self._login: Login | None = None
         self._login_deadline: asyncio.TimerHandle | None = None
-        self._unmuting: asyncio.TimerHandle | None = None
-        self._muted_until_s = 0.0
+        self._throttle: Throttle | None = None
         self._is_admitted = info.is_authenticated
         if self._is_admitted:
             self._machine = Connection(processor.limits.connection)
             self._machine.admit()
         else:
-            self._begin_login(processor.new_login(info))
+            self._begin_login(processor.serving.new_login(info))
         self._is_reading = False
         self._awaited_bytes = 1
         self._rest = READING
         self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = 0
-        self._warming: FileRegion | None = None
-        self._probed: FileRegion | None = None
-        self._warm_until = 0  # the probed region is in the page cache up to here
+        self._regions = RegionSender(channel, processor.shared.read_ahead)
         self.is_closed = False
         self.is_dirty = False
         self.is_queued = False
@@ -142,7 +115,7 @@ class Link:
         self._machine.admit()
         self._login_deadline.cancel()
         if not self._login.is_asked_further:
-            self._route, self._coalesce = self._processor.route, self._processor.coalesce
+            self._route, self._coalesce = self._processor.serving.route, self._processor.serving.coalesce
             self._login = None
 
     def open(self) -> None:
@@ -212,11 +185,17 @@ class Link:
     # ---- in
 
     def _turn(self) -> None:
-        """Start the requests that have arrived, within a turn's budget, then send all ready responses together."""
+        """Start the requests that have arrived, within a turn's budget, then send all ready responses together.
+
+        step       when                               the turn ends, in this state, if
+        start      a whole frame may start            QUEUED: FRAMES_PER_TURN have
+        send       no request may start               ANSWERS: none may afterwards
+        receive    more bytes are needed              READING: none are there, or BYTES_PER_TURN have come
+                                                      ROOM: no request memory is left
+        """
         machine = self._machine
         frames_left = FRAMES_PER_TURN
         bytes_left = BYTES_PER_TURN
-        is_drained = False
         self._rest = READING
         self.last_active = self._loop.time()
         while not self.is_closed:
@@ -233,14 +212,13 @@ class Link:
             elif not machine.can_start:
                 if not self._make_room():
                     break
-            elif is_drained or bytes_left <= 0:
+            elif bytes_left <= 0:
                 break
             elif not self._request_memory.may_receive(self):
                 self._rest = Rest.ROOM
                 break
             else:
-                count, is_drained = self._receive()
-                bytes_left -= count
+                bytes_left = self._receive(bytes_left)
         self._end_turn()
 
     def _end_turn(self) -> None:
@@ -256,8 +234,8 @@ class Link:
         if self._request_memory.waiting:
             self._processor.wake_waiting(self)
 
-    def _receive(self) -> tuple[int, bool]:
-        """Receive once; return the byte count and whether the channel is drained for now."""
+    def _receive(self, bytes_left: int) -> int:
+        """Receive once; return how many bytes are left of the turn's, 0 if the channel is drained for now."""
         machine, request_memory = self._machine, self._request_memory
         rest_bytes = machine.large_rest_bytes
         if rest_bytes:
@@ -266,11 +244,11 @@ class Link:
             wanted = RECEIVE_BYTES if request_memory.bytes < request_memory.tight_bytes else PEEK_BYTES
         data = self._channel.receive(wanted)
         if data is None:
-            return 0, True
+            return 0
         count = len(data)
         if not count:
             self._end_of_input()
-            return 0, True
+            return 0
         if rest_bytes:
             machine.feed_frame(data)
             self._await_rest(min(machine.large_rest_bytes, AWAITED_BYTES) or 1)
@@ -278,7 +256,7 @@ class Link:
             machine.feed(data)
         self.unstarted_bytes += count
         request_memory.bytes += count
-        return count, count < wanted
+        return bytes_left - count if count == wanted else 0
 
     def _await_rest(self, byte_count: int) -> None:
         """Read again when so many bytes have come. Only amid a large frame, whose rest the client owes, more than 1."""
@@ -325,17 +303,17 @@ class Link:
             self._answer(sequence, stop.value)
         except ProtocolError as error:
             self._request_memory.bytes -= frame_bytes
-            self._refuse(_api_key(frame), error)
+            self._refuse(api_key_of(frame), error)
         except (Exception, asyncio.CancelledError):
             self._request_memory.bytes -= frame_bytes
-            self._break(_api_key(frame))
+            self._break(api_key_of(frame))
         else:
             pending = PendingRequest(
                 self,
                 coroutine,
                 sequence=sequence,
                 frame_bytes=frame_bytes,
-                api_key=_api_key(frame),
+                api_key=api_key_of(frame),
             )
             self._processor.pending_requests[pending] = None
             pending.wait_for(awaited)
@@ -358,6 +336,11 @@ class Link:
     def _resume(self) -> None:
         if self._machine.can_start:
             self._turn()
+
+    def _resume_rest(self) -> None:
+        """After sending: go on with requests that waited for that."""
+        if self._rest is not READING and not self.is_queued and not self.is_closed:
+            self._resume()
 
     # ---- responses
 
@@ -402,18 +385,12 @@ class Link:
     def _mute(self, throttle_ms: int) -> None:
         """Start no requests for `throttle_ms`; the response that says so is already queued (KIP-219)."""
         self.info.throttle_ms = 0
-        until_s = self._loop.time() + throttle_ms / 1000
-        if self._unmuting is None:
+        if self._throttle is None:
+            self._throttle = Throttle(self._loop, self._unmute)
+        if self._throttle.extend(throttle_ms):
             self._machine.mute_count += 1
-        elif until_s <= self._muted_until_s:
-            return
-        else:
-            self._unmuting.cancel()
-        self._muted_until_s = until_s
-        self._unmuting = self._loop.call_at(until_s, self._unmute)
 
     def _unmute(self) -> None:
-        self._unmuting = None
         self._machine.mute_count -= 1
         self.resume()
 
@@ -433,8 +410,7 @@ class Link:
     def _progress(self) -> None:
         self.last_active = self._loop.time()
         self._flush()
-        if self._rest is not READING and not self.is_queued and not self.is_closed:
-            self._resume()
+        self._resume_rest()
 
     # ---- out
 
@@ -446,21 +422,22 @@ class Link:
             return
         if not self._is_writing:
             self._channel.on_writable(None)
-        if self._rest is not READING and not self.is_queued:
-            self._resume()
+        self._resume_rest()
 
     def _flush(self) -> None:
         """Send as much as the channel accepts; continue when it becomes writable."""
         machine = self._machine
         output = machine.output
         bytes_left = BYTES_PER_TURN
-        while output and not self._is_writing and self._warming is None:
+        while output and not self._is_writing and self._regions.warming is None:
             buffers, more, wanted = machine.gather(read_small)
             if buffers:
                 sent = self._channel.send(buffers, more)
                 del buffers
             else:
-                wanted, sent = self._send_region()
+                region = output[0]
+                assert isinstance(region, FileRegion)
+                wanted, sent = self._regions.send(region, machine.head_sent, self._warmed)
                 if not wanted:
                     return
             machine.sent(sent)
@@ -471,47 +448,15 @@ class Link:
         if machine.is_finished:
             self.close()
 
-    def _send_region(self) -> tuple[int, int]:
-        """Send part of the region at the head; return bytes requested and sent; (0, 0) if it must be warmed first."""
-        region = self._machine.output[0]
-        assert isinstance(region, FileRegion)
-        start = self._machine.head_sent
-        if region is not self._probed:
-            self._probed, self._warm_until = region, 0
-        count = min(region.length - start, SENDFILE_BYTES)
-        if start + count > self._warm_until:
-            first = region.position + max(start, self._warm_until)
-            end = region.position + min(start + PROBED_BYTES, region.length)
-            self._warm_until = self._read_ahead.warm_end(region.file, first, end) - region.position
-            count = min(count, self._warm_until - start)
-            if not count:
-                self._warm(region, start)
-                return 0, 0
-        return count, self._channel.send_region(region, start, count)
+    def _warmed(self, error: BaseException | None) -> None:
+        """Continue with the region at the head, which can now be sent, unless it could not be read."""
+        self._guarded(partial(self._continue_warmed, error))
 
-    def _warm(self, region: FileRegion, start: int) -> None:
-        """Have a worker load the region's next bytes into the page cache first: sendfile must not block the loop."""
-        self._warming = region
-
-        def warmed(warm_end: int, error: BaseException | None) -> None:
-            self._warming = None
-            if self.is_closed:
-                region.release()  # not released in close(), because the worker was reading the file
-            elif error is not None:
-                self._guarded(lambda: _raise(error))
-            else:
-                self._warm_until = max(warm_end - region.position, start)
-                self.resume_output()
-
-        self._read_ahead.wait(region.file, region.position + start, warmed)
-
-    def resume_output(self) -> None:
-        self._guarded(self._continue_warmed)
-
-    def _continue_warmed(self) -> None:
+    def _continue_warmed(self, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
         self._flush()
-        if self._rest is not READING and not self.is_queued and not self.is_closed:
-            self._resume()
+        self._resume_rest()
 
     # ---- closing
 
@@ -519,7 +464,7 @@ class Link:
         """Close the connection because its bytes cannot be parsed; log one line."""
         if not self.is_closed:
             self._flush_quietly()
-            asked = "a frame" if api_key is None else f"api {_api_name(api_key)}"
+            asked = "a frame" if api_key is None else f"api {api_name(api_key)}"
             logger.warning("Closing connection %s: %s cannot be read: %s", self.info.connection_id, asked, error)
             self.close()
 
@@ -527,7 +472,7 @@ class Link:
         logger.error(
             "Closing connection %s: api %s failed unexpectedly",
             self.info.connection_id,
-            _api_name(api_key),
+            api_name(api_key),
             exc_info=error or True,
         )
         self.close()
@@ -546,26 +491,9 @@ class Link:
         self.is_closed = True
         if self._login_deadline is not None:
             self._login_deadline.cancel()
-        if self._unmuting is not None:
-            self._unmuting.cancel()  # it may be scheduled days ahead
+        if self._throttle is not None:
+            self._throttle.cancel()
         regions = self._machine.close()
         self._channel.close()
         self._processor.forget(self, self.unstarted_bytes)
-        for region in regions:
-            if region is not self._warming:
-                region.release()
-
-
-def _api_key(frame: memoryview) -> int:
-    return int.from_bytes(frame[:2], "big", signed=True)
-
-
-def _api_name(api_key: int) -> str:
-    from kafkapy.protocol.api import APIS
-
-    api = APIS.get(api_key)
-    return str(api_key) if api is None else f"{api.name} ({api_key})"
-
-
-def _raise(error: BaseException) -> None:
-    raise error
+        self._regions.close(regions)

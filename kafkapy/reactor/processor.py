@@ -10,14 +10,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from kafkapy.protocol.connection import Coalesce, ConnectionInfo, NewLogin, Route, no_login
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.pending_request import PendingRequest
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.runtime.after_reads import AfterReads
-from kafkapy.seams import Channel, IoPool
+from kafkapy.seams import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,14 @@ MOST_UNSENT = 16
 """At most so many links send their responses together, which bounds a response's wait to a few milliseconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the processors of a reactor share."""
+
+    request_memory: RequestMemory
+    read_ahead: ReadAhead
+
+
 class Processor:
     """Owner of a share of the connections."""
 
@@ -37,22 +46,15 @@ class Processor:
         *,
         loop: asyncio.AbstractEventLoop,
         limits: ReactorLimits,
-        route: Route,
-        coalesce: Coalesce,
-        io_pool: IoPool,
-        request_memory: RequestMemory,
-        read_ahead: ReadAhead,
+        serving: Serving,
+        shared: Shared,
         on_closed: Callable[[ConnectionInfo], None],
-        new_login: NewLogin = no_login,
     ) -> None:
         self.loop = loop
-        self.new_login = new_login
         self.limits = limits
-        self.route = route
-        self.coalesce = coalesce
-        self.io_pool = io_pool
-        self.request_memory = request_memory
-        self.read_ahead = read_ahead
+        self.serving = serving
+        self.shared = shared
+        self.request_memory = shared.request_memory
         self.pending_requests: dict[PendingRequest, None] = {}
         self.links: dict[Link, None] = {}
         """In order of creation, so that simulations are deterministic."""

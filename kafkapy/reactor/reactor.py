@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from kafkapy.protocol.connection import Coalesce, ConnectionInfo, NewLogin, Route, coalesce_nothing, no_login
+from kafkapy.protocol.serving import Coalesce, ConnectionInfo, NewLogin, Route, Serving, coalesce_nothing, no_login
 from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
-from kafkapy.reactor.processor import Processor
+from kafkapy.reactor.processor import Processor, Shared
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.socket_channel import listen
@@ -60,19 +60,10 @@ class Reactor:
         )
         self._stall_watch = StallWatch(loop, self.request_memory, self._links)
         self.acceptors: list[Acceptor] = []
-        read_ahead = ReadAhead(io_pool)
+        serving = Serving(route, coalesce, new_login)
+        shared = Shared(self.request_memory, ReadAhead(io_pool))
         self.processors = [
-            Processor(
-                loop=loop,
-                limits=limits,
-                route=route,
-                coalesce=coalesce,
-                io_pool=io_pool,
-                request_memory=self.request_memory,
-                read_ahead=read_ahead,
-                on_closed=self._on_closed,
-                new_login=new_login,
-            )
+            Processor(loop=loop, limits=limits, serving=serving, shared=shared, on_closed=self._on_closed)
             for _ in range(limits.num_network_threads)
         ]
         self._dealt_count = 0

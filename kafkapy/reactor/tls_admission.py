@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkapy.dataclass import dataclass
-from kafkapy.protocol.connection import ConnectionInfo
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.reactor.tls import TlsChannel
 from kafkapy.reactor.tls_handshake import Handshake, Handshakes
 from kafkapy.seams import Channel

@@ -31,7 +31,7 @@ from kafkapy.server.token_logins import TokenLogins
 if TYPE_CHECKING:
     from kafkapy.handlers.login_gate import GateSettings
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.protocol.connection import Coalesce, Route
+    from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.seams import Clock, IoPool
     from kafkapy.server.bearer_tokens import BearerTokens
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
-from kafkapy.protocol.connection import ConnectionLimits
+from kafkapy.protocol.serving import ConnectionLimits
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.socket_channel import resolve_overrides
 

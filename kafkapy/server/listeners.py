@@ -10,12 +10,12 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
 from kafkapy.metadata.brokers import controller_features
 from kafkapy.metadata.registrations import Endpoint
-from kafkapy.protocol.connection import Coalesce, NewLogin, Route, no_login
 from kafkapy.protocol.messages.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
     Listener,
 )
+from kafkapy.protocol.serving import Coalesce, NewLogin, Route, no_login
 from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.types import Uuid

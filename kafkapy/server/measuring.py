@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, cast
 
-from kafkapy.protocol.connection import Coalesce, Route
+from kafkapy.protocol.serving import Coalesce, Route
 
 if TYPE_CHECKING:
     from kafkapy.handlers.router import Router

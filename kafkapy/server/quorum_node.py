@@ -19,8 +19,8 @@ from kafkapy.handlers.context import ControllerServices
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.features import MV_3_7_IV0, unserved_levels
 from kafkapy.metadata.image import METADATA_VERSION
-from kafkapy.protocol.connection import coalesce_nothing
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.serving import coalesce_nothing
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from kafkapy.protocol.connection import coalesce_nothing
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.serving import coalesce_nothing
 from kafkapy.record.batch import ATTRIBUTES_POSITION, CRC_POSITION
 from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP
@@ -162,7 +162,7 @@ async def serve(loop: SimLoop, config: dict[str, str], pieces: list[list[Asked]]
     await machine.boot()
     if not is_together:
         for processor in machine.server._reactor.processors:
-            processor.coalesce = coalesce_nothing
+            processor.serving = replace(processor.serving, coalesce=coalesce_nothing)
     topic = await machine.connect().create_topic("ticks", 2, **config)
     client = machine.connect().link
     sequences: dict[tuple[int, int, int], int] = {}

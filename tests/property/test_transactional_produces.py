@@ -5,15 +5,16 @@ version 2 (Produce 12 and later adds partitions) and of others (AddPartitionsToT
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, coalesce_nothing
+from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.serving import coalesce_nothing
 from kafkapy.storage.log.coalesced_append import CoalescedAppend
 from tests.property.test_small_produces import LAST, LAST_ANSWER, described
 from tests.sim.test_broker_requests import on_machine
@@ -105,7 +106,7 @@ async def serve(loop: SimLoop, seed: int, config: dict[str, str], is_together: b
     await machine.boot()
     if not is_together:
         for processor in machine.server._reactor.processors:
-            processor.coalesce = coalesce_nothing
+            processor.serving = replace(processor.serving, coalesce=coalesce_nothing)
     client = machine.connect()
     topic = await client.create_topic("ticks", PARTITIONS, **config)
     producers = [

@@ -39,7 +39,7 @@ async def old_fetch(client: KafkaClient, topic: str, offset: int) -> list[int]:
 
 
 def heavy_work(machine: Machine) -> HeavyWork:
-    router = machine.server._reactor.processors[0].route.__self__  # type: ignore[attr-defined]  # a bound method
+    router = machine.server._reactor.processors[0].serving.route.__self__  # type: ignore[attr-defined]  # a bound method
     return router._services.heavy_work
 
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from kafkapy.protocol.connection import ConnectionInfo, ConnectionLimits
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo, ConnectionLimits
 from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile

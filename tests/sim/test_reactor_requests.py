@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.reactor.processor import MOST_UNSENT
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.disk import SimDisk

@@ -9,7 +9,6 @@ import pytest
 
 from kafkapy.handlers import metadata
 from kafkapy.handlers.context import RequestContext
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -22,6 +21,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.broker_world import FETCH_VERSION, PRODUCE_VERSION, KafkaClient, Machine, Topic

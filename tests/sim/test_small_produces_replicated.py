@@ -10,13 +10,13 @@ from kafkapy.handlers import produce
 from kafkapy.handlers.context import RequestContext
 from kafkapy.handlers.small_produces import SmallProduces
 from kafkapy.machine import Decision
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_request_header, write_response_header
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.messages.produce_response import ProduceResponse
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.reactor_world import World, answer
 

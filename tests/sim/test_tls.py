@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.protocol.connection import ConnectionInfo, ConnectionLimits
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo, ConnectionLimits
 from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.seams import FileRegion

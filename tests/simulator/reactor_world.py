@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.connection import Coalesce, ConnectionInfo, Route, coalesce_nothing
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, coalesce_nothing
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.tls import TlsChannel
@@ -96,7 +96,7 @@ class World:
 
 
 class SimLogin:
-    """A protocol.connection.Login that asks nothing: a handler sets info.is_authenticated."""
+    """A protocol.serving.Login that asks nothing: a handler sets info.is_authenticated."""
 
     max_frame_bytes = 1000
     timeout_ms = 10_000

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from kafkapy.handlers.login_gate import GateSettings, LoginGate
-from kafkapy.protocol.connection import ConnectionInfo, coalesce_nothing
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -13,6 +12,7 @@ from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticat
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo, coalesce_nothing
 from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.plain import PlainServer
 

@@ -7,8 +7,8 @@ from typing import cast
 
 from kafkapy.handlers.measured_router import MeasuredRouter
 from kafkapy.metrics.requests import RequestCounts
-from kafkapy.protocol.connection import ConnectionInfo, Route, Served
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo, Route, Served
 
 PRODUCE_V9 = bytes.fromhex("0000 0009 00000001")
 FETCH_V13 = bytes.fromhex("0001 000d 00000001")

@@ -3,9 +3,9 @@ import logging
 import pytest
 
 from kafkapy.handlers.node_refusals import LOGGED_AGAIN_MS, MOST_LINES, NodeRefusals
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.serving import ConnectionInfo
 from tests.simulator.loop import SimClock, SimLoop
 
 VOTE, REGISTRATION = 52, 62

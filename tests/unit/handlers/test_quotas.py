@@ -11,7 +11,6 @@ from kafkapy.handlers import write_txn_markers
 from kafkapy.handlers.quotas import WITHOUT_THROTTLE, Meter
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS
 from kafkapy.protocol.api import response_type
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.headers import RequestHeader, write_response_header
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
@@ -21,6 +20,7 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.security.quotas import ClientQuotas
 from tests.support.controllers import Cluster

@@ -13,13 +13,13 @@ from kafkapy.handlers.token_requests import check_connection
 from kafkapy.metadata.delegation_tokens import DelegationTokenControl, TokenRules
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, FeaturesImage, MetadataImage
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.create_delegation_token_request import CreatableRenewers, CreateDelegationTokenRequest
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.turns import Turns
 from kafkapy.security.authorizer import AllowAll
 from tests.simulator.loop import SimLoop, run

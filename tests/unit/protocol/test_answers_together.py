@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, Connection, ConnectionLimits, Served
+from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, Connection
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionLimits, Served
 
 PRODUCE = b"\0\0\0\2\0\0"
 """A frame that is of no more than a Produce's key."""

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.connection import Connection, ConnectionLimits
+from kafkapy.protocol.connection import Connection
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionLimits
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 

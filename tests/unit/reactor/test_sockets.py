@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
