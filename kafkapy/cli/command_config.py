@@ -44,6 +44,13 @@ class CommandConfig:
         if self.protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
             raise CommandConfigError(f"security.protocol: {self.protocol} is none")
 
+    def is_checked_by_login(self, protocol: str) -> bool:
+        """Whether a connection of our own tells what is wrong with these settings, for a client with `protocol`.
+
+        Not if the protocol comes from elsewhere, or if that would take a token or an inline certificate.
+        """
+        return protocol == self.protocol and not self._is_by_bearer and INLINE_KEYS.keys().isdisjoint(self._properties)
+
     @classmethod
     def of_file(cls, path: str) -> "CommandConfig":
         """Raises CommandConfigError."""
@@ -82,6 +89,9 @@ class CommandConfig:
             self._check_pem(key)
         trusted = self._properties.get("ssl.truststore.location")
         context = ssl.create_default_context(cafile=trusted, cadata=self._properties.get("ssl.truststore.certificates"))
+        context.verify_flags &= (
+            ~ssl.VERIFY_X509_STRICT
+        )  # on since Python 3.13; neither Java nor librdkafka is so strict
         if self._properties.get("ssl.endpoint.identification.algorithm") == "":
             context.check_hostname = False
         if (own := self._properties.get("ssl.keystore.location")) is not None:

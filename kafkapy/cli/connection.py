@@ -21,12 +21,16 @@ MAX_RESPONSE_BYTES: Final = 100_000_000
 RECEIVE_BYTES: Final = 1 << 20
 
 
+class LoginRefusedError(ConnectionError):
+    """The broker refused the login; the message is its own."""
+
+
 class Connection:
     """A context manager. Methods raise OSError, and ProtocolError for invalid responses."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
         config = command_config.current()
-        self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._correlation_id = 0
         try:
             context = config.context()
@@ -80,7 +84,7 @@ class Connection:
         self._socket.close()
 
     def _log_in(self, login: SaslClient) -> None:
-        """Raises ConnectionError if the login is refused, ProtocolError."""
+        """Raises LoginRefusedError, ConnectionError, ProtocolError."""
         from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
         from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
         from kafkapy.security.sasl import SaslError
@@ -88,13 +92,13 @@ class Connection:
         handshake = self.call(SaslHandshakeRequest(mechanism=login.mechanism), 1)
         if handshake.error_code:
             known = ", ".join(handshake.mechanisms) or "none"
-            raise ConnectionError(f"the broker does not know {login.mechanism}, but {known}")
+            raise LoginRefusedError(f"the broker does not know {login.mechanism}, but {known}")
         token = login.evaluate(b"")
         try:
             while not login.is_complete:
                 answer = self.call(SaslAuthenticateRequest(auth_bytes=token), 2)
                 if answer.error_code:
-                    raise ConnectionError(answer.error_message or "the login failed")
+                    raise LoginRefusedError(answer.error_message or "the login failed")
                 token = login.evaluate(bytes(answer.auth_bytes))
         except SaslError as error:
             raise ConnectionError(f"the broker's part of the login is wrong: {error}") from error

@@ -1,4 +1,4 @@
-"""Checks, before librdkafka connects, that a broker accepts connections and serves a client without TLS or login.
+"""Checks, before librdkafka connects, that a broker accepts connections, and the TLS settings and login of this client.
 
 librdkafka tries again and again, and says only after 10 to 30 s that it timed out, whatever the reason was.
 """
@@ -7,6 +7,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kafkapy.cli import command_config
+from kafkapy.errors import KafkapyError
 from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
@@ -37,8 +39,11 @@ def check_reachable(properties: Mapping[str, Any]) -> None:
             continue
         try:
             with socket.create_connection((host, port), timeout=TIMEOUT_S) as connection:
-                if str(properties.get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT":
+                protocol = str(properties.get("security.protocol", "PLAINTEXT")).upper()
+                if protocol == "PLAINTEXT":
                     _check_serves_plaintext(connection, server)
+            if protocol != "PLAINTEXT" and command_config.current().is_checked_by_login(protocol):
+                _check_login(host, port, server)
             return
         except OSError as error:
             reason = error.strerror or str(error)
@@ -62,6 +67,23 @@ def _check_serves_plaintext(connection: socket.socket, server: str) -> None:
         return
     told = "--command-config FILE (a client.properties) or -X KEY=VALUE tells this command how"
     raise UnreachableError(f"the listener at {server} {found} {told}")
+
+
+def _check_login(host: str, port: int, server: str) -> None:
+    """Raise UnreachableError if a certificate or the login is refused; other failures are left to librdkafka."""
+    import ssl
+
+    from kafkapy.cli.connection import Connection, LoginRefusedError
+
+    try:
+        Connection(host, port, timeout_s=PROBE_TIMEOUT_S).close()
+    except LoginRefusedError as error:
+        raise UnreachableError(f"{server}: {error}") from error
+    except ssl.SSLCertVerificationError as error:
+        told = "its CA belongs into ssl.truststore.location of --command-config"
+        raise UnreachableError(f"the certificate of {server} is refused, {error.verify_message}: {told}") from error
+    except (OSError, KafkapyError):
+        return
 
 
 def _is_answered(connection: socket.socket, request: Any, version: int) -> bool:

@@ -1,15 +1,17 @@
-"""A command without TLS or login settings is told at once that a listener asks for them."""
+"""A command whose TLS or login settings are missing or wrong is told so at once."""
 
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli.reachable import UnreachableError, check_reachable
+from kafkapy.server.dev_security import DevAuthority
 
 pytest.importorskip("confluent_kafka")
 USERS = {"alice": "wonder"}
@@ -64,3 +66,45 @@ def test_settings_of_the_client_are_believed() -> None:
     """Whether they are right is for the client to find out."""
     with Broker(tls=True) as broker:
         check_reachable({"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "ssl"})
+
+
+CLIENT = """
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="{}";
+ssl.truststore.type=PEM
+ssl.truststore.location={}
+"""
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Broker]:
+    with Broker(tls=True, users=USERS) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("password", "is_trusted", "reason"),
+    [
+        ("wonder", True, None),
+        ("x", True, "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM"),
+        ("wonder", False, "is refused, unable to get local issuer certificate: its CA belongs into ssl.truststore"),
+    ],
+)
+def test_what_is_wrong_with_a_command_config_is_told_at_once(
+    secured: Broker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    password: str,
+    is_trusted: bool,
+    reason: str | None,
+) -> None:
+    trusted = secured.ca_pem if is_trusted else DevAuthority("another").certificate_pem
+    assert trusted is not None
+    (tmp_path / "ca.pem").write_text(trusted)
+    config = tmp_path / "client.properties"
+    config.write_text(CLIENT.format(password, tmp_path / "ca.pem"))
+    status = main(["topics", "list", "-b", secured.bootstrap_servers, "--command-config", str(config)])
+    assert status == (0 if reason is None else 1)
+    said = capsys.readouterr().err
+    assert said == "" if reason is None else reason in said
