@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,7 +106,9 @@ def consume(
             if sys.stderr.isatty() and sys.stdout.isatty() and not until_end:
                 note(f"waiting for records of {topic}, Ctrl-C ends")
             write = _json_writer(decoders) if as_json else _text_writer(key_separator, decoders)
-            _print_records(kafka, consumer, write, max_messages, partition_count if until_end else None, timeout_ms)
+            ignored = () if group is not None else (kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,)
+            end_after = partition_count if until_end else None
+            _print_records(kafka, consumer, write, max_messages, end_after, timeout_ms, ignored)
 
 
 def _check_options(*, from_beginning: bool, partition: list[int] | None, offset: int | None, group: str | None) -> None:
@@ -167,8 +169,18 @@ def _absolute(consumer: Any, partition: Any, offset: int) -> int:
 
 
 def _print_records(
-    kafka: Any, consumer: Any, write: Any, max_messages: int | None, partition_count: int | None, timeout_ms: int | None
+    kafka: Any,
+    consumer: Any,
+    write: Any,
+    max_messages: int | None,
+    partition_count: int | None,
+    timeout_ms: int | None,
+    ignored: Sequence[int],
 ) -> None:
+    """Print records until an end is reached. Raises KafkaException for errors whose codes are not `ignored`.
+
+    librdkafka looks for its group's coordinator even if partitions are assigned, and reads them without it.
+    """
     ended: set[int] = set()
     count = 0
     last_s = time.monotonic()
@@ -187,7 +199,7 @@ def _print_records(
             ended.add(message.partition())
             if partition_count is not None and len(ended) >= partition_count:
                 return
-        else:
+        elif error.code() not in ignored:
             raise kafka.KafkaException(error)
 
 
