@@ -9,8 +9,9 @@
     with Broker(tls=True, users={"alice": "secret"}) as broker:     # SASL_SSL, with a generated certificate
         Producer(broker.client_config("alice"))
 
-Without a data_dir, the data is in a temporary directory that is removed at the end. With a data_dir, topics and records
-are kept for the next time. A `Broker` whose `with` block never ends stops when the program does.
+Without a data_dir, the data is in a temporary directory that is removed at the end, and no fsync waits for a disk. With
+a data_dir, topics and records are kept for the next time. A `Broker` whose `with` block never ends stops when the
+program does.
 
 If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
 method, and the end of the `with` block, raises RuntimeError.
@@ -171,7 +172,7 @@ class Broker:
     async def _start_server(self) -> BrokerServer:
         """Start a server on the directory; the broker keeps the port that it binds first."""
         assert self._directory is not None
-        disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
+        disk, random, clock = SystemDisk(syncs=self._temporary is None), SystemRandom(), SystemClock()
         properties = self._properties
         if self._security is not None:
             properties = self._security.properties(self._port) | properties

@@ -29,10 +29,11 @@ _locked_here: set[str] = set()
 class SystemFile:
     """An open file of the operating system; see kafkapy.seams.File."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_syncs", "path")
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, *, syncs: bool = True) -> None:
         self._descriptor = descriptor
+        self._syncs = syncs
         self.path = path
 
     def pread(self, length: int, position: int) -> bytes:
@@ -118,7 +119,8 @@ class SystemFile:
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        _sync(self._descriptor)
+        if self._syncs:
+            _sync(self._descriptor)
 
     def fileno(self) -> int:
         return self._descriptor
@@ -163,11 +165,18 @@ class SystemDirectoryLock:
 
 
 class SystemDisk:
-    """Directories and durable files of the operating system; see kafkapy.seams.Disk."""
+    """Directories and durable files of the operating system; see kafkapy.seams.Disk.
+
+    `syncs`: False where nothing has to outlive a loss of power, as in a temporary directory: fsync then does nothing.
+    What was written outlives the process all the same.
+    """
+
+    def __init__(self, *, syncs: bool = True) -> None:
+        self._syncs = syncs
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> SystemFile:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return SystemFile(os.open(path, flags, 0o644), path)
+        return SystemFile(os.open(path, flags, 0o644), path, syncs=self._syncs)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -201,7 +210,8 @@ class SystemDisk:
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            if self._syncs:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -217,11 +227,13 @@ class SystemDisk:
             with open(f"{name}.tmp", "wb", opener=partial(os.open, mode=0o666, dir_fd=directory)) as file:
                 file.write(data)
                 file.flush()
-                _sync(file.fileno())
+                if self._syncs:
+                    _sync(file.fileno())
             failpoint("disk.replace.before_rename")
             os.replace(f"{name}.tmp", name, src_dir_fd=directory, dst_dir_fd=directory)
             failpoint("disk.replace.after_rename")
-            os.fsync(directory)
+            if self._syncs:
+                os.fsync(directory)
         finally:
             os.close(directory)
 

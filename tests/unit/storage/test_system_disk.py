@@ -12,10 +12,10 @@ from kafkapy.storage.system_disk import SystemDisk
 from tests.simulator.disk import SimDisk
 
 
-@pytest.fixture(params=["system", "sim"])
+@pytest.fixture(params=["system", "without fsync", "sim"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
-    if request.param == "system":
-        return SystemDisk(), str(tmp_path)
+    if request.param != "sim":
+        return SystemDisk(syncs=request.param == "system"), str(tmp_path)
     disk = SimDisk()
     disk.make_directory("/here")
     return disk, "/here"
