@@ -224,22 +224,43 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
     IndexError or ValueError, if their layouts differ, they have headers, or a timestamp is before the base or more than
     8191 ms after it.
     """
-    length, body = read_varint(data, start)
+    # Lengths are decoded inline, as a call would cost twice as much; odd ones are negative.
+    first = data[start]
+    if first & 1:
+        return None
+    if first < 0x80:
+        body, length = start + 1, first >> 1
+    elif data[start + 1] < 0x80:
+        body, length = start + 2, (first & 0x7F | data[start + 1] << 7) >> 1
+    else:
+        length, body = read_varint(data, start)
+        if length < 0:
+            return None
     stride = body + length - start
-    if length < 0 or start + stride * count > len(data):
+    if start + stride * count > len(data):
         return None
     span = stride * (count - 1) + 1
-    if data[start : start + span : stride].count(data[start]) != count:
+    if data[start : start + span : stride].count(first) != count:
         return None  # records of different sizes usually fail here
 
     time_bytes = 1 if data[body + 1] < 0x80 else 2
     offset_at = body + 1 + time_bytes
     block, first_in_block = divmod(first_index, _BLOCK)
     key_at = offset_at + (3 if block else 2 if first_index else 1)
-    key_length, key = read_varint(data, key_at)
-    value_at = key + max(key_length, 0)
-    value_length, value = read_varint(data, value_at)
-    headers_at = value + max(value_length, 0)
+    has_null_keys = data[key_at] == 1
+    if has_null_keys:
+        key = value_at = key_at + 1
+    else:
+        key_length, key = read_varint(data, key_at)
+        has_null_keys = key_length < 0
+        value_at = key + max(key_length, 0)
+    first = data[value_at]
+    if first >= 0x80 and not first & 1 and data[value_at + 1] < 0x80:
+        value = value_at + 2
+        headers_at = value + ((first & 0x7F | data[value_at + 1] << 7) >> 1)
+    else:
+        value_length, value = read_varint(data, value_at)
+        headers_at = value + max(value_length, 0)
     if headers_at != start + stride - 1 or data[headers_at]:
         return None
 
@@ -263,7 +284,7 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
     times = _latest_of_run(data, body + 1, time_bytes, span, stride)
     if times is None:
         return None
-    return start + stride * count, count if key_length < 0 else 0, times[0], times[1]
+    return start + stride * count, count if has_null_keys else 0, times[0], times[1]
 
 
 def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int) -> tuple[int, int] | None:
