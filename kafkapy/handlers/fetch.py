@@ -46,11 +46,12 @@ from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.replication.fetch_read import FetchRead
 from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
-from kafkapy.replication.follower_watch import FollowerWatch
+from kafkapy.replication.follower_watch import READ_AT_ONCE, FollowerWatch
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import SessionTimes
 from kafkapy.replication.partition_read import PartitionRead, failed_read
 from kafkapy.replication.replica_selector import RACK_AWARE, preferred_read_replica
+from kafkapy.runtime.turns import Turn
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.reader import FetchIsolation
 
@@ -300,19 +301,53 @@ async def _fetch_watched(
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     limits = _Limits(FetchIsolation.LOG_END, max_bytes, by.follower, by.watch.times)
-    readable, refused = _sort_out_for(services, context, taken, by.follower, by.watch)
-    read = await _read(services, readable, limits, notes_progress=True)
+    read, answers = await _read_news(services, context, by, limits, taken, notes_progress=True)
     by.watch.times.last_fetch_ms = services.clock.monotonic_ms()
-    answers = _with_refused(taken, read, refused)
-    if refused or read.must_answer or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
+    if read.must_answer or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
         return answers
     read.release()
     by.watch.settle(answers)
     await _wait_for_news(by.watch, min_bytes, request.max_wait_ms)
-    taken = by.watch.take()
-    readable, refused = _sort_out_for(services, context, taken, by.follower, by.watch)
-    read = await _read(services, readable, limits, notes_progress=False)
-    return _with_refused(taken, read, refused)
+    _, answers = await _read_news(services, context, by, limits, by.watch.take(), notes_progress=False)
+    return answers
+
+
+async def _read_news(
+    services: Services,
+    context: RequestContext,
+    by: _Watched,
+    limits: _Limits,
+    taken: Sequence[FetchedPartition],
+    *,
+    notes_progress: bool,
+) -> tuple[FetchRead, Reads]:
+    """Read `taken`, then the other partitions with news until the response is full; return all answers.
+
+    Gives way to other requests after each turn: there may be 100,000 partitions.
+    """
+    read: FetchRead | None = None
+    answers: Reads = []
+    turn = Turn(services.clock, READ_AT_ONCE)
+    left = by.watch.unread_count
+    try:
+        while True:
+            readable, refused = _sort_out_for(services, context, taken, by.follower, by.watch)
+            first = 0 if read is None else len(read.answers)
+            read = await _read(services, readable, limits, notes_progress=notes_progress, read=read)
+            read_answers = iter(read.answers[first:])
+            answers += [(each, refused.get(each.key) or next(read_answers)) for each in taken]
+            read.must_answer |= bool(refused)
+            if left <= 0 or read.is_full:
+                return read, answers
+            if turn.is_over(len(taken)):
+                await services.turns.next()
+                turn.begin()
+            taken = by.watch.take(min(left, READ_AT_ONCE))
+            left -= len(taken)
+    except BaseException:
+        if read is not None:
+            read.release()
+        raise
 
 
 def _with_refused(
@@ -410,18 +445,30 @@ async def _read_or_wait(
     return await _read(services, readable, limits, notes_progress=False)
 
 
-async def _read(services: Services, readable: list[Readable], limits: _Limits, *, notes_progress: bool) -> FetchRead:
-    """Read all partitions; a worker reads cold pages first.
+async def _read(
+    services: Services,
+    readable: list[Readable],
+    limits: _Limits,
+    *,
+    notes_progress: bool,
+    read: FetchRead | None = None,
+) -> FetchRead:
+    """Read all partitions; a worker reads cold pages first. Releases what was read if it fails.
 
     notes_progress: note the follower's fetch offsets. Done once per fetch, on arrival and not after it has waited.
+    read: to be continued with these partitions.
     """
-    read = FetchRead(
-        readable,
-        isolation=limits.isolation,
-        max_bytes=limits.max_bytes,
-        reads_followers=limits.reads_followers,
-        is_held_back=_held_back(services, limits.follower),
-    )
+    if read is None:
+        read = FetchRead(
+            readable,
+            isolation=limits.isolation,
+            max_bytes=limits.max_bytes,
+            reads_followers=limits.reads_followers,
+            is_held_back=_held_back(services, limits.follower),
+        )
+    else:
+        read.add(readable)
+    first = len(read.answers)
     follower = limits.follower if notes_progress else None
     before = [] if follower is None else [(_end_offset(each), each.follow_count) for _, each in readable]
     try:
@@ -434,8 +481,8 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits, *
         read.release()
         raise
     if services.replica_manager.traffic is not None:
-        count_reads(readable, read.answers)
-    if follower is not None and _note_progress(services, limits, readable, read.answers, before):
+        count_reads(readable, read.answers[first:])
+    if follower is not None and _note_progress(services, limits, readable, read.answers, before, first):
         read.must_answer = True
     return read
 
@@ -450,16 +497,20 @@ def _note_progress(
     readable: list[Readable],
     answers: list[PartitionRead],
     before: list[tuple[int, int]],
+    first: int,
 ) -> bool:
     """Note a follower's fetch offsets for partitions where its log has not diverged; return whether any was refused.
 
-    before: the log end offset and follow_count of each partition before the read. If this broker has become a follower
-    of the partition since (while pages were warmed), its records may now differ from the follower's: skip it.
+    first: where the partitions' answers begin. before: log end offset and follow_count of each before the read. If this
+    broker has become a follower of the partition since (while pages were warmed), its records may now differ from the
+    follower's: skip it.
     A fetch with a stale broker epoch is refused: its answer in `answers` is replaced by the error.
     """
     follower, is_refused = limits.follower, False
     assert follower is not None
-    for index, ((requested, partition), (end_offset, follow_count)) in enumerate(zip(readable, before, strict=True)):
+    for index, ((requested, partition), (end_offset, follow_count)) in enumerate(
+        zip(readable, before, strict=True), start=first
+    ):
         answer = answers[index]
         if answer.error_code or answer.diverging is not None or partition.follow_count != follow_count:
             continue

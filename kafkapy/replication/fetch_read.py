@@ -41,6 +41,7 @@ class FetchRead:
         "_reads_followers",
         "answers",
         "bytes_read",
+        "is_full",
         "must_answer",
     )
 
@@ -68,8 +69,14 @@ class FetchRead:
         self.answers: list[PartitionRead] = []
         """In the order of the partitions."""
         self.bytes_read = 0
+        self.is_full = False
+        """Whether the response has no room for the next batch of a partition."""
         self.must_answer = False
         """Whether a partition failed or diverges: the fetch must be answered at once."""
+
+    def add(self, partitions: Sequence[tuple["FetchedPartition", "HostedPartition"]]) -> None:
+        """Let `read` continue with more partitions."""
+        self._partitions = [*self._partitions, *partitions]
 
     def read(self) -> NeedsWarming | None:
         """Read the remaining partitions. Returns None when done, else a region to warm before the next call."""
@@ -124,7 +131,11 @@ class FetchRead:
                     0, log.high_watermark, log.last_stable_offset, log.log_start_offset, NO_RECORDS, None, diverging
                 )
         is_nothing_to_read = request.fetch_offset == end_offset(log, self._isolation) or (
-            self._is_held_back is not None and self._is_held_back(partition) and _has_offset(log, request)
+            (
+                (self._bytes_left == 0 and self.bytes_read > 0)
+                or (self._is_held_back is not None and self._is_held_back(partition))
+            )
+            and _has_offset(log, request)
         )
         if is_nothing_to_read and not log.is_offline:
             aborted: list[tuple[int, int]] | None = [] if self._isolation is FetchIsolation.TXN_COMMITTED else None
@@ -142,9 +153,12 @@ class FetchRead:
             min_one_batch=self.bytes_read == 0,
         )
         region: FileRegion | None = read.region
-        if region is not None:
+        if region is None:
+            self.is_full |= self._bytes_left < max_bytes
+        else:
             self.bytes_read += region.length
             self._bytes_left = max(self._bytes_left - region.length, 0)
+            self.is_full |= self._bytes_left == 0
         aborted = read.aborted_transactions
         return PartitionRead(
             0,

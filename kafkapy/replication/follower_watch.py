@@ -9,6 +9,9 @@ when the session last fetched (FollowerState.session).
 Code that changes a partition calls `FollowerWatches.tell`. Changes without a call (log start offset raised by
 retention) are found when runtime/isr_updates checks all partitions.
 
+A fetch takes READ_AT_ONCE partitions at a time, first those that its request names, until its response is full; others
+wait for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with.
+
 A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
 UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
 """
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 UNBOUND_AT_ONCE: Final = 2_000
 """Some 2 ms of work."""
+READ_AT_ONCE: Final = 30
+"""Some 2 ms of work. Ten partitions with much to read fill a response (replica.fetch.response.max.bytes)."""
 
 
 class FollowerWatches:
@@ -89,24 +94,38 @@ class FollowerWatch:
         self._watches = watches
         self._partitions: dict[FetchedPartition, HostedPartition] = {}
         self._to_read: dict[FetchedPartition, None] = dict.fromkeys(requested)
+        self._named: dict[FetchedPartition, None] = {}
+        """Those of `_to_read` that the request names."""
         self._min_bytes = 1
         self._is_closed = False
         self._on_enough: Callable[[], None] | None = None
         """Completes the session's waiting fetch."""
 
-    def take(self) -> "list[FetchedPartition]":
-        """Return and clear the partitions to read. Later changes count for the next fetch."""
+    @property
+    def unread_count(self) -> int:
+        """The number of partitions to read that were not taken yet."""
+        return len(self._to_read)
+
+    def take(self, most: int = READ_AT_ONCE) -> "list[FetchedPartition]":
+        """Take up to `most` partitions to read, and those that the request names. Changed ones are taken last."""
         self._watches.clean_up()
-        taken, self._to_read = list(self._to_read), {}
-        return taken
+        named, self._named = self._named, {}
+        if len(self._to_read) <= most:
+            taken, self._to_read = self._to_read, {}
+            return list(taken)
+        taken = dict.fromkeys(islice(self._to_read, most)) | named
+        for requested in taken:
+            del self._to_read[requested]
+        return list(taken)
 
     def ask(self, requested: "FetchedPartition") -> None:
         """Read a partition that the request names."""
-        self._to_read[requested] = None
+        self._to_read[requested] = self._named[requested] = None
 
     def forget(self, requested: "FetchedPartition") -> None:
         """Remove a partition from the session."""
         self._to_read.pop(requested, None)
+        self._named.pop(requested, None)
         self._unbind(requested)
 
     def bind(self, requested: "FetchedPartition", partition: "HostedPartition") -> None:
@@ -120,7 +139,7 @@ class FollowerWatch:
     def close(self) -> None:
         """End the session: `FollowerWatches.clean_up` unsubscribes from its partitions."""
         self._is_closed = True
-        self._to_read = {}
+        self._to_read, self._named = {}, {}
         self._watches.note_closed(self)
 
     @property
@@ -137,21 +156,32 @@ class FollowerWatch:
     def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
 
-        Order: partitions just read, then those changed meanwhile, last those that had records. Responses are limited in
-        size, so the others get their turn first.
+        Order: partitions just read that had no room in the response, then those not read yet and those changed
+        meanwhile, last those that had records. Responses are limited in size, so the others get their turn first.
         """
-        changed, self._to_read = self._to_read, {}
+        crowded_out: dict[FetchedPartition, None] = {}
         with_records: dict[FetchedPartition, None] = {}
         for requested, answer in answers:
             partition = self._partitions.get(requested)
             if answer.records:
                 with_records[requested] = None
-            elif requested in changed or partition is None or self._is_unsettled(requested, partition, answer):
-                self._to_read[requested] = None
-        for requested in changed:
-            if requested not in with_records:
-                self._to_read[requested] = None
+                self._to_read.pop(requested, None)
+            elif partition is None or self._is_unsettled(requested, partition, answer):
+                has_room = partition is None or not self._is_crowded_out(requested, partition, answer)
+                (self._to_read if has_room else crowded_out)[requested] = None
+        if crowded_out:
+            self._to_read = crowded_out | self._to_read
         self._to_read |= with_records
+
+    def _is_crowded_out(
+        self, requested: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead
+    ) -> bool:
+        """Whether a partition has records that had no room in the response."""
+        log, throttle = partition.log, self._watches.throttle
+        if answer.error_code or answer.diverging is not None or log is None:
+            return False
+        is_held_back = throttle is not None and self._is_held_back(throttle, requested, partition)
+        return requested.request.fetch_offset < log.log_end_offset and not is_held_back
 
     def _is_unsettled(self, requested: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead) -> bool:
         log = partition.log
@@ -200,7 +230,7 @@ class FollowerWatch:
 
     def _is_enough(self, to_read: "Iterable[FetchedPartition]") -> bool:
         """Whether a read would return min_bytes, or a partition can no longer be served."""
-        total, throttle = 0, self._watches.throttle
+        total, enough, throttle = 0, max(self._min_bytes, 1), self._watches.throttle
         for requested in to_read:
             partition = self._partitions.get(requested)
             if partition is None or partition.log is None:
@@ -217,7 +247,9 @@ class FollowerWatch:
             if available is None:
                 return True
             total += available
-        return total >= max(self._min_bytes, 1)
+            if total >= enough:
+                return True
+        return False
 
     def _is_held_back(
         self, throttle: "ReplicationThrottle", requested: "FetchedPartition", partition: "HostedPartition"

@@ -33,8 +33,8 @@ from kafkapy.types import Uuid
 PartitionKey: TypeAlias = tuple[Uuid, int]
 """(topic id, partition)."""
 
-ADDED_PER_REQUEST: Final = 1_000
-"""Some 10 us each for the follower, and as much for the leader. Apache Kafka names all in one request."""
+ADDED_PER_REQUEST: Final = 250
+"""Some 10 us each for the follower, up to 50 us for the leader. Apache Kafka names all in one request."""
 SESSION_ID_NOT_FOUND: Final = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 

@@ -1,0 +1,94 @@
+"""Followers that have to catch up with many partitions: a fetch costs the same however many there are."""
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from kafkapy.replication import follower_watch
+from tests.simulator.hot_paths import Counter
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.replicas import ReplicaWorld
+from tests.support.hosting import on_loop
+
+FEW, MANY = 50, 150
+MORE = 1.3
+VALUE = bytes(1000)
+
+
+async def behind(loop: SimLoop, partition_count: int, *, response_bytes: int) -> ReplicaWorld:
+    """Return a world in which node 2 is about to fetch from partitions that have a record each."""
+    properties = {"replica_fetch_response_max_bytes": str(response_bytes), "replica_fetch_backoff_ms": "100"}
+    world = ReplicaWorld(loop, 2, **properties)
+    world.create_topic(partition_count, replicas=(1, 2), isr=(1,))
+    world.isolate(2)
+    await asyncio.gather(*(world.produce(1, VALUE, number=number) for number in range(partition_count)))
+    await world.pass_ms(1500)
+    return world
+
+
+def costliest_response(partition_count: int) -> int:
+    """Return the instructions between two responses to a follower that catches up, at most."""
+
+    async def main(loop: SimLoop) -> int:
+        world = await behind(loop, partition_count, response_bytes=5000)
+        costs: list[int] = []
+        counter = Counter()
+
+        def note(_sender: int, _receiver: int, response: Any) -> Any:
+            counter.__exit__(None, None, None)
+            costs.append(counter.instructions)
+            counter.instructions = 0
+            counter.__enter__()
+            return response
+
+        world.tamper = note
+        world.heal()
+        counter.__enter__()
+        await world.until(lambda: len(costs) > 12)
+        counter.__exit__(None, None, None)
+        await world.stop()
+        return max(costs[4:])
+
+    return run(main)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="bytecode is counted on CPython 3.11")
+def test_a_fetch_costs_the_same_however_many_partitions_are_behind() -> None:
+    few, many = costliest_response(FEW), costliest_response(MANY)
+    assert many <= MORE * few, f"{few} instructions with {FEW} partitions, {many} with {MANY}"
+
+
+@pytest.mark.parametrize("response_bytes", [1, 5000, 1_000_000])
+def test_each_partition_gets_its_turn_and_its_place_in_the_isr(response_bytes: int) -> None:
+    @on_loop
+    async def main(loop: SimLoop) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 3)
+            world = await behind(loop, 20, response_bytes=response_bytes)
+            world.heal()
+            for number in range(20):
+                world.nodes[1].run(world.produce(1, VALUE, number=number))
+            await world.until(lambda: all(world.registration(number).isr == (1, 2) for number in range(20)))
+            assert all(world.nodes[2].log(number=number).log_end_offset == 2 for number in range(20))
+            assert (await world.produce(1, VALUE, number=13))[0] == 0
+            await world.stop()
+
+    main()
+
+
+@on_loop
+async def test_partitions_in_sync_are_served_while_others_cannot_join(loop: SimLoop) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 3)
+        world = await behind(loop, 20, response_bytes=1_000_000)
+        world.controller_timeout_ms = 100_000
+        world.cut = {(1, 0)}
+        for link in ((2, 1), (1, 2)):
+            world.cut.discard(link)
+        await world.until(lambda: all(world.nodes[2].log(number=number).log_end_offset for number in range(20)))
+        for number in range(20):
+            world.nodes[1].run(world.produce(1, VALUE, number=number))
+        await world.until(lambda: all(world.nodes[2].log(number=number).log_end_offset == 2 for number in range(20)))
+        await world.stop()
