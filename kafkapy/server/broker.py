@@ -167,6 +167,7 @@ class BrokerServer:
         """Start part by part. Each part adds its stop step as soon as it holds a resource."""
         node = self._node
         self._io_pool = node.io_pool
+        node.gauges = self._gauges
         node.open_directories(self._close_logs)
         self._log_manager = node.log_manager
         await node.start_quorum()
@@ -264,7 +265,6 @@ class BrokerServer:
         self._dynamic_config.add_listener(self._apply_config)
         self._node.check_not_failed()
         self._reactor.start()
-        self._node.gauges = self._gauges
         self._node.conditions["listeners"] = lambda: None
 
     # -- the parts ------------------------------------------------------------------------------------------------
@@ -455,11 +455,16 @@ class BrokerServer:
         )
 
     def _gauges(self) -> "Iterator[Measured | None]":
-        from kafkapy.server.admin.gauges import BrokerParts, broker_gauges  # used by /metrics only
+        from kafkapy.server.admin.broker_state import broker_state, state_gauges  # used by /metrics only
+        from kafkapy.server.admin.gauges import BrokerParts, broker_gauges
 
-        assert self._services is not None, "gauges are read only while the broker serves"
+        node, lifecycle = self._node, None if self._services is None else self._lifecycle.state
+        state = broker_state(node.conditions, lifecycle, has_begun_to_stop=node.stops.has_begun)
+        if self._services is None:
+            return state_gauges(state)
         return broker_gauges(
             BrokerParts(
+                state,
                 self._services,
                 self._node,
                 self._coordinators,

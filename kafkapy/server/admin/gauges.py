@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.dataclass import dataclass
 from kafkapy.gauge import Distribution, Gauge, Measured
 from kafkapy.server.admin.broker_gauges import directory_gauges, log_gauges, replica_gauges, session_gauges
+from kafkapy.server.admin.broker_state import BrokerState, state_gauges
 from kafkapy.server.admin.group_gauges import group_gauges
 from kafkapy.server.admin.metadata_gauges import (
     MILLISECONDS,
@@ -38,14 +39,13 @@ if TYPE_CHECKING:
     from kafkapy.storage.cleaner.manager import CleanerManager
 
 FLUSHES: Final = "kafka.log:type=LogFlushStats"
-RUNNING: Final = 3
-"""BrokerState of a running broker; /readyz reports a broker that starts or stops."""
 
 
 @dataclass(slots=True)
 class BrokerParts:
     """The parts of a broker that have gauges."""
 
+    state: BrokerState
     services: "Services"
     node: "Node"
     coordinators: "Coordinators"
@@ -79,7 +79,7 @@ def broker_gauges(parts: BrokerParts) -> Iterator[Measured | None]:
     """Yield a broker's gauges, one partition or group per step; None is a step without a value."""
     services, node, manager = parts.services, parts.node, parts.services.replica_manager
     now_ms, log_manager, image = services.clock.wall_ms(), services.log_manager, node.controller.image
-    yield Gauge("kafka.server:type=KafkaServer", "BrokerState", RUNNING)
+    yield from state_gauges(parts.state)
     yield from node_gauges(node)
     yield from applied_metadata_gauges(image, now_ms)
     yield from directory_gauges(log_manager)
