@@ -179,7 +179,7 @@ class Log:
 
     @contextlib.contextmanager
     def failures(self, doing: str) -> Iterator[None]:
-        """Convert an OSError of the block as LogDirState.failure does, a CorruptIndexError to KAFKA_STORAGE_ERROR."""
+        """Convert an OSError by LogDirState.note_failure, a CorruptIndexError to KAFKA_STORAGE_ERROR."""
         try:
             yield
         except OSError as error:
