@@ -1,4 +1,7 @@
-"""Consumer groups: a list, and one with members, offsets and lag; a reset as a plan."""
+"""Consumer groups as librdkafka knows them: one with members, offsets and lag; a reset as a plan.
+
+other_groups.py lists groups of every type, and has those that librdkafka does not know.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -14,13 +17,18 @@ from kafkapy.dataclass import dataclass
 MAX_GROUPS: Final = 1000
 MAX_OFFSETS: Final = 1000
 MAX_REBALANCES: Final = 20
+SHARE: Final = "Share"
+STREAMS: Final = "Streams"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
+    """`protocol`: the protocol type: consumer, connect, share, streams; empty if only offsets were committed."""
+
     name: str
     type: str
     state: str
+    protocol: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,8 @@ class Member:
 class OffsetRow:
     """`committed` is None if nothing is committed, `end` if the partition is gone.
 
-    `member`: the client id of the member that reads it, "" if none does.
+    `member`: the client ids of the members that read it, "" if none does. Of a share group `committed` is the start
+    offset: the first record that is not done with. `reported_lag`: the lag as the coordinator counts it, where it does.
     """
 
     topic: str
@@ -44,9 +53,12 @@ class OffsetRow:
     committed: int | None
     end: int | None
     member: str
+    reported_lag: int | None = None
 
     @property
     def lag(self) -> int | None:
+        if self.reported_lag is not None:
+            return self.reported_lag
         return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
 
 
@@ -64,6 +76,11 @@ class Group:
     def lag(self) -> int:
         return sum(each.lag or 0 for each in self.offsets)
 
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether it rebalances and has offsets that can be reset here: share groups and streams groups do not."""
+        return self.type not in (SHARE, STREAMS)
+
 
 @dataclass(frozen=True, slots=True)
 class ResetRow:
@@ -73,8 +90,8 @@ class ResetRow:
     after: int
 
 
-def group_list(clients: Clients) -> tuple[list[GroupRow], list[str]]:
-    """Return the groups by name, and the errors of brokers that did not answer."""
+def consumer_groups(clients: Clients) -> tuple[list[GroupRow], list[str]]:
+    """Return the groups of consumers by name, and the errors of brokers that did not answer."""
     with failures():
         found = clients.admin().list_consumer_groups(request_timeout=TIMEOUT_S).result()
     rows = [GroupRow(each.group_id, _word(each.type), _word(each.state)) for each in found.valid]

@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients
-from kafkapy.console.groups import group_list, lag_of
+from kafkapy.console.groups import consumer_groups, lag_of
 from kafkapy.console.samples import HOUR_S, Points
 
 INTERVAL_S: Final = 15
@@ -107,7 +107,7 @@ class LagWatch:
     def _wanted(self) -> list[str]:
         """Return the groups to ask for, those that a page showed last first."""
         try:
-            found, _ = group_list(self._client())  # without the groups of brokers that did not answer
+            found, _ = consumer_groups(self._client())  # without the groups of brokers that did not answer
         except ClusterError:
             self._own = None
             return []

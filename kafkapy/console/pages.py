@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kafkapy.console import access, cluster, groups, topics, transactions
+from kafkapy.console import access, cluster, groups, other_groups, topics, transactions
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound
 from kafkapy.console.groups import Group
 from kafkapy.console.queries import number, query_of, topic_name
@@ -18,6 +18,7 @@ from kafkapy.console.state import Console
 from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
 
 MAX_GROUPS_OF_TOPIC: Final = 100
+RESET_BY: Final = {groups.SHARE: "kafka-share-groups.sh", groups.STREAMS: "kafka-streams-groups.sh"}
 RECORD_STEPS: Final = 40
 """Ten seconds for one record."""
 
@@ -75,7 +76,7 @@ class Pages:
             log_dirs=cluster.log_dirs(brokers, nodes),
             quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
-            groups=access.section(lambda _: groups.group_list(self._console.clients)[0], brokers),
+            groups=access.section(lambda _: other_groups.group_list(brokers, self._console.clients)[0], brokers),
         )
 
     # -- topics -----------------------------------------------------------------------------------------------------
@@ -112,10 +113,13 @@ class Pages:
 
     def topic_groups(self, request: Request) -> Response:
         topic = self._topic(request)
-        clients = self._console.clients
-        names = [each.name for each in groups.group_list(clients)[0]]
-        rows = groups.groups_of_topic(clients, topic.name, names[:MAX_GROUPS_OF_TOPIC])
-        is_cut = len(names) > MAX_GROUPS_OF_TOPIC
+        brokers, clients = self._console.brokers, self._console.clients
+        found, _ = other_groups.group_list(brokers, clients)
+        shown = found[:MAX_GROUPS_OF_TOPIC]
+        sharing = [each.name for each in shown if each.type == groups.SHARE]
+        rows = groups.groups_of_topic(clients, topic.name, [each.name for each in shown if each.type != groups.SHARE])
+        rows += other_groups.share_groups_of_topic(brokers, topic.name, sharing)
+        is_cut = len(found) > MAX_GROUPS_OF_TOPIC
         return self._page(
             request, "topic_groups.html", topic=topic, tab="groups", rows=rows, is_cut=is_cut, most=MAX_GROUPS_OF_TOPIC
         )
@@ -185,7 +189,7 @@ class Pages:
     def groups(self, request: Request) -> Response:
         self._console.brokers.nodes()  # fails at once where no broker answers
         search = request.query_params.get("q", "")[:249]
-        found, errors = groups.group_list(self._console.clients)
+        found, errors = other_groups.group_list(self._console.brokers, self._console.clients)
         rows = [each for each in found if search.lower() in each.name.lower()]
         return self._page(
             request, "groups.html", rows=rows[: groups.MAX_GROUPS], match_count=len(rows), errors=errors, search=search
@@ -194,7 +198,10 @@ class Pages:
     def group(self, request: Request) -> Response:
         group = self._group(request)
         self._console.lags.note(group.name, group.lag, time.time())
-        rebalances, why_none = groups.rebalances(self._console.settings, group.name)
+        rebalances: list[dict[str, Any]] = []
+        why_none: str | None = f"{group.type} groups do not tell of their rebalances."
+        if group.is_of_consumers:
+            rebalances, why_none = groups.rebalances(self._console.settings, group.name)
         return self._page(request, "group.html", group=group, rebalances=rebalances, why_no_rebalances=why_none)
 
     def group_lag(self, request: Request) -> Response:
@@ -205,13 +212,19 @@ class Pages:
     def group_reset(self, request: Request) -> Response:
         requested = request.query_params
         group = self._group(request)
+        if not group.is_of_consumers:
+            raise ClusterError(f"{RESET_BY[group.type]} resets the offsets of such a group.")
         topic, to = requested.get("topic", ""), requested.get("to", "")
         plan = groups.plan_reset(self._console.clients, group.name, topic, to) if topic and to else None
         return self._page(request, "group_reset.html", group=group, topic=topic, to=to, plan=plan)
 
     def _group(self, request: Request) -> Group:
         self._console.brokers.nodes()  # fails at once where no broker answers
-        return groups.group(self._console.clients, request.query_params.get("name", ""))
+        name = request.query_params.get("name", "")
+        try:
+            return groups.group(self._console.clients, name)
+        except NotFound:
+            return other_groups.group(self._console.brokers, self._console.clients, name)
 
     # -- brokers ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,114 @@
+"""Groups of Apache Kafka that kafkapy does not serve, in the console: share groups and streams groups, with members."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from starlette.testclient import TestClient
+
+from harness.servers import QUICK_JVM, ApacheKafka, java
+from kafkapy.console.app import new_app
+from kafkapy.console.settings import Settings
+from kafkapy.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.support import topics
+from tests.support.committed import commit
+from tests.support.eventually import eventually
+from tests.support.wire import WireClient
+from tools.kafka import JAVA_LIBS, STREAMS_LIBS
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it starts Apache Kafka as it is"),
+    pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"),
+]
+GROUP_RESOURCE = 32
+SET = 0
+PROGRAM = Path(__file__).with_name("StreamsGroup.java")
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    node = ApacheKafka(tmp_path_factory.mktemp("kafka") / "data", {"offsets.topic.num.partitions": "1"})
+    node.heap, node.jvm_options = "256m", QUICK_JVM
+    with node:
+        for name in ("orders", "copies"):
+            topics.create(node.bootstrap, name, partitions=2)
+        consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "plain"})
+        commit(consumer, TopicPartition("orders", 0, 0))
+        consumer.close()
+        yield node.bootstrap
+
+
+@pytest.fixture(scope="module")
+def page(kafka: str) -> Iterator[TestClient]:
+    with TestClient(new_app(Settings(servers=kafka)), base_url="http://127.0.0.1:8080") as client:
+        yield client
+
+
+@contextmanager
+def running(command: list[str]) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def text_of(page: TestClient, path: str, **query: str) -> str:
+    answer = page.get(path, params=query)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.text)) if answer.status_code == 200 else ""
+
+
+def test_a_share_group_is_listed_and_shown_with_its_members_and_lag(kafka: str, page: TestClient) -> None:
+    read_from_the_beginning(kafka, "sharers")
+    consumer = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+    options = ["--bootstrap-server", kafka, "--topic", "orders", "--group", "sharers"]
+    with running(java(consumer, *options, heap="128m", options=QUICK_JVM)):
+        eventually(lambda: re.search(r"sharers Share share Stable", text_of(page, "/groups")))
+        assert re.search(r"plain Classic \S+ Empty", text_of(page, "/groups"))
+        eventually(lambda: re.search(r"Members 1 .*console-share-consumer.*orders-1", group(page, "sharers")))
+        produce(kafka)
+        eventually(lambda: re.search(r"Lag 0 .* orders 1 \d+ 5 0", group(page, "sharers")))
+    produce(kafka)
+    eventually(lambda: re.search(r"Lag 5 .* orders 1 \d+ 10 5", group(page, "sharers")))
+    assert "Reset" not in group(page, "sharers")
+    assert "kafka-share-groups.sh" in page.get("/group/reset", params={"name": "sharers"}).text
+    eventually(lambda: re.search(r"sharers 5", text_of(page, "/topic/groups", name="orders")))
+    assert page.get("/group", params={"name": "missing"}).status_code == 404
+
+
+def read_from_the_beginning(bootstrap: str, share_group: str) -> None:
+    configs = [AlterableConfig("share.auto.offset.reset", SET, "earliest")]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, share_group, configs)])
+    with WireClient(bootstrap) as client:
+        (response,) = client.call(request, 1).responses
+    assert response.error_code == 0, response
+
+
+def produce(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(5):
+        producer.produce("orders", str(number), partition=1)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.skipif(not STREAMS_LIBS.is_dir(), reason="`make tools` brings Kafka Streams")
+def test_a_streams_group_is_listed_and_shown_with_its_tasks(kafka: str, page: TestClient, tmp_path: Path) -> None:
+    arguments = [kafka, "copiers", "orders", "copies", str(tmp_path / "state")]
+    with running(java(str(PROGRAM), *arguments, options=QUICK_JVM, libs=[STREAMS_LIBS])):
+        eventually(lambda: re.search(r"copiers Streams streams Stable", text_of(page, "/groups")))
+        eventually(lambda: re.search(r"Type Streams .*task 0-0 task 0-1", group(page, "copiers")))
+
+
+def group(page: TestClient, name: str) -> str:
+    return text_of(page, "/group", name=name)
