@@ -237,21 +237,14 @@ def _line(data: bytes | None, decoded: "Decoded") -> bytes:
 
 
 def _json_writer(decoders: "Decoders") -> Any:
-    from kafkapy.decoders.row import row_of
+    from kafkapy.decoders.row import ConsumedRecord, row_of
 
     def write(message: Any) -> None:
         topic, key, value = message.topic(), message.key(), message.value()
-        row = row_of(
-            topic=topic,
-            partition=message.partition(),
-            offset=message.offset(),
-            timestamp_ms=message.timestamp()[1],
-            key=key,
-            value=value,
-            headers=message.headers() or (),
-            decoded_key=decoders.key(topic, key),
-            decoded_value=decoders.value(topic, key, value),
+        record = ConsumedRecord(
+            topic, message.partition(), message.offset(), message.timestamp()[1], key, value, message.headers() or ()
         )
+        row = row_of(record, decoders.key(topic, key), decoders.value(topic, key, value))
         sys.stdout.buffer.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
         sys.stdout.buffer.flush()
 

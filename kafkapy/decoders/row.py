@@ -11,25 +11,27 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkapy.decoders.formats import Decoded
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-def row_of(
-    *,
-    topic: str,
-    partition: int,
-    offset: int,
-    timestamp_ms: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Headers,
-    decoded_key: Decoded,
-    decoded_value: Decoded,
-) -> dict[str, Any]:
+class ConsumedRecord(NamedTuple):
+    """A record as it was consumed."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def row_of(record: ConsumedRecord, decoded_key: Decoded, decoded_value: Decoded) -> dict[str, Any]:
+    topic, partition, offset, timestamp_ms, key, value, headers = record
     row = {"topic": topic, "partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
     _add(row, "key", key, decoded_key)
     _add(row, "value", value, decoded_value)

@@ -10,6 +10,7 @@ from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.get_telemetry_subscriptions import attributes_of
 from kafkapy.protocol.messages.push_telemetry_request import PushTelemetryRequest
 from kafkapy.protocol.messages.push_telemetry_response import PushTelemetryResponse
+from kafkapy.telemetry.instances import Push
 
 
 async def handle(services: Services, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
@@ -20,11 +21,8 @@ async def handle(services: Services, context: RequestContext, request: PushTelem
         context.connection_id,
         attributes_of(context),
         services.clock.monotonic_ms(),
-        subscription_id=request.subscription_id,
-        compression=request.compression_type,
-        size_bytes=len(request.metrics),
-        max_bytes=telemetry.max_bytes,
-        is_last=request.terminating,
+        Push(request.subscription_id, request.compression_type, len(request.metrics), is_last=request.terminating),
+        telemetry.max_bytes,
     )
     if request.metrics:
         await telemetry.receive(

@@ -9,7 +9,7 @@ Source: KIP-500, KIP-631 and those named in the parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision, Steps
@@ -42,6 +42,17 @@ if TYPE_CHECKING:
     from kafkapy.metadata.scram import ScramControl
 
 
+class ControllerDefaults(NamedTuple):
+    """broker.session.timeout.ms, and of topics created without: num.partitions, default.replication.factor."""
+
+    session_timeout_ms: int = 9000
+    partition_count: int = 1
+    replication_factor: int = 1
+
+
+APACHE_DEFAULTS: Final = ControllerDefaults()
+
+
 class Controller:
     """All tables of the controller. Created for each term, from the image committed when the term began."""
 
@@ -52,9 +63,7 @@ class Controller:
         cluster_id: str,
         rules: ConfigRules,
         random: Random,
-        session_timeout_ms: int = 9000,
-        default_partition_count: int = 1,
-        default_replication_factor: int = 1,
+        defaults: ControllerDefaults = APACHE_DEFAULTS,
         quorum_node_ids: Iterable[int] = (),
         token_rules: "TokenRules | None" = None,
     ) -> None:
@@ -62,14 +71,14 @@ class Controller:
         """The offset of the next record to be appended."""
         self.features = FeatureControl()
         self.configs = ConfigControl(rules, self.features, node_id)
-        self.brokers = BrokerControl(self.features, cluster_id, session_timeout_ms)
+        self.brokers = BrokerControl(self.features, cluster_id, defaults.session_timeout_ms)
         self.topics = TopicControl(
             self.features,
             self.brokers,
             self.configs,
             random,
-            default_partition_count=default_partition_count,
-            default_replication_factor=default_replication_factor,
+            default_partition_count=defaults.partition_count,
+            default_replication_factor=defaults.replication_factor,
         )
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
         self.reassignments = ReassignmentControl(self.configs, self.topics, self.partitions)

@@ -33,6 +33,8 @@ _AFTER_CRC: Final = Struct(">hiqqqhii")
 """The two halves of BATCH_HEADER."""
 _AFTER_LENGTH_BYTES: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
+NO_PRODUCER: Final = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
 """(timestamp_ms, key, value, headers) of a record whose offset follows from its position in the batch."""
@@ -102,15 +104,13 @@ def build_batch_of_one(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
     attributes: int = 0,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
+    producer: tuple[int, int, int] = NO_PRODUCER,
 ) -> bytes:
-    """Like build_batch, for one record as `encode_record` returns it, uncompressed; a third of the time."""
-    rest = (
-        _AFTER_CRC.pack(attributes, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, 1)
-        + record
-    )
+    """Like build_batch, for one record as `encode_record` returns it, uncompressed; a third of the time.
+
+    producer: (producer_id, producer_epoch, base_sequence).
+    """
+    rest = _AFTER_CRC.pack(attributes, 0, timestamp_ms, timestamp_ms, *producer, 1) + record
     return _UP_TO_CRC.pack(base_offset, _AFTER_LENGTH_BYTES + len(record), leader_epoch, 2, crc32c(rest)) + rest
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkapy.errors import ProtocolError
-from kafkapy.record.batch import CONTROL_FLAG, NO_LEADER_EPOCH, TRANSACTIONAL_FLAG, Record
+from kafkapy.record.batch import CONTROL_FLAG, NO_LEADER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_FLAG, Record
 from kafkapy.record.builder import build_batch, build_batch_of_one, encode_record
 from kafkapy.record.errors import InvalidRecordsError
 
@@ -104,8 +104,7 @@ def build_end_txn_marker(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         attributes=TRANSACTIONAL_FLAG | CONTROL_FLAG,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        producer=(producer_id, producer_epoch, NO_SEQUENCE),
     )
 
 

@@ -71,7 +71,8 @@ def validate_and_assign(
     append_time_ms = now_ms if rules.timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
     header = _only_header(view)
     if header is not None:  # a single batch, as producers send
-        batch, span = _check_batch(view, header, rules, 0, next_offset, leader_epoch, now_ms, is_on_loop, pause)
+        checked = _enveloped(rules, view, header, is_on_loop, pause)
+        batch, span = checked.run(0, next_offset, leader_epoch, now_ms)
         return ValidatedRecords(
             [batch], [span], span.size_bytes, next_offset, span.last_offset, span.max_timestamp,
             span.offset_of_max_timestamp, span.record_count, append_time_ms,
@@ -83,7 +84,8 @@ def validate_and_assign(
     _check_batch_count(headers, rules)
     for header in headers:
         own = view[header.position : header.position + header.size_bytes]
-        batch, span = _check_batch(own, header, rules, size_bytes, next_offset, leader_epoch, now_ms, is_on_loop, pause)
+        checked = _enveloped(rules, own, header, is_on_loop, pause)
+        batch, span = checked.run(size_bytes, next_offset, leader_epoch, now_ms)
         data.append(batch)
         spans.append(span)
         size_bytes += span.size_bytes
@@ -106,15 +108,14 @@ def _only_header(data: ReadableBuffer) -> BatchHeader | None:
     )
 
 
-def _check_batch(
-    batch: memoryview, header: BatchHeader, rules: ValidationRules, position: int, next_offset: int, leader_epoch: int,
-    now_ms: int, is_on_loop: bool, pause: Callable[[], None] | None,
-) -> tuple[ReadableBuffer, BatchSpan]:  # fmt: skip
-    """Validate one batch; return it as it will be stored, and its span."""
+def _enveloped(
+    rules: ValidationRules, batch: memoryview, header: BatchHeader, is_on_loop: bool, pause: Callable[[], None] | None
+) -> LeaderBatch:
+    """Check what a batch says of itself as a whole; return it for the check of its records."""
     if is_on_loop and (header.size_bytes > LIGHT_BYTES or header.record_count > LIGHT_RECORDS):
         raise TooHeavyError
     _check_envelope(batch, header, rules)
-    return LeaderBatch(rules, batch, header, is_on_loop, pause).run(position, next_offset, leader_epoch, now_ms)
+    return LeaderBatch(rules, batch, header, is_on_loop, pause)
 
 
 def place(validated: ValidatedRecords, *, next_offset: int, leader_epoch: int) -> ValidatedRecords:

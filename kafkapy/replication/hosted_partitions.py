@@ -59,8 +59,8 @@ class HostedPartitions:
         """Whether announced metadata is not applied yet: only then `is_deleted` can be true."""
         self._is_starting = True
         """Whether the first image is being applied: its partitions may already have logs here."""
-        self._node_id = node_id
-        self._log_manager = log_manager
+        self.node_id = node_id
+        self.log_manager = log_manager
         self._log_config = log_config
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
@@ -121,9 +121,9 @@ class HostedPartitions:
         self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
         if delta.topics_changed is not None:
-            for _ in delta.topics_changed.find_local_changes(self._node_id):
+            for _ in delta.topics_changed.find_local_changes(self.node_id):
                 yield []
-            changes = delta.topics_changed.local_changes(self._node_id)
+            changes = delta.topics_changed.local_changes(self.node_id)
             for topic_partition, topic_id in changes.deleted.items():
                 yield self._delete(topic_partition, topic_id, now_ms)
             for topic_partition, local in _hostable(changes.leaders):
@@ -157,9 +157,9 @@ class HostedPartitions:
         partition.leave()
         try:
             if partition.log is not None:
-                self._log_manager.delete_log(topic_partition, now_ms)
+                self.log_manager.delete_log(topic_partition, now_ms)
             else:
-                self._log_manager.delete_future_log(topic_partition, now_ms)
+                self.log_manager.delete_future_log(topic_partition, now_ms)
         except (ApiError, StorageError) as error:
             logger.error("Could not delete the log of %s: %s", topic_partition, error)
         return [partition]
@@ -194,7 +194,7 @@ class HostedPartitions:
         if log.log_end_offset > log.high_watermark:
             logger.info("Truncating %s to its high watermark: its log has no leader epochs", topic_partition)
             try:
-                self._log_manager.truncate_to({topic_partition: log.high_watermark})
+                self.log_manager.truncate_to({topic_partition: log.high_watermark})
             except StorageError as error:
                 logger.error("Could not truncate the log of %s: %s", topic_partition, error)
 
@@ -203,7 +203,7 @@ class HostedPartitions:
         if partition is not None:
             return partition
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
-        partition = Partition(topic_partition, local.topic_id, log, local_id=self._node_id, brokers=self.brokers)
+        partition = Partition(topic_partition, local.topic_id, log, local_id=self.node_id, brokers=self.brokers)
         if self.traffic is not None:
             partition.traffic = self.traffic.of(topic_partition.topic)
         self._by_name.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
@@ -215,11 +215,11 @@ class HostedPartitions:
     ) -> Log | None:
         """Return the partition's log, None if it cannot be opened: the partition is then offline."""
         if self._high_watermarks is None:  # before opening: a directory goes offline if its checkpoint is unreadable
-            self._high_watermarks = self._log_manager.checkpoints.read_high_watermarks()
+            self._high_watermarks = self.log_manager.checkpoints.read_high_watermarks()
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic_partition.topic))
-        directory_id = registration.directory_of(self._node_id)
+        directory_id = registration.directory_of(self.node_id)
         try:
-            log = self._log_manager.get_or_create_log(
+            log = self.log_manager.get_or_create_log(
                 topic_partition,
                 topic_id,
                 config,
@@ -256,7 +256,7 @@ class HostedPartitions:
         partitions = self._by_name.get(topic, NO_PARTITIONS)
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic))
         for partition in list(partitions.values()):
-            for log in (partition.log, self._log_manager.future_logs.get(partition.topic_partition)):
+            for log in (partition.log, self.log_manager.future_logs.get(partition.topic_partition)):
                 if log is not None and log.config != config:
                     log.update_config(config)
             yield

@@ -8,15 +8,13 @@ After any change of a partition's offsets, `complete_waiting` has to be called.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.replication.brokers import default_max_lag_ms
 from kafkapy.replication.delayed_delete_records import DelayedDeleteRecords, PartitionDeletion
 from kafkapy.replication.delayed_fetch import DelayedFetch
 from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
@@ -33,10 +31,8 @@ from kafkapy.timer.wheel import TimingWheel
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.metrics.traffic import BrokerTraffic
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.storage.producers.entry import VerificationGuard
 
 logger = logging.getLogger("kafkapy.replication")
@@ -72,24 +68,16 @@ class ReplicaManager:
 
     def __init__(
         self,
-        node_id: int,
-        log_manager: "LogManager",
+        partitions: HostedPartitions,
         clock: Clock,
         wheel: TimingWheel,
-        log_config: Callable[[Mapping[str, str]], LogConfig],
         request_flush: Callable[["Log", Callable[[], None]], None],
-        max_lag_ms: Callable[[], int] = default_max_lag_ms,
-        traffic: "BrokerTraffic | None" = None,
     ) -> None:
-        """`log_config(overrides)` returns a topic's configuration; `max_lag_ms()` returns replica.lag.time.max.ms.
-
-        `request_flush(log, on_done)` starts a flush of the log; on_done() is called later, even if it fails.
-        `traffic`: what topics are counted in; None if they are not.
-        """
-        self.node_id = node_id
-        self.partitions = HostedPartitions(node_id, log_manager, log_config, max_lag_ms, traffic)
-        self.traffic = traffic
-        self.log_manager = log_manager
+        """`request_flush(log, on_done)` starts a flush of the log; on_done() is called later, even if it fails."""
+        self.node_id = partitions.node_id
+        self.partitions = partitions
+        self.traffic = partitions.traffic
+        self.log_manager = partitions.log_manager
         self.owed_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages; the caller of append_records takes them in the same turn of the loop."""
         self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens

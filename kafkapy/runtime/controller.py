@@ -21,7 +21,7 @@ from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision
 from kafkapy.metadata.bootstrap import decide_activation
 from kafkapy.metadata.configs import MIN_INSYNC_REPLICAS, ConfigRules
-from kafkapy.metadata.controller import Controller
+from kafkapy.metadata.controller import Controller, ControllerDefaults
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
@@ -324,9 +324,11 @@ class ControllerRuntime:
             cluster_id=self._quorum.cluster_id,
             rules=self._rules,
             random=self._random,
-            session_timeout_ms=config.quorum.broker_session_timeout_ms,
-            default_partition_count=config.node.num_partitions,
-            default_replication_factor=config.replication.default_replication_factor,
+            defaults=ControllerDefaults(
+                session_timeout_ms=config.quorum.broker_session_timeout_ms,
+                partition_count=config.node.num_partitions,
+                replication_factor=config.replication.default_replication_factor,
+            ),
             quorum_node_ids=config.quorum_voters,
             token_rules=self._token_rules,
         )

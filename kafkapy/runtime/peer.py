@@ -38,9 +38,11 @@ class NoResponseError(KafkapyError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerLimits:
-    """Time-outs and limits of a connection to another node; the defaults are those of Apache Kafka's channels."""
+class PeerSettings:
+    """What a node says of itself on a connection to another, and limits; the defaults are Apache Kafka's."""
 
+    client_id: str = ""
+    software_version: str = ""
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1000
     connection_setup_timeout_ms: int = 10_000
@@ -60,9 +62,7 @@ class Peer:
         connector: Connector,
         clock: Clock,
         random: Random,
-        client_id: str,
-        software_version: str,
-        limits: PeerLimits | None = None,
+        settings: PeerSettings,
         new_login: NewLogin | None = None,
         traffic: OutboundTraffic | None = None,
     ) -> None:
@@ -77,9 +77,7 @@ class Peer:
         self._connector = connector
         self._clock = clock
         self._random = random
-        self._client_id = client_id
-        self._software_version = software_version
-        self._limits = limits or PeerLimits()
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[ClientRequest] = deque()
         """Requests submitted while there is no connection."""
@@ -160,7 +158,7 @@ class Peer:
         if self._cancel_attempt is not None or self._retry is not None or self._channel is not None:
             return
         self._cancel_attempt = self._connector.connect(self.host, self.port, self._on_connected)
-        self._setup_deadline_ms = self._clock.monotonic_ms() + self._limits.connection_setup_timeout_ms
+        self._setup_deadline_ms = self._clock.monotonic_ms() + self._settings.connection_setup_timeout_ms
 
     def _on_connected(self, channel: Channel | None, error: OSError | None) -> None:
         self._cancel_attempt = None
@@ -172,13 +170,13 @@ class Peer:
             return
         self._channel = channel
         connection = self._connection = ClientConnection(
-            self._client_id,
-            software_version=self._software_version,
-            max_response_bytes=self._limits.max_response_bytes,
+            self._settings.client_id,
+            software_version=self._settings.software_version,
+            max_response_bytes=self._settings.max_response_bytes,
             new_login=self._new_login,
             traffic=self._traffic,
         )
-        connection.start(self._clock.monotonic_ms(), self._limits.connection_setup_timeout_ms)
+        connection.start(self._clock.monotonic_ms(), self._settings.connection_setup_timeout_ms)
         channel.on_readable(self._on_readable)
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
@@ -188,7 +186,7 @@ class Peer:
 
     def _begin_backoff(self) -> None:
         """Delay the next attempt to connect; then start it if requests wait."""
-        limits = self._limits
+        limits = self._settings
         base_ms = min(limits.reconnect_backoff_ms << min(self._failures, 16), limits.reconnect_backoff_max_ms)
         self._failures += 1
         delay_ms = base_ms * (80 + self._random.randrange(0, 41)) / 100

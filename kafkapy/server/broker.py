@@ -21,8 +21,8 @@ from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC,
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.replication.fetch_session import FetchSessionCache
+from kafkapy.replication.hosted_partitions import HostedPartitions
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation
@@ -41,6 +41,7 @@ from kafkapy.server import listeners
 from kafkapy.server.client_edge import ClientEdge
 from kafkapy.server.coordinators import ClusterAccess, Coordinators
 from kafkapy.server.node import Node
+from kafkapy.server.quorum_node import SOCKETS, Network
 from kafkapy.server.replication import Replication
 from kafkapy.server.stopping import StopOrder
 from kafkapy.server.telemetry import new_telemetry
@@ -79,11 +80,10 @@ class BrokerServer:
         clock: "Clock",
         random: "Random",
         new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], IoPool]" = ThreadIoPool,
-        listen: "Callable[..., seams.Listener]" = listen_on_socket,
-        new_connector: "Callable[[asyncio.AbstractEventLoop, IoPool], seams.Connector] | None" = None,
+        network: Network = SOCKETS,
         new_helper: "Callable[[asyncio.AbstractEventLoop], seams.HelperProcess] | None" = None,
     ) -> None:
-        """`new_io_pool(loop, worker_count)`; `listen` has the signature of reactor.socket_channel.listen."""
+        """`new_io_pool(loop, worker_count)`."""
         self.config = config
         self.node_id = config.node_id
         self._node = node = Node(
@@ -92,8 +92,7 @@ class BrokerServer:
             clock=clock,
             random=random,
             new_io_pool=new_io_pool,
-            listen=listen,
-            new_connector=new_connector,
+            network=network,
         )
         self._clock = clock
         self._random = random
@@ -315,16 +314,14 @@ class BrokerServer:
     def _new_replica_manager(self) -> ReplicaManager:
         self._wheel = wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
         self._expirer = Expirer(wheel, self._clock)
-        return ReplicaManager(
+        partitions = HostedPartitions(
             self.node_id,
-            log_manager=self._log_manager,
-            log_config=self._dynamic_config.log_config,
-            clock=self._clock,
-            wheel=wheel,
-            request_flush=self._flusher.request,
+            self._log_manager,
+            self._dynamic_config.log_config,
             max_lag_ms=lambda: self._dynamic_config.current.replication.replica_lag_time_max_ms,
             traffic=self._node.counts.traffic if self._node.counts is not None else None,
         )
+        return ReplicaManager(partitions, self._clock, wheel, self._flusher.request)
 
     def _new_coordinators(self) -> Coordinators:
         return Coordinators(

@@ -40,7 +40,7 @@ class ClientEdge:
             route=route,
             coalesce=coalesce,
             io_pool=node.io_pool,
-            listen=node.listen,
+            listen=node.network.listen,
             new_login=listeners.new_login(self._logins, route, coalesce, node.clock),
         )
         if node.counts is not None:

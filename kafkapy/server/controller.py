@@ -14,8 +14,8 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage, QuotaEntity
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.server.node import Node
+from kafkapy.server.quorum_node import SOCKETS, Network
 from kafkapy.server.stopping import StopOrder
 from kafkapy.storage.file_names import partition_directories
 
@@ -37,8 +37,7 @@ class ControllerServer:
         clock: "seams.Clock",
         random: "seams.Random",
         new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], seams.IoPool]" = ThreadIoPool,
-        listen: "Callable[..., seams.Listener]" = listen_on_socket,
-        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector] | None" = None,
+        network: Network = SOCKETS,
     ) -> None:
         assert config.is_controller, "a node without the role controller is a BrokerServer"
         assert not config.is_broker, "a node with the role broker is a BrokerServer"
@@ -50,8 +49,7 @@ class ControllerServer:
             clock=clock,
             random=random,
             new_io_pool=new_io_pool,
-            listen=listen,
-            new_connector=new_connector,
+            network=network,
         )
         self._catch_up: asyncio.Task[None] | None = None
 

@@ -54,14 +54,13 @@ class Node:
         clock: "seams.Clock",
         random: "seams.Random",
         new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], seams.IoPool]",
-        listen: "Callable[..., seams.Listener]",
-        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector] | None",
+        network: Network,
     ) -> None:
         self.config = config
         self.disk = disk
         self.clock = clock
         self.random = random
-        self.listen = listen
+        self.network = network
         self.cluster_id = ""
         self.failed: asyncio.Future[BaseException] | None = None
         """Completed with the error when the node cannot continue; the owner of the node then stops it."""
@@ -77,7 +76,6 @@ class Node:
         """The broker epoch that the last clean shutdown wrote, or -1."""
         self.reserve: SpaceReserve
         self._new_io_pool = new_io_pool
-        self._new_connector = new_connector if new_connector is not None else _new_socket_connector
         self.conditions: dict[str, Callable[[], str | None]] = {}
         """The conditions of /readyz by name: each returns what is still missing, or None. Each part of the start adds
         its own."""
@@ -297,7 +295,7 @@ class Node:
                 on_flushed=None if self.counts is None else self.counts.note_flush,
             ),
             system=self.system,
-            network=Network(self.listen, self._new_connector),
+            network=self.network,
             edge=ControllerEdge(limits_of_controllers(config), self.authorizer, self.counts),
             failures=Failures(self._quorum_failed, self.fail),
         )
@@ -317,9 +315,3 @@ def _try_reserve(change: Callable[[], None]) -> None:
         change()
     except OSError as error:
         logger.warning("Could not change the file that reserves disk space for metadata: %s", error)
-
-
-def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "seams.IoPool") -> "seams.Connector":
-    from kafkapy.reactor.connector import SocketConnector  # a single node needs none
-
-    return SocketConnector(loop, io_pool)

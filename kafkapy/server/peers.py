@@ -63,7 +63,7 @@ class Peers:
         return self._new_peer(self._config.inter_broker_listener_name, host, port)
 
     def _new_peer(self, listener: str, host: str, port: int, traffic: "OutboundTraffic | None" = None) -> "Peer":
-        from kafkapy.runtime.peer import Peer, PeerLimits
+        from kafkapy.runtime.peer import Peer, PeerSettings
 
         network = self._config.network
         return Peer(
@@ -72,9 +72,9 @@ class Peers:
             connector=_counted(self._connector_to(listener), traffic),
             clock=self._clock,
             random=self._random,
-            client_id=str(self._config.node_id),
-            software_version=__version__,
-            limits=PeerLimits(
+            settings=PeerSettings(
+                client_id=str(self._config.node_id),
+                software_version=__version__,
                 connection_setup_timeout_ms=network.socket_connection_setup_timeout_ms,
                 max_response_bytes=network.socket_request_max_bytes,
             ),

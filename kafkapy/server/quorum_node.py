@@ -24,6 +24,7 @@ from kafkapy.protocol.serving import coalesce_nothing
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
+from kafkapy.reactor.socket_channel import listen
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
@@ -65,11 +66,20 @@ class NodeIdentity(NamedTuple):
     incarnation_id: Uuid
 
 
-class Network(NamedTuple):
-    """How a node listens, and how it connects to others."""
+def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "seams.IoPool") -> "seams.Connector":
+    from kafkapy.reactor.connector import SocketConnector  # a single node needs none
 
-    listen: "Callable[..., seams.Listener]"
-    new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]"
+    return SocketConnector(loop, io_pool)
+
+
+class Network(NamedTuple):
+    """How a node listens, with the signature of reactor.socket_channel.listen, and how it connects to others."""
+
+    listen: "Callable[..., seams.Listener]" = listen
+    new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]" = _new_socket_connector
+
+
+SOCKETS: Final = Network()
 
 
 class ControllerEdge(NamedTuple):

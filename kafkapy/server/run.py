@@ -55,13 +55,16 @@ def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = Non
     It uses the system's sockets, unless `new_connector(loop, io_pool)` makes the connections to other nodes.
     """
     disk, clock, random = SystemDisk(), clock_of_environment(), SystemRandom()
+    from kafkapy.server.quorum_node import SOCKETS, Network
+
+    network = SOCKETS if new_connector is None else Network(new_connector=new_connector)
     if not config.is_broker:
         from kafkapy.server.controller import ControllerServer
 
-        return ControllerServer(config, disk=disk, clock=clock, random=random, new_connector=new_connector)
+        return ControllerServer(config, disk=disk, clock=clock, random=random, network=network)
     from kafkapy.server.broker import BrokerServer  # imports everything of a broker
 
-    return BrokerServer(config, disk=disk, clock=clock, random=random, new_connector=new_connector)
+    return BrokerServer(config, disk=disk, clock=clock, random=random, network=network)
 
 
 async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], stop_timeout_s: float) -> int:

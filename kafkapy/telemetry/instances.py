@@ -10,7 +10,7 @@ Deviation: Apache Kafka forgets the last instance of a connection that closes; h
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
@@ -34,6 +34,15 @@ LAST_COMPRESSION: Final = 4
 NEVER_MS: Final = -(1 << 62)
 RETRIED_AT_ONCE: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """After these a client asks for its subscription before the interval is over."""
+
+
+class Push(NamedTuple):
+    """What a push of metrics says of itself. `is_last`: the client terminates, and need not wait for its interval."""
+
+    subscription_id: int
+    compression: int
+    size_bytes: int
+    is_last: bool
 
 
 class ClientInstance(TimerEntry):
@@ -83,10 +92,8 @@ class ClientInstance(TimerEntry):
         elif self.last_error not in RETRIED_AT_ONCE:
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
-    def check_push(
-        self, now_ms: int, *, subscription_id: int, compression: int, size_bytes: int, max_bytes: int, is_last: bool
-    ) -> None:
-        """Raise ApiError if a push may not be taken. `is_last`: the client terminates, and need not wait.
+    def check_push(self, push: Push, max_bytes: int, now_ms: int) -> None:
+        """Raise ApiError if a push may not be taken, for example because it has more than max_bytes.
 
         The first push after the subscription was asked for may come early, as clients vary their interval.
         """
@@ -95,13 +102,13 @@ class ClientInstance(TimerEntry):
         is_early = now_ms - self.last_push_ms < self.wanted.push_interval_ms and self.last_get_ms <= self.last_push_ms
         if not is_early:
             self.last_push_ms = now_ms
-        elif not is_last:
+        elif not push.is_last:
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        if subscription_id != self.subscription_id:
+        if push.subscription_id != self.subscription_id:
             raise ApiError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
-        if not 0 <= compression <= LAST_COMPRESSION:
+        if not 0 <= push.compression <= LAST_COMPRESSION:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if size_bytes > max_bytes:
+        if push.size_bytes > max_bytes:
             raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
 
     def note_failure(self) -> None:
@@ -169,33 +176,22 @@ class ClientInstances:
         connection_id: str,
         attributes: Attributes,
         now_ms: int,
-        *,
-        subscription_id: int,
-        compression: int,
-        size_bytes: int,
+        push: Push,
         max_bytes: int,
-        is_last: bool,
     ) -> ClientInstance:
         """Return the instance of a client that pushes metrics. Raises ApiError if they are not to be taken."""
         if client_instance_id in (ZERO_UUID, ONE_UUID):
             raise ApiError(ErrorCode.INVALID_REQUEST)
         instance = self._instance(client_instance_id, connection_id, attributes, now_ms)
         try:
-            instance.check_push(
-                now_ms,
-                subscription_id=subscription_id,
-                compression=compression,
-                size_bytes=size_bytes,
-                max_bytes=max_bytes,
-                is_last=is_last,
-            )
+            instance.check_push(push, max_bytes, now_ms)
         except ApiError as error:
             instance.last_error = ErrorCode(error.code)
             self.throttle_count += error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             self.unknown_subscription_count += error.code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
             raise
         finally:
-            instance.is_terminating = is_last
+            instance.is_terminating = push.is_last
         instance.last_error = ErrorCode.NONE
         return instance
 

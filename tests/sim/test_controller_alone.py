@@ -13,6 +13,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.server.controller import ControllerServer
+from kafkapy.server.quorum_node import Network
 from kafkapy.storage.checkpoint import CLEAN_SHUTDOWN_FILE, HIGH_WATERMARK_FILE
 from tests.simulator.broker_world import ADDRESS, DATA_DIR, Machine
 from tests.simulator.disk import SimDisk
@@ -40,8 +41,7 @@ class ControllerMachine(Machine):
             clock=self.clock,
             random=self.random,
             new_io_pool=self._new_io_pool,
-            listen=self._listen,
-            new_connector=lambda _loop, _io_pool: SimConnector(self.network, ADDRESS[0]),
+            network=Network(self._listen, lambda _loop, _io_pool: SimConnector(self.network, ADDRESS[0])),
         )
         await self.controller.start()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkapy.protocol.client_connection import ClientRequest
 from kafkapy.protocol.messages.vote_request import VoteRequest
-from kafkapy.runtime.peer import Peer, PeerLimits
+from kafkapy.runtime.peer import Peer, PeerSettings
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.simulator.network import SimConnector, SimListener, SimNetwork
 from tests.simulator.wired_quorum import WiredCluster, host_of
@@ -27,9 +27,7 @@ class Asking:
             connector=self.connector,
             clock=SimClock(loop),
             random=SeededRandom(1),
-            client_id="node",
-            software_version="0",
-            limits=PeerLimits(connection_setup_timeout_ms=1000),
+            settings=PeerSettings(client_id="node", software_version="0", connection_setup_timeout_ms=1000),
         )
 
     async def ask(self, *, min_version: int = 0, max_version: int = 2, timeout_ms: int = 5000) -> Any:

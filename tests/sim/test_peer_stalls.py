@@ -10,7 +10,7 @@ from kafkapy.protocol.messages.api_versions_response import ApiVersion, ApiVersi
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkapy.protocol.primitives import Message, Writer
-from kafkapy.runtime.peer import RECEIVE_BYTES, Peer
+from kafkapy.runtime.peer import RECEIVE_BYTES, Peer, PeerSettings
 from tests.simulator.loop import SimClock, SimLoop
 from tests.simulator.network import LinkRules, SimClient, SimConnector, SimListener, SimNetwork
 from tests.support.chance import SeededRandom
@@ -33,9 +33,7 @@ async def asked(loop: SimLoop) -> tuple[SimClient, bytes, Coroutine[Any, Any, An
     network = SimNetwork(loop, LinkRules(capacity_bytes=2 * len(RECORDS)))
     listener: SimListener = network.listen(*ADDRESS)
     connector = SimConnector(network, "10.0.0.1")
-    peer = Peer(
-        *ADDRESS, connector=connector, clock=SimClock(loop), random=SeededRandom(1), client_id="", software_version=""
-    )
+    peer = Peer(*ADDRESS, connector=connector, clock=SimClock(loop), random=SeededRandom(1), settings=PeerSettings())
     outcome: asyncio.Future[Any] = loop.create_future()
     peer.send(
         ClientRequest(

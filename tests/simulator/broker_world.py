@@ -28,6 +28,7 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.server.broker import BrokerServer
+from kafkapy.server.quorum_node import Network
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.offline.format import format_embedded
 from kafkapy.types import TopicPartition
@@ -90,8 +91,7 @@ class Machine:
             clock=self.clock,
             random=self.random,
             new_io_pool=self._new_io_pool,
-            listen=self._listen,
-            new_connector=lambda _loop, _io_pool: SimConnector(self.network, ADDRESS[0]),
+            network=Network(self._listen, lambda _loop, _io_pool: SimConnector(self.network, ADDRESS[0])),
             new_helper=self._new_helper,
         )
         await self.server.start()

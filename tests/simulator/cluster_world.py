@@ -21,6 +21,7 @@ from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.cluster.plan import COMBINED, defaults
 from kafkapy.server.controller import ControllerServer
+from kafkapy.server.quorum_node import Network
 from kafkapy.storage.offline.format import FormatRequest, Voter, format_directories
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import Keep, SimDisk
@@ -208,8 +209,7 @@ class Computer:
             clock=self.clock,
             random=SeededRandom(self.world.seed * 10_000 + self.node_id * 1000 + self.life_count),
             new_io_pool=lambda _loop, count: SimIoPool(self.world.loop, worker_count=count, call_ms=self.world.io_ms),
-            listen=self._listen,
-            new_connector=lambda _loop, _io_pool: FaultyConnector(self.world.network, self.host),
+            network=Network(self._listen, lambda _loop, _io_pool: FaultyConnector(self.world.network, self.host)),
             **more,
         )
         await self.server.start()

@@ -14,7 +14,7 @@ from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.raft.wire import WirePeer
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
-from kafkapy.runtime.peer import Peer, PeerLimits
+from kafkapy.runtime.peer import Peer, PeerSettings
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.raft_transport import NetworkRaftTransport
 from kafkapy.security.authorizer import AllowAll
@@ -69,9 +69,9 @@ class WiredNode:
                 connector=connector,
                 clock=SimClock(loop),
                 random=SeededRandom(node_id),
-                client_id=f"raft-client-{node_id}",
-                software_version="0",
-                limits=PeerLimits(connection_setup_timeout_ms=1000),
+                settings=PeerSettings(
+                    client_id=f"raft-client-{node_id}", software_version="0", connection_setup_timeout_ms=1000
+                ),
             ),
             request_timeout_ms=cluster.config.controller_quorum_request_timeout_ms,
             bootstrap_servers=cluster.bootstrap_servers,

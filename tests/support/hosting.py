@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.record.builder import build_batch
 from kafkapy.replication.fetch_session import FetchSessionCache
-from kafkapy.replication.hosted_partitions import HostedPartition
+from kafkapy.replication.hosted_partitions import HostedPartition, HostedPartitions
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_flusher import LogFlusher
@@ -86,15 +86,13 @@ class Hosting:
         load_logs(self.log_manager, self.clock.wall_ms())
         self.wheel = TimingWheel(start_ms=self.clock.monotonic_ms())
         self.expirer = Expirer(self.wheel, self.clock)
-        self.manager = ReplicaManager(
+        partitions = HostedPartitions(
             self.node_id,
             self.log_manager,
-            self.clock,
-            self.wheel,
-            log_config=lambda overrides: log_config(overrides, self.config),
-            request_flush=self.log_flusher.request,
+            lambda overrides: log_config(overrides, self.config),
             max_lag_ms=lambda: self.config.replication.replica_lag_time_max_ms,
         )
+        self.manager = ReplicaManager(partitions, self.clock, self.wheel, self.log_flusher.request)
         self.expirer.start()
         self.sessions = FetchSessionCache(10, new_session_id=_counter())
 

@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.markers import LocalMarkers, MarkerSink
-from kafkapy.runtime.peer import Peer, PeerLimits
+from kafkapy.runtime.peer import Peer, PeerSettings
 from kafkapy.runtime.replica_fetchers import ReplicaFetchers
 from kafkapy.runtime.transaction_verification import RoutedGate, TransactionGate
 from kafkapy.security.authorizer import AclOperation, AllowAll
@@ -97,9 +97,7 @@ class LinkedBroker(TransactionHosting):
             connector=SimConnector(brokers.network, self.host, self._reaches),
             clock=SimClock(brokers.loop),
             random=SeededRandom(self.node_id),
-            client_id=str(self.node_id),
-            software_version="0",
-            limits=PeerLimits(connection_setup_timeout_ms=1000),
+            settings=PeerSettings(client_id=str(self.node_id), software_version="0", connection_setup_timeout_ms=1000),
         )
 
     @property

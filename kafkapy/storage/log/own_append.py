@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkapy.record.append_rules import AppendOrigin
-from kafkapy.record.batch import CREATE_TIME, NO_SEQUENCE
+from kafkapy.record.batch import CREATE_TIME, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch, build_batch_of_one, encode_record
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.storage.log.append import AppendedBatch, PlacedBatch
@@ -45,7 +45,7 @@ def append_own_records(
             now_ms,
             base_offset=base_offset,
             leader_epoch=leader_epoch,
-            base_sequence=base_sequence,
+            producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, base_sequence),
         )
     else:
         batch = build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, base_sequence=base_sequence)

@@ -26,8 +26,7 @@ def arguments(item: LogToLoad, *, now_ms: int, producer_id_expiration_ms: int) -
     """Return the JSON-serializable arguments of `recover` for a log."""
     return {
         "directory": item.path,
-        "topic": item.topic_partition.topic,
-        "partition": item.topic_partition.partition,
+        "topic_partition": [item.topic_partition.topic, item.topic_partition.partition],
         "config": asdict(item.config),
         "log_start_offset": item.log_start_offset,
         "recovery_point": item.recovery_point,
@@ -39,8 +38,7 @@ def arguments(item: LogToLoad, *, now_ms: int, producer_id_expiration_ms: int) -
 def recover(
     *,
     directory: str,
-    topic: str,
-    partition: int,
+    topic_partition: tuple[str, int],
     config: Mapping[str, Any],
     log_start_offset: int,
     recovery_point: int,
@@ -56,7 +54,7 @@ def recover(
         log = open_log(
             SystemDisk(),
             directory,
-            TopicPartition(topic, partition),
+            TopicPartition(*topic_partition),
             LogConfig(**values),
             now_ms=now_ms,
             last_stop=LastStop(log_start_offset, recovery_point, was_clean=False),

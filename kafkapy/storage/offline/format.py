@@ -8,7 +8,7 @@ A directory with meta.properties counts as formatted, so that file is written la
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.embedded import EMBEDDED_NODE_ID, embedded_properties
@@ -99,18 +99,24 @@ class FormatRequest:
     """Credentials for the bootstrap metadata."""
 
 
+class _Content(NamedTuple):
+    """What the directories begin with: the quorum's voters, if they are given, and the level of each feature."""
+
+    voters: Sequence[Voter] | None
+    features: Mapping[str, int]
+
+
 def format_directories(
     request: FormatRequest, disk: Disk, random: Random, clock: Clock, say: Callable[[str], None]
 ) -> None:
     """Format a configuration's directories; `say` is called with progress messages. Raises FormatError, OSError."""
-    voters = _initial_voters(request, random)
-    features = _feature_levels(request)
+    content = _Content(_initial_voters(request, random), _feature_levels(request))
     formatted = {path: read_meta_properties(disk, path) for path in directories_of(request.config)}
     _check_formatted(request, formatted)
     if formatted[request.config.metadata_log_dir] is None:
         check_not_lost(disk, formatted)
     for path in (path for path, properties in formatted.items() if properties is None):
-        _format_directory(path, request, voters, features, disk=disk, random=random, clock=clock, say=say)
+        _format_directory(path, request, content, disk=disk, random=random, clock=clock, say=say)
     if None not in formatted.values():
         say("All of the log directories are already formatted.")
 
@@ -313,15 +319,14 @@ def _check_formatted(request: FormatRequest, formatted: Mapping[str, MetaPropert
 def _format_directory(
     path: str,
     request: FormatRequest,
-    voters: Sequence[Voter] | None,
-    features: Mapping[str, int],
+    content: _Content,
     *,
     disk: Disk,
     random: Random,
     clock: Clock,
     say: Callable[[str], None],
 ) -> None:
-    config = request.config
+    config, voters, features = request.config, content.voters, content.features
     own_voter = None
     if path == config.metadata_log_dir and voters is not None:
         own_voter = next((voter for voter in voters if voter.node_id == config.node_id), None)

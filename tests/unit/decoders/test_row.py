@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.decoders.formats import FORMATS, Decoders
-from kafkapy.decoders.row import record_of, row_of
+from kafkapy.decoders.row import ConsumedRecord, record_of, row_of
 
 DATA = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(str.encode) | st.just(b'{"a": 1}')
 HEADERS = st.lists(st.tuples(st.text(max_size=3), DATA), max_size=4)
@@ -16,17 +16,8 @@ NAMES = sorted(set(FORMATS) - {"avro", "json-schema", "protobuf"})
 
 def row(key, value, headers=(), *, name="text", timestamp_ms=5):
     decoders = Decoders(name, name)
-    return row_of(
-        topic="t",
-        partition=3,
-        offset=9,
-        timestamp_ms=timestamp_ms,
-        key=key,
-        value=value,
-        headers=headers,
-        decoded_key=decoders.key("t", key),
-        decoded_value=decoders.value("t", key, value),
-    )
+    record = ConsumedRecord("t", 3, 9, timestamp_ms, key, value, headers)
+    return row_of(record, decoders.key("t", key), decoders.value("t", key, value))
 
 
 @given(key=DATA, value=DATA, headers=HEADERS, name=st.sampled_from(NAMES), timestamp_ms=st.integers(0, 2**62))

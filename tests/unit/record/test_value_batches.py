@@ -20,11 +20,16 @@ def test_a_batch_of_values_is_what_any_other_way_makes_of_them(values: list[byte
 def test_a_batch_of_one_record_is_what_any_other_way_makes_of_it(
     key: bytes | None, value: bytes | None, is_transactional: bool
 ) -> None:
-    fields = {"base_offset": 7, "leader_epoch": 3, "producer_id": 5, "producer_epoch": 1, "base_sequence": 0}
+    place = {"base_offset": 7, "leader_epoch": 3}
     attributes = TRANSACTIONAL_FLAG if is_transactional else 0
-    batch = build_batch_of_one(encode_record(key, value), 1_600_000_000_000, attributes=attributes, **fields)
+    batch = build_batch_of_one(
+        encode_record(key, value), 1_600_000_000_000, attributes=attributes, producer=(5, 1, 0), **place
+    )
     assert batch == build_batch(
         [(1_600_000_000_000, key, value, ())],
         is_transactional=is_transactional,
-        **fields,  # type: ignore[arg-type]
+        producer_id=5,
+        producer_epoch=1,
+        base_sequence=0,
+        **place,
     )

@@ -8,7 +8,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.telemetry import instances as module
-from kafkapy.telemetry.instances import ClientInstance, ClientInstances
+from kafkapy.telemetry.instances import ClientInstance, ClientInstances, Push
 from kafkapy.telemetry.otlp import Point
 from kafkapy.telemetry.received import MAX_OF_INSTANCE, ReceivedMetrics
 from kafkapy.telemetry.subscriptions import Subscription, Wanted, subscription_id_of, wanted_of
@@ -36,15 +36,9 @@ class World:
 
     def push(self, now_ms: int, *, subscription_id: int | None = None, **fields: object) -> ClientInstance:
         known = {each.client_instance_id: each.subscription_id for each in self.instances.known()}
-        arguments = {"compression": 0, "size_bytes": 10, "max_bytes": 100, "is_last": False, **fields}
-        return self.instances.push(
-            ID,
-            "c",
-            CLIENT,
-            now_ms,
-            subscription_id=known.get(ID, 0) if subscription_id is None else subscription_id,
-            **arguments,  # type: ignore[arg-type]
-        )
+        arguments = {"compression": 0, "size_bytes": 10, "is_last": False, **fields}
+        push = Push(known.get(ID, 0) if subscription_id is None else subscription_id, **arguments)  # type: ignore[arg-type]
+        return self.instances.push(ID, "c", CLIENT, now_ms, push, max_bytes=100)
 
     def expire(self, now_ms: int) -> None:
         for entry in self.wheel.advance(now_ms):
@@ -138,9 +132,7 @@ def test_the_last_push_need_not_wait_and_none_may_follow(world: World) -> None:
 @pytest.mark.parametrize("reserved", [ZERO_UUID, ONE_UUID])
 def test_a_push_without_an_instance_id_is_invalid(world: World, reserved: bytes) -> None:
     def push() -> None:
-        world.instances.push(
-            reserved, "c", CLIENT, 0, subscription_id=0, compression=0, size_bytes=1, max_bytes=9, is_last=False
-        )
+        world.instances.push(reserved, "c", CLIENT, 0, Push(0, 0, size_bytes=1, is_last=False), max_bytes=9)
 
     assert refused(push) == ErrorCode.INVALID_REQUEST
     assert len(world.instances) == 0
