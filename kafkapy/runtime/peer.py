@@ -43,6 +43,8 @@ class PeerSettings:
 
     client_id: str = ""
     software_version: str = ""
+    traffic: OutboundTraffic | None = None
+    """What requests, responses, logins and closed connections are counted in, if anywhere."""
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1000
     connection_setup_timeout_ms: int = 10_000
@@ -64,14 +66,10 @@ class Peer:
         random: Random,
         settings: PeerSettings,
         new_login: NewLogin | None = None,
-        traffic: OutboundTraffic | None = None,
     ) -> None:
-        """`new_login`: makes the login state machine of each connection; None if the peer requires no login.
-
-        `traffic`: what requests, responses, logins and closed connections are counted in, if anywhere.
-        """
+        """`new_login`: makes the login state machine of each connection; None if the peer requires no login."""
         self._new_login = new_login
-        self._traffic = traffic
+        self._traffic = settings.traffic
         self.host = host
         self.port = port
         self._connector = connector

@@ -272,13 +272,20 @@ class Broker:
         if self._given_data_dir is not None:
             return str(self._given_data_dir)
         self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-")
+        atexit.register(self._finish_io)  # after the directory's own registration: it is called before
         return self._temporary.name
 
     def _clean_up(self) -> None:
         self._directory = None
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
+            atexit.unregister(self._finish_io)
             temporary.cleanup()
+
+    def _finish_io(self) -> None:
+        """Wait for the workers of a broker that is never stopped: they would write to a directory that is removed."""
+        if self._server is not None:
+            self._server.node.io_pool.close()
 
 
 def _security(tls: bool, users: Mapping[str, str] | None, acls: Sequence[str] | None) -> "EmbeddedSecurity | None":

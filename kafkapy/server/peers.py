@@ -75,11 +75,11 @@ class Peers:
             settings=PeerSettings(
                 client_id=str(self._config.node_id),
                 software_version=__version__,
+                traffic=traffic,
                 connection_setup_timeout_ms=network.socket_connection_setup_timeout_ms,
                 max_response_bytes=network.socket_request_max_bytes,
             ),
             new_login=self._login_to(listener),
-            traffic=traffic,
         )
 
     def _login_to(self, listener: str) -> "NewLogin | None":

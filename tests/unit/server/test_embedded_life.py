@@ -158,6 +158,18 @@ def test_nor_does_one_on_a_loop_that_has_ended(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+def test_nor_does_one_whose_workers_still_write(tmp_path: Path) -> None:
+    writing = """
+    directory = os.environ["TMPDIR"] + "/" + os.listdir(os.environ["TMPDIR"])[0]
+    def write():
+        for number in range(3000):
+            open(f"{directory}/{number}", "w").close()
+    broker._server.node.io_pool.submit(write, print)
+asyncio.run"""
+    assert run(tmp_path, writing.join(NEVER_STOPPED_ASYNC.rsplit("\nasyncio.run", 1))).startswith("['kafkapy-")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_one_with_a_directory_is_stopped_in_order(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
