@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from kafkapy.handlers.encoded_answers import VersionAnswers
 from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.machine import Decision
@@ -19,6 +20,7 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
+from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.runtime.markers import LocalMarkers, MarkerSink
 from kafkapy.runtime.peer import Peer, PeerSettings
 from kafkapy.runtime.replica_fetchers import ReplicaFetchers
@@ -119,6 +121,8 @@ class LinkedBroker(TransactionHosting):
         services.groups = self.groups
         services.transactions = self.transactions
         services.quorum = FinalizedNothing()
+        services.version_answers = VersionAnswers()
+        services.decoded = DecodedRequests()
         return services
 
     def deny(self) -> None:
