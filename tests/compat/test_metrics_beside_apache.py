@@ -3,7 +3,6 @@
 Apache Kafka is scraped through Prometheus' JMX exporter, with rules that give Strimzi's names (jmx_rules.yaml).
 """
 
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, free_port
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.server.admin.catalogue import ABSENT, UNNAMED
 from tests.support.asking import batch_of, create_topic, delete_topic, fetch, produce
 from tests.support.eventually import eventually
+from tests.support.offsets import commit, find_coordinator
 from tests.support.scraped import Labels, Samples, samples_of, text_of, types_of
 from tests.support.transactions import TransactionalProducer
 from tests.support.wire import WireClient
@@ -26,7 +27,7 @@ from tools.kafka import JAVA_LIBS, JMX_EXPORTER_LIBS
 pytestmark = pytest.mark.ours  # it starts both brokers itself
 
 RULES = Path(__file__).with_name("jmx_rules.yaml")
-ASKED = ("Produce", "FetchConsumer", "Fetch")
+ASKED = ("Produce", "FetchConsumer", "Fetch", "OffsetCommit", "Heartbeat")
 """Apache Kafka's broker forwards CreateTopics and the like to its controller, and counts them twice."""
 RAFT_CHANNEL = "kafka_server_raftchannelmetrics_"
 TOPICS = ("plain", "compacted", "small")
@@ -39,11 +40,15 @@ OF_THE_MOMENT = {
     "kafka_server_socket_server_metrics_connections_software",
 }
 """Of tiered storage, which metrics.tsv does not have, and of connections, which Apache Kafka has to itself."""
-SHARE_OF_RETENTION = re.compile(r'kafka_log_log_retentionsizein_percent{topic_plain_partition="0"} [1-9]')
+SHARE = "kafka_log_log_retentionsizein_percent"
+SIZE = "kafka_log_log_size"
+RETENTION_BYTES = 1000
+"""Of the topic `plain`."""
 TRANSACTION_ABORTABLE = 120
 COMMON = {
     "auto.create.topics.enable": "false",
     "transaction.state.log.num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
     "log.initial.task.delay.ms": "500",
     "log.retention.check.interval.ms": "500",
 }
@@ -63,8 +68,11 @@ EQUAL = {
 
 @dataclass
 class Scraped:
+    """What a broker tells after the script; `restarted`: what it tells after a stop and another start."""
+
     types: dict[str, str]
     samples: Samples
+    restarted: Samples
 
     def labels(self) -> dict[str, set[frozenset[str]]]:
         """Return the sets of label names by name."""
@@ -75,10 +83,10 @@ class Scraped:
 
 
 def play(bootstrap: str) -> None:
-    """Appends, reads, errors of both, and a topic that goes."""
+    """Appends, reads, errors of both, a topic that goes, a transaction, a group."""
     with WireClient(bootstrap) as client:
         client.call(ApiVersionsRequest("scraper", "1.0"), 4)
-        plain = create_topic(client, "plain", 2, retention_bytes="1000")
+        plain = create_topic(client, "plain", 2, retention_bytes=str(RETENTION_BYTES))
         create_topic(client, "compacted", cleanup_policy="compact")
         create_topic(client, "small", max_message_bytes="200")
         create_topic(client, "gone")
@@ -101,19 +109,40 @@ def play(bootstrap: str) -> None:
         assert producer.send("plain") == 0
         assert producer.send("plain", version=11, partition=1) == TRANSACTION_ABORTABLE, "it was not added"
         assert producer.end(commit=True) == 0
+        find_coordinator(client, "g")
+        assert commit(client, "g", "plain", 2) == [0]
+        assert commit(client, "g", "nowhere", 2) == [3]
+        assert client.call(HeartbeatRequest("g", 1, "unknown"), 4).error_code == 25
 
 
 def settled(port: int) -> str:
     """Return what is told once the deleted topic's series are gone and retention was looked at, "" before."""
     text = text_of(port)
-    is_settled = 'topic="gone"' not in text and SHARE_OF_RETENTION.search(text) is not None
-    return text if is_settled else ""
+    return text if 'topic="gone"' not in text and shares_are_current(samples_of(text)) else ""
 
 
-def scraped(bootstrap: str, port: int) -> Scraped:
-    play(bootstrap)
+def shares_are_current(samples: Samples) -> bool:
+    """Whether the shares of retention.bytes are those of the sizes: Apache Kafka works them out twice a second."""
+    return all(
+        samples.get((SHARE, frozenset({("topic_plain_partition", partition)})))
+        == samples.get((SIZE, frozenset({("topic", "plain"), ("partition", partition)})), -1) * 100 // RETENTION_BYTES
+        for partition in ("0", "1")
+    )
+
+
+def restarted(server: Server, port: int) -> Samples:
+    """Start the server again. Apache Kafka then tells of the deleted topic's log until its files are gone."""
+    server.stop()
+    server.start()
+    found: Samples
+    found = eventually(lambda: samples if shares_are_current(samples := samples_of(text_of(port))) else None)
+    return found
+
+
+def scraped(server: Server, port: int) -> Scraped:
+    play(server.bootstrap)
     text = eventually(lambda: settled(port))
-    return Scraped(types_of(text), samples_of(text))
+    return Scraped(types_of(text), samples_of(text), restarted(server, port))
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +150,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     port = free_port()
     properties = {**COMMON, "kafkapy.admin.listener": f"127.0.0.1:{port}"}
     with Kafkapy(tmp_path_factory.mktemp("kafkapy") / "data", properties) as broker:
-        yield scraped(broker.bootstrap, port)
+        yield scraped(broker, port)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +164,7 @@ def apaches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     kafka.heap = "384m"
     kafka.jvm_options = [*QUICK_JVM, f"-javaagent:{agents[0]}=127.0.0.1:{port}:{RULES}"]
     with kafka:
-        yield scraped(kafka.bootstrap, port)
+        yield scraped(kafka, port)
 
 
 def test_every_name_is_one_of_apache_kafkas_with_its_type_and_labels(ours: Scraped, apaches: Scraped) -> None:
@@ -204,6 +233,25 @@ def test_nothing_that_the_script_made_is_counted_by_apache_kafka_alone(ours: Scr
 def test_the_series_of_a_deleted_topic_are_gone_from_both(ours: Scraped, apaches: Scraped) -> None:
     for found in (ours, apaches):
         assert not [name for name, labels in found.samples if ("topic", "gone") in labels]
+
+
+def logs(samples: Samples) -> Samples:
+    """Return what is told of the logs of the script's topics, and of the group's."""
+    return {
+        (name, labels): value
+        for (name, labels), value in samples.items()
+        if name.startswith("kafka_log_log_")
+        and (dict(labels).get("topic") in (*TOPICS, "__consumer_offsets") or "topic_plain_partition" in dict(labels))
+    }
+
+
+def test_after_a_restart_both_tell_the_same_of_their_logs(ours: Scraped, apaches: Scraped) -> None:
+    mine = logs(ours.restarted)
+    assert len(mine) > 20
+    assert mine == logs(apaches.restarted)
+    assert {key: value for key, value in mine.items() if "segment" not in key[0]} == {
+        key: value for key, value in logs(ours.samples).items() if "segment" not in key[0]
+    }
 
 
 def test_every_name_of_apache_kafka_is_served_or_named_as_absent(ours: Scraped, apaches: Scraped) -> None:
