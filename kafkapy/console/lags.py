@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict, deque
 from typing import Final
 
+from kafkapy.console.background import Background
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.client import Clients
 from kafkapy.console.groups import consumer_groups, lag_of
@@ -79,23 +80,18 @@ class LagWatch:
         self._lags = lags
         self._own: Clients | None = None
         self._left_out_until_s: dict[str, float] = {}
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._background = Background("console-lags", self.ask, INTERVAL_S, begins_at_once=False)
 
     def start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="console-lags", daemon=True)
-            self._thread.start()
+        self._background.start()
 
     def stop(self) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(STOP_S)  # a call that waits for a broker is left to itself
+        self._background.stop(STOP_S)
 
     def ask(self) -> None:
         """Measure the lag of each group once. A group with an error gets no point; pages show the error."""
         for name in self._wanted():
-            if self._stop.is_set():
+            if self._background.is_stopping:
                 return
             try:
                 self._lags.note_unseen(name, lag_of(self._client(), name), time.time())
@@ -122,7 +118,3 @@ class LagWatch:
         if self._own is None:
             self._own = self._clients.apart()
         return self._own
-
-    def _run(self) -> None:
-        while not self._stop.wait(INTERVAL_S):
-            self.ask()

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from kafkapy.console.background import Background
 from kafkapy.console.client_metrics import Client, clients_of, is_of_clients
 
 Points: TypeAlias = list[tuple[float, float]]
@@ -39,18 +40,14 @@ class MetricSamples:
         """The metrics that clients have pushed, by instance id, as of the last scrape."""
         self._lock = threading.Lock()
         self._points: dict[str, deque[tuple[float, float]]] = {}
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._background = Background("console-metrics", self.scrape, INTERVAL_S, begins_at_once=True)
 
     def start(self) -> None:
-        if self.urls and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="console-metrics", daemon=True)
-            self._thread.start()
+        if self.urls:
+            self._background.start()
 
     def stop(self) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(TIMEOUT_S + 1)
+        self._background.stop(TIMEOUT_S + 1)
 
     def names(self) -> list[str]:
         with self._lock:
@@ -85,11 +82,6 @@ class MetricSamples:
                 problems.append(f"{url}: {str(error)[:200] or type(error).__name__}")
         self.problems = tuple(problems)
         self.take(texts, time.time())
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.scrape()
-            self._stop.wait(INTERVAL_S)
 
 
 def rate(points: Points) -> Points:
