@@ -1,6 +1,6 @@
 """Seeded runs of Raft clusters: elections, failures, partitions, lost data, snapshots, voter changes.
 
-KAFKAPY_SOAK_SEEDS=N runs 500 N seeds of each property (make soak: 10,000); without it there are some 500 runs.
+KAFKAPY_SOAK_SEEDS=N runs 500 N seeds of each property (make soak: 10,000); without it there are some 1,000 runs.
 """
 
 import os
@@ -41,7 +41,7 @@ def the_leader(cluster: Cluster) -> Node:
     return leader
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@pytest.mark.parametrize("seed", seeds(200))
 def test_a_leader_is_elected_and_all_replicas_catch_up(seed: int) -> None:
     cluster = started(seed, 1 + seed % 5, seed % 6, kraft_version=seed % 2, takes_snapshots=seed % 3 == 0)
     reach(cluster, 10)
@@ -65,7 +65,7 @@ def test_another_leader_is_elected_after_the_first_one_fails_or_resigns(seed: in
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@pytest.mark.parametrize("seed", seeds(200))
 def test_the_cluster_recovers_after_all_nodes_were_killed(seed: int) -> None:
     cluster = started(seed, 1 + seed % 5, seed % 3, takes_snapshots=seed % 2 == 0)
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_the_cluster_recovers_after_all_nodes_were_killed(seed: int) -> None:
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(30))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_another_leader_is_elected_after_the_first_one_is_cut_off(seed: int) -> None:
     cluster = started(seed, 3 + seed % 3, seed % 3, takes_snapshots=seed % 2 == 0)
     reach(cluster, 10)
@@ -91,7 +91,7 @@ def test_another_leader_is_elected_after_the_first_one_is_cut_off(seed: int) -> 
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_a_reachable_majority_makes_progress(seed: int) -> None:
     cluster = started(seed, 5, takes_snapshots=seed % 2 == 0)
     reach(cluster, 10)
@@ -105,7 +105,7 @@ def test_a_reachable_majority_makes_progress(seed: int) -> None:
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(15))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_progress_goes_on_after_leaders_fail_one_after_the_other(seed: int) -> None:
     cluster = started(seed, 5, takes_snapshots=seed % 2 == 0)
     killed: list[Node] = []
@@ -120,7 +120,7 @@ def test_progress_goes_on_after_leaders_fail_one_after_the_other(seed: int) -> N
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(15))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_messages_lost_at_random_and_nodes_killed_at_random_do_no_harm(seed: int) -> None:
     cluster = started(seed, 3 + 2 * (seed % 2), 1, loss=0.05 + 0.15 * (seed % 3), takes_snapshots=True)
     for _ in range(12):
@@ -143,7 +143,7 @@ def test_messages_lost_at_random_and_nodes_killed_at_random_do_no_harm(seed: int
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@pytest.mark.parametrize("seed", seeds(200))
 def test_a_voter_that_lost_its_disk_is_filled_again(seed: int) -> None:
     cluster = started(seed, 3, takes_snapshots=seed % 2 == 0)
     reach(cluster, 20)
@@ -157,7 +157,7 @@ def test_a_voter_that_lost_its_disk_is_filled_again(seed: int) -> None:
     cluster.check_end()
 
 
-@pytest.mark.parametrize("seed", seeds(15))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_voters_are_added_and_removed_while_nodes_fail(seed: int) -> None:
     cluster = started(seed, 1 + seed % 4, 2, loss=0.02 * (seed % 3), takes_snapshots=seed % 2 == 0)
     reach(cluster, 10)
