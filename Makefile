@@ -59,10 +59,16 @@ test-compiled: setup   ## unit, golden, property and scenario tests with the com
 	$(BIN)/python -m tools.compiled --checkout $(VENV)-compiled/checkout
 	cd $(VENV)-compiled/checkout && ../bin/python -m pytest -q $(PARALLEL) $(COMPILED_TESTS) $(if $(T),-k "$(T)")
 
-COMPILED_COMPAT := tests/compat/test_confluent_kafka.py tests/compat/test_kcat.py tests/compat/test_python_clients.py
+# What proves the compiled modules, and no test that spends its time in those that are not: logins, metadata, raft, many nodes.
+CI_COMPILED_SCENARIOS := $(addprefix tests/scenarios/,$(addsuffix .py,test_api_versions test_bad_input test_byte_rates \
+  test_committed_offsets test_fetch_rules test_fetch_sessions test_group_membership test_heavy_batches test_idempotence \
+  test_kill_at_failpoints test_overlong_lengths test_produce_rules test_timestamps test_topic_ids test_transactional_offsets \
+  test_transactions))
+CI_COMPILED_COMPAT := tests/compat/test_confluent_kafka.py tests/compat/test_kcat.py tests/compat/test_python_clients.py
+CI_COMPILED_TESTS := $(filter-out tests/scenarios,$(COMPILED_TESTS)) $(CI_COMPILED_SCENARIOS) $(CI_COMPILED_COMPAT)
 
-ci-compiled: setup tools   ## the same and a part of compat, compiled without optimizing: what CI can run
-	KAFKAPY_OPT_LEVEL=0 $(MAKE) test-compiled COMPILED_TESTS="$(COMPILED_TESTS) $(COMPILED_COMPAT)"
+ci-compiled: setup tools   ## those that prove the compiled modules and a part of compat, compiled without optimizing: what CI can run
+	KAFKAPY_OPT_LEVEL=0 CFLAGS=-g0 $(MAKE) test-compiled COMPILED_TESTS="$(CI_COMPILED_TESTS)"
 
 soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim tests/property
