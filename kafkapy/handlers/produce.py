@@ -223,8 +223,10 @@ class _Plan:
         """Raise CloseConnection if a partition has an error: with acks=0 there is no response to report it."""
         if any(outcome.error_code for _, outcomes in self._outcomes for outcome in outcomes):
             answers = [answer for topic in self.finish().responses for answer in topic.partition_responses]
-            failed = {answer.index: answer.error_code for answer in answers if answer.error_code}
-            raise CloseConnection(f"errors by partition {failed} under acks=0, client id {self._context.client_id}")
+            failed = [f"{each.index}: {ErrorCode(each.error_code).name}" for each in answers if each.error_code]
+            raise CloseConnection(
+                f"errors by partition ({', '.join(failed)}) under acks=0, client id {self._context.client_id}"
+            )
 
     def finish(self) -> ProduceResponse:
         response = ProduceResponse(
