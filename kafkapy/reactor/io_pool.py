@@ -49,6 +49,9 @@ class ThreadIoPool:
         if self.unfinished_count > len(self._threads) < self._max_threads:
             self._start_thread()
         self._calls.put((call, on_done))
+        if not self._threads:
+            self._calls.put(None)
+            self._work()
 
     def resize(self, worker_count: int) -> None:
         """Change the maximum number of workers; surplus ones end after their current call."""
@@ -70,9 +73,16 @@ class ThreadIoPool:
         self._leaving.clear()
 
     def _start_thread(self) -> None:
+        """Start a worker if the process can: Python 3.12 refuses at the program's end, when `Broker` is stopped.
+
+        The workers that there are do its part then; if there are none, the caller of `submit` does.
+        """
         thread = threading.Thread(target=self._work, name=f"kafkapy-io-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return
         self._threads.append(thread)
-        thread.start()
 
     def _work(self) -> None:
         while (item := self._calls.get()) is not None:

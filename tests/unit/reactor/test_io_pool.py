@@ -139,3 +139,26 @@ def test_close_finishes_what_was_submitted_and_refuses_more():
         assert await asyncio.gather(*before) == [(1, None)] * 20
 
     with_pool(3, use)
+
+
+def refuse(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_where_no_thread_can_be_started_others_do_its_part(worker_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12 starts none at the end of a program, when `Broker` stops."""
+
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        for _ in range(worker_count):
+            await submitted(pool, int)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            several = [submitted(pool, threading.get_ident) for _ in range(3)]
+            results = await asyncio.gather(*several)
+        assert pool.thread_count == worker_count
+        assert [error for _, error in results] == [None] * 3
+        here = threading.get_ident()
+        assert {result == here for result, _ in results} == {worker_count == 0}
+
+    with_pool(4, use)
