@@ -25,6 +25,8 @@ TOPICS = ("left", "right")
 GROUP = "copied"
 NEW, OLD = "new", "old"
 """Transactional ids: of a client of transaction version 2, and of one before."""
+BYSTANDER = "bystander"
+"""The transactional id whose first transaction stays open, so that the others' markers are not alone in a partition."""
 POINTS = (
     "transaction.prepare.before_append=kill@7",
     "transaction.prepare.after_append=kill@7",
@@ -55,11 +57,19 @@ class Outcome:
         self.open_number = -1
 
 
-def work(client: WireClient, outcome: Outcome) -> None:
-    """Run transactions of both kinds by turns, each third one aborted, until the broker dies."""
+def work(client: WireClient, outcome: Outcome, *, has_bystander: bool = False) -> None:
+    """Run transactions of both kinds by turns, each third one aborted, until the broker dies.
+
+    has_bystander: with another transaction open in the partitions. Markers are then written in a turn of their own.
+    """
     for topic in TOPICS:
         create_topic(client, topic)
     find_coordinator(client, GROUP)
+    if has_bystander:
+        bystander = TransactionalProducer(client, BYSTANDER)
+        assert bystander.init() == ErrorCode.NONE
+        for topic in TOPICS:
+            assert bystander.send(topic, b"-1", version=12) == ErrorCode.NONE
     producers = [TransactionalProducer(client, NEW), TransactionalProducer(client, OLD)]
     for producer in producers:
         assert producer.init() == ErrorCode.NONE
@@ -82,7 +92,7 @@ def write(producer: TransactionalProducer, number: int) -> None:
 
 
 def check(client: WireClient, outcome: Outcome, *, is_prepared: bool) -> None:
-    until(lambda: client_goes_on(client, NEW) and client_goes_on(client, OLD))
+    until(lambda: all(client_goes_on(client, each) for each in (NEW, OLD, BYSTANDER)))
     for topic in TOPICS:
         assert last_stable_offset(client, topic) == list_offset(client, topic, LATEST).offset
     left, right = ([int(value or b"") for value in read_committed(client, topic)] for topic in TOPICS)
@@ -107,13 +117,20 @@ def broker(tmp_path: Path) -> Iterator[Kafkapy]:
     server.stop()
 
 
-def run_until_killed(broker: Kafkapy, point: str, outcome: Outcome | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_until_killed(
+    broker: Kafkapy,
+    point: str,
+    outcome: Outcome | None,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_bystander: bool = False,
+) -> None:
     monkeypatch.setenv(VARIABLE, point)
     try:
         broker.start()
         if outcome is not None:
             with WireClient(broker.bootstrap) as client:
-                work(client, outcome)
+                work(client, outcome, has_bystander=has_bystander)
     except (ConnectionClosed, OSError, RuntimeError):
         pass  # it died, at its start or later
     process = broker.process
@@ -121,10 +138,13 @@ def run_until_killed(broker: Kafkapy, point: str, outcome: Outcome | None, monke
     monkeypatch.delenv(VARIABLE)
 
 
+@pytest.mark.parametrize("has_bystander", [False, True], ids=["alone", "beside an open one"])
 @pytest.mark.parametrize("point", POINTS if SOAK_FACTOR == 1 else POINTS + MORE_POINTS)
-def test_what_is_prepared_ends_as_prepared(broker: Kafkapy, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_prepared_ends_as_prepared(
+    broker: Kafkapy, point: str, monkeypatch: pytest.MonkeyPatch, *, has_bystander: bool
+) -> None:
     outcome = Outcome()
-    run_until_killed(broker, point, outcome, monkeypatch)
+    run_until_killed(broker, point, outcome, monkeypatch, has_bystander=has_bystander)
     broker.start()
     with WireClient(broker.bootstrap) as client:
         check(client, outcome, is_prepared=not point.startswith("transaction.prepare.before_append"))
