@@ -244,13 +244,6 @@ class Channel(Protocol):
         """Call `callback` whenever there are bytes to receive; None stops that."""
         ...
 
-    def await_bytes(self, byte_count: int) -> None:
-        """From now on the callback of on_readable may wait for so many bytes, or the end: a hint that may be ignored.
-
-        The peer must be about to send them, whatever it waits for.
-        """
-        ...
-
     def on_writable(self, callback: Callable[[], None] | None) -> None: ...
 
     def close(self) -> None: ...

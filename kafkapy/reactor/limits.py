@@ -23,11 +23,6 @@ RECEIVE_BYTES = 64 * 1024
 FRAME_RECEIVE_BYTES = 128 * 1024
 """The size of one receive call for a large frame: a socket seldom holds more, and it fits a core's cache."""
 
-AWAITED_BYTES = 48 * 1024
-"""A connection amid a large frame is read when so many of its bytes have come: half of what the default
-socket.receive.buffer.bytes lets a client send ahead, so that it goes on sending meanwhile. Without that, a busy client
-on the same machine wakes the loop for each few KiB."""
-
 PEEK_BYTES = 4 * 1024
 """The size of one receive call between two frames while the request memory is nearly full."""
 

@@ -16,7 +16,6 @@ from kafkapy.protocol.api import api_key_of, api_name
 from kafkapy.protocol.connection import Connection, discard
 from kafkapy.protocol.serving import ConnectionInfo, Login
 from kafkapy.reactor.limits import (
-    AWAITED_BYTES,
     BYTES_PER_TURN,
     FRAME_RECEIVE_BYTES,
     FRAMES_PER_TURN,
@@ -44,7 +43,6 @@ class Link:
     """The driver of one connection. All methods run on the loop's thread. Callbacks of the loop never raise."""
 
     __slots__ = (
-        "_awaited_bytes",
         "_channel",
         "_coalesce",
         "_is_admitted",
@@ -86,7 +84,6 @@ class Link:
         else:
             self._begin_login(processor.serving.new_login(info))
         self._is_reading = False
-        self._awaited_bytes = 1
         self._rest = READING
         self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = 0
@@ -251,18 +248,11 @@ class Link:
             return 0
         if rest_bytes:
             machine.feed_frame(data)
-            self._await_rest(min(machine.large_rest_bytes, AWAITED_BYTES) or 1)
         else:
             machine.feed(data)
         self.unstarted_bytes += count
         request_memory.bytes += count
         return bytes_left - count if count == wanted else 0
-
-    def _await_rest(self, byte_count: int) -> None:
-        """Read again when so many bytes have come. Only amid a large frame, whose rest the client owes, more than 1."""
-        if byte_count != self._awaited_bytes:
-            self._awaited_bytes = byte_count
-            self._channel.await_bytes(byte_count)
 
     def _serve_together(self, most: int) -> int:
         """Serve the next buffered requests as one group, if they are small produces; return how many were served."""

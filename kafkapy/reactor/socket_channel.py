@@ -7,7 +7,6 @@ a plain socket is as fast.
 import asyncio
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +16,6 @@ from kafkapy.types import host_text
 _NO_FILE = -1
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 """Linux only; on other systems a packet may be sent early."""
-_HAS_LOW_WATER_MARK = sys.platform == "linux"
-"""Linux ends the wait for bytes when they fill the receive buffer (since 4.18); of other systems that is not known."""
 
 
 class SocketChannel:
@@ -77,10 +74,6 @@ class SocketChannel:
         elif self._reads:
             self._loop.remove_reader(self._descriptor)
         self._reads = callback is not None
-
-    def await_bytes(self, byte_count: int) -> None:
-        if _HAS_LOW_WATER_MARK:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, byte_count)
 
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         if callback is not None:

@@ -296,9 +296,6 @@ class TlsChannel:
             raise BrokenPipeError("the peer asks for TLS messages that it does not read")
         self._watch_output()
 
-    def await_bytes(self, byte_count: int) -> None:
-        """Ignore the hint: records have sizes of their own."""
-
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         self._writer = callback
         self._watch_output()

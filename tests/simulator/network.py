@@ -147,9 +147,6 @@ class SimChannel:
         self._context = contextvars.copy_context()
         self._poll()
 
-    def await_bytes(self, byte_count: int) -> None:
-        """Ignore the hint."""
-
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         self._writer = callback
         self._context = contextvars.copy_context()
