@@ -11,6 +11,7 @@ from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld
 from tests.support.hosting import on_loop
+from tests.support.interpreter import needs_interpreter
 
 FEW, MANY = 50, 150
 MORE = 1.3
@@ -54,6 +55,7 @@ def costliest_response(partition_count: int) -> int:
     return run(main)
 
 
+@needs_interpreter("instructions are counted")
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="bytecode is counted on CPython 3.11")
 def test_a_fetch_costs_the_same_however_many_partitions_are_behind() -> None:
     few, many = costliest_response(FEW), costliest_response(MANY)
