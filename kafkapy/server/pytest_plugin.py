@@ -13,9 +13,12 @@
 """
 
 import re
+import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -27,6 +30,24 @@ if TYPE_CHECKING:
 MARKER: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is created"
 MAX_NAME: Final = 200
 """The maximum length of the test's name within a topic's name, of which Kafka allows 249 characters."""
+
+
+class PlainImports:
+    """A meta path finder that has the broker's modules imported as they are, from their bytecode.
+
+    pytest rewrites the asserts of all modules of a distribution that has a plugin. The broker would take two seconds to
+    import where pytest has no bytecode of it yet, a fifth of a second later on, and run slower.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith("kafkapy.") else None
+
+
+def pytest_addoption() -> None:
+    """Come before pytest's finder, which is there by now."""
+    if PlainImports not in sys.meta_path:
+        sys.meta_path.insert(0, PlainImports)
 
 
 def pytest_configure(config: pytest.Config) -> None:

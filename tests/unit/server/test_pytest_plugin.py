@@ -1,6 +1,7 @@
 """The fixtures that an install of kafkapy brings; pytest finds them by its entry point. pytest-xdist: test_pages.py."""
 
 import socket
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -35,3 +36,10 @@ def test_brokers_with_properties(new_kafka_broker: Callable[..., Broker]) -> Non
     for broker in brokers:
         broker.create_topics("orders")
     assert [partition_counts(each.bootstrap_servers) for each in brokers] == [{"orders": 2}, {"orders": 3}]
+
+
+def test_the_asserts_of_the_broker_are_not_rewritten(kafka_broker: Broker) -> None:
+    assert "@pytest_ar" in globals()
+    rewritten = [name for name, module in sys.modules.items() if "@pytest_ar" in vars(module)]
+    loaded_with_the_plugin = {"kafkapy", "kafkapy.compiled", "kafkapy.server", "kafkapy.server.pytest_plugin"}
+    assert {name for name in rewritten if name.split(".")[0] == "kafkapy"} <= loaded_with_the_plugin
