@@ -342,7 +342,9 @@ async def _read_news(
             if turn.is_over(len(taken)):
                 await services.turns.next()
                 turn.begin()
-            taken = by.watch.take(min(left, READ_AT_ONCE))
+            taken = by.watch.take(left)
+            if not taken:  # the session has ended meanwhile
+                return read, answers
             left -= len(taken)
     except BaseException:
         if read is not None:

@@ -9,8 +9,10 @@ when the session last fetched (FollowerState.session).
 Code that changes a partition calls `FollowerWatches.tell`. Changes without a call (log start offset raised by
 retention) are found when runtime/isr_updates checks all partitions.
 
-A fetch takes READ_AT_ONCE partitions at a time, first those that its request names, until its response is full; others
-wait for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with.
+A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
+for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with. Those
+that were taken only because they were named keep their place in the queue behind the others, or the same few would be
+named, and be read before all others, in every fetch.
 
 A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
 UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
@@ -96,6 +98,8 @@ class FollowerWatch:
         self._to_read: dict[FetchedPartition, None] = dict.fromkeys(requested)
         self._named: dict[FetchedPartition, None] = {}
         """Those of `_to_read` that the request names."""
+        self._taken_early: dict[FetchedPartition, None] = {}
+        """Those taken since `settle` that were not next, but named."""
         self._min_bytes = 1
         self._is_closed = False
         self._on_enough: Callable[[], None] | None = None
@@ -106,14 +110,21 @@ class FollowerWatch:
         """The number of partitions to read that were not taken yet."""
         return len(self._to_read)
 
-    def take(self, most: int = READ_AT_ONCE) -> "list[FetchedPartition]":
-        """Take up to `most` partitions to read, and those that the request names. Changed ones are taken last."""
+    def take(self, most: int | None = None) -> "list[FetchedPartition]":
+        """Take up to READ_AT_ONCE partitions to read (or `most`, if less), and those that the request names.
+
+        Changed ones are taken last. Returns none if the session has ended.
+        """
         self._watches.clean_up()
+        most = READ_AT_ONCE if most is None else min(most, READ_AT_ONCE)
         named, self._named = self._named, {}
         if len(self._to_read) <= most:
             taken, self._to_read = self._to_read, {}
             return list(taken)
-        taken = dict.fromkeys(islice(self._to_read, most)) | named
+        taken = dict.fromkeys(islice(self._to_read, most))
+        for requested in named:
+            if requested not in taken:
+                taken[requested] = self._taken_early[requested] = None
         for requested in taken:
             del self._to_read[requested]
         return list(taken)
@@ -139,7 +150,7 @@ class FollowerWatch:
     def close(self) -> None:
         """End the session: `FollowerWatches.clean_up` unsubscribes from its partitions."""
         self._is_closed = True
-        self._to_read, self._named = {}, {}
+        self._to_read, self._named, self._taken_early = {}, {}, {}
         self._watches.note_closed(self)
 
     @property
@@ -157,9 +168,12 @@ class FollowerWatch:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
 
         Order: partitions just read that had no room in the response, then those not read yet and those changed
-        meanwhile, last those that had records. Responses are limited in size, so the others get their turn first.
+        meanwhile, then those read early that had no room, last those that had records. Responses are limited in size,
+        so the others get their turn first.
         """
+        early, self._taken_early = self._taken_early, {}
         crowded_out: dict[FetchedPartition, None] = {}
+        early_crowded_out: dict[FetchedPartition, None] = {}
         with_records: dict[FetchedPartition, None] = {}
         for requested, answer in answers:
             partition = self._partitions.get(requested)
@@ -168,9 +182,13 @@ class FollowerWatch:
                 self._to_read.pop(requested, None)
             elif partition is None or self._is_unsettled(requested, partition, answer):
                 has_room = partition is None or not self._is_crowded_out(requested, partition, answer)
-                (self._to_read if has_room else crowded_out)[requested] = None
+                if has_room:
+                    self._to_read[requested] = None
+                else:
+                    (early_crowded_out if requested in early else crowded_out)[requested] = None
         if crowded_out:
             self._to_read = crowded_out | self._to_read
+        self._to_read |= early_crowded_out
         self._to_read |= with_records
 
     def _is_crowded_out(

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.replication import follower_watch
+from kafkapy.runtime.turns import PAUSE_MS
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld
@@ -18,13 +20,16 @@ MORE = 1.3
 VALUE = bytes(1000)
 
 
-async def behind(loop: SimLoop, partition_count: int, *, response_bytes: int) -> ReplicaWorld:
-    """Return a world in which node 2 is about to fetch from partitions that have a record each."""
-    properties = {"replica_fetch_response_max_bytes": str(response_bytes), "replica_fetch_backoff_ms": "100"}
+async def behind(
+    loop: SimLoop, partition_count: int, *, response_bytes: int, record_count: int = 1, **others: str
+) -> ReplicaWorld:
+    """Return a world in which node 2 is about to fetch from partitions that have `record_count` records each."""
+    properties = {"replica_fetch_response_max_bytes": str(response_bytes), "replica_fetch_backoff_ms": "100", **others}
     world = ReplicaWorld(loop, 2, **properties)
     world.create_topic(partition_count, replicas=(1, 2), isr=(1,))
     world.isolate(2)
-    await asyncio.gather(*(world.produce(1, VALUE, number=number) for number in range(partition_count)))
+    for _ in range(record_count):
+        await asyncio.gather(*(world.produce(1, VALUE, number=number) for number in range(partition_count)))
     await world.pass_ms(1500)
     return world
 
@@ -78,6 +83,46 @@ def test_each_partition_gets_its_turn_and_its_place_in_the_isr(response_bytes: i
             await world.stop()
 
     main()
+
+
+@on_loop
+async def test_no_partition_gets_a_second_turn_before_all_others_had_their_first(loop: SimLoop) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 6)
+        world = await behind(loop, 20, response_bytes=4500, record_count=10, replica_fetch_max_bytes="1000")
+        leads: list[int] = []
+
+        def note(_sender: int, _receiver: int, response: Any) -> Any:
+            ends = [world.nodes[2].log(number=number).log_end_offset for number in range(20)]
+            leads.append(max(ends) - min(ends))
+            return response
+
+        world.tamper = note
+        world.heal()
+        await world.until(lambda: all(world.nodes[2].log(number=number).log_end_offset == 10 for number in range(20)))
+        assert len(leads) > 50
+        assert max(leads) <= 2, "one turn, and what the first request of the session brought"
+        await world.stop()
+
+
+@on_loop
+async def test_a_fetch_ends_though_its_session_is_closed_while_it_gives_way(loop: SimLoop) -> None:
+    partition_count = follower_watch.READ_AT_ONCE + 1
+    world = ReplicaWorld(loop, 2, replica_fetch_backoff_ms="100")
+    world.create_topic(partition_count, replicas=(1, 2))
+    await world.pass_ms(3000)
+    session_id = next(each.session_id for *_, each in reversed(world.requests) if isinstance(each, FetchRequest))
+    sessions = world.nodes[1].sessions
+
+    def close_session() -> None:
+        assert len(sessions) == 1
+        sessions.open(session_id, 0, [], [], uses_topic_ids=True, now_ms=0)
+        assert len(sessions) == 0
+
+    produces = [world.nodes[1].run(world.produce(1, VALUE, number=number)) for number in range(partition_count)]
+    loop.call_later(PAUSE_MS / 2000, close_session)
+    assert [code for code, _ in await asyncio.gather(*produces)] == [0] * partition_count
+    await world.stop()
 
 
 @on_loop
