@@ -33,10 +33,11 @@ from kafkapy.server.broker import BrokerServer
 from kafkapy.server.distributions import warnings_of_installation
 from kafkapy.server.loop_thread import LoopThread
 from kafkapy.server.system_clock import SystemClock, SystemRandom
-from kafkapy.storage.offline.format import embedded_config, format_embedded
+from kafkapy.storage.offline.format import directories_of, embedded_config, format_embedded
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
     from kafkapy.server.embedded_security import EmbeddedSecurity
 
 NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
@@ -172,11 +173,12 @@ class Broker:
     async def _start_server(self) -> BrokerServer:
         """Start a server on the directory; the broker keeps the port that it binds first."""
         assert self._directory is not None
-        disk, random, clock = SystemDisk(syncs=self._temporary is None), SystemRandom(), SystemClock()
+        random, clock = SystemRandom(), SystemClock()
         properties = self._properties
         if self._security is not None:
             properties = self._security.properties(self._port) | properties
-        config, found = embedded_config(disk, self._directory, self._port, properties)
+        config, found = embedded_config(SystemDisk(), self._directory, self._port, properties)
+        disk = SystemDisk(syncs=not self._is_temporary(config))
         self._log_warnings((*warnings_of_installation(), *found))
         format_embedded(config, disk, random, clock)
         server = BrokerServer(config, disk=disk, clock=clock, random=random)
@@ -274,6 +276,10 @@ class Broker:
         self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-")
         atexit.register(self._finish_io)  # after the directory's own registration: it is called before
         return self._temporary.name
+
+    def _is_temporary(self, config: "BrokerConfig") -> bool:
+        """Whether nothing is kept after the end. The properties may name directories that are: log.dirs."""
+        return self._temporary is not None and directories_of(config) == [self._temporary.name]
 
     def _clean_up(self) -> None:
         self._directory = None

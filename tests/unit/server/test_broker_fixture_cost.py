@@ -21,6 +21,10 @@ os.fsync = lambda descriptor: (synced.append(descriptor), fsync(descriptor))
 with tempfile.TemporaryDirectory() as directory, Broker(directory):
     pass
 kept = len(synced)
+with tempfile.TemporaryDirectory() as directory, Broker(properties={"log.dirs": directory}):
+    pass
+named = len(synced) - kept
+synced.clear()
 
 counter, already = itertools.count(), set(sys.modules)
 
@@ -37,7 +41,7 @@ threading.setprofile(None)
 calls = next(counter)
 modules = [name for name in sys.modules if name not in already]
 next(with_fixture, None)
-print(json.dumps({"calls": calls, "modules": modules, "kept": kept, "synced": len(synced) - kept}))
+print(json.dumps({"calls": calls, "modules": modules, "kept": kept, "named": named, "synced": len(synced)}))
 """
 MOST_CALLS = 12_000
 """Of kafkapy's own functions: they were 8,800."""
@@ -61,3 +65,7 @@ def test_it_imports_nothing_that_another_broker_has_not_imported(made: Any) -> N
 def test_no_disk_is_waited_for_where_nothing_is_kept(made: Any) -> None:
     assert made["kept"] > 30
     assert made["synced"] == 0
+
+
+def test_the_disk_is_waited_for_where_the_properties_name_a_directory(made: Any) -> None:
+    assert made["named"] > 30
