@@ -305,9 +305,12 @@ class Connection:
     def _take_joined_frame(self) -> memoryview | None:
         if self._part_bytes < self._frame_bytes:
             return None
-        parts = self._parts
-        frame = parts[0] if len(parts) == 1 else bytearray().join(parts)
+        frame, *rest = self._parts
         assert isinstance(frame, bytearray), "it is of _begin_frame"
+        if len(frame) > MOST_UNJOINED_BYTES:  # a copy would hold the loop, and the memory of the frame twice
+            frame += b"".join(rest)
+        elif rest:
+            frame = bytearray().join(self._parts)
         self._forget_parts()
         self.started_count += 1
         return memoryview(frame)

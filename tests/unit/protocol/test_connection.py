@@ -153,6 +153,22 @@ def test_memory_follows_what_arrived_not_what_was_claimed(sent_bytes: int):
     assert peak < held + 4 * max(sent_bytes, 50_000)
 
 
+def test_a_very_large_frame_is_not_held_twice_when_it_is_complete():
+    connection = admitted(ConnectionLimits(max_frame_bytes=100_000_000))
+    size = 16_000_000
+    push(connection, struct.pack(">i", size))
+    assert connection.next_frame() is None
+    tracemalloc.start()
+    for _ in range(size // 100_000):
+        push(connection, bytes(100_000))
+        frame = connection.next_frame()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert frame is not None
+    assert len(frame) == size
+    assert peak < 1.5 * size
+
+
 def test_each_frame_is_writable_and_its_own():
     connection = admitted()
     connection.feed(framed(b"one", b"two"))
