@@ -45,7 +45,7 @@ def walk_records_in(
 ) -> Walk:
     """As walk_records, for the payload data[start:end]; mostly it is not copied."""
     walk = None
-    if not _IS_COMPILED:
+    if not _IS_COMPILED and record_count <= end - start:  # else the fast walk would go on far beyond the end
         try:
             walk = _walk_fast(data, start, end, record_count, pause)
         except (IndexError, InvalidRecordsError):  # it may have misread an unusual encoding
@@ -186,7 +186,7 @@ def _walk_fast(
                 position += one_byte[length]
 
             if data[position]:
-                position = _skip_headers(data, position)
+                position = _skip_headers(data, position, end_of_data)
             else:
                 position += 1
             if position != end:
@@ -318,10 +318,10 @@ def _raw_timestamp(data: bytes, position: int) -> tuple[int, int]:
     return (delta << 1 if delta >= 0 else (-delta << 1) - 1), end - 1
 
 
-def _skip_headers(data: bytes, position: i64) -> i64:
-    """Return the position after the headers at `position`. Raises IndexError at the end of the data."""
+def _skip_headers(data: bytes, position: i64, end: i64) -> i64:
+    """Return the position after the headers at `position`, of records up to `end`. Raises IndexError if they go on."""
     count, position = _number(data, position)
-    if count < 0 or count > len(data) - position:
+    if count < 0 or count > end - position:
         raise InvalidRecordsError(f"a record with {count} headers")
     while count:
         length: i64 = data[position]
@@ -385,7 +385,7 @@ def _walk_one(data: bytes, start: i64, index: i64) -> tuple[i64, i64, bool, i64]
         if value_length > 0:
             position += value_length
         is_in_headers = True
-        position = _skip_headers(data, position)
+        position = _skip_headers(data, position, len(data))
     except IndexError as error:
         what = f"record {index} ends within its headers" if is_in_headers else "the records end within a record"
         raise InvalidRecordsError(what) from error

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,33 @@ def test_records_amid_other_bytes_are_walked_as_if_alone(name: str) -> None:
             walk_records_in(data, start, wrong_end, count)
     with pytest.raises(InvalidRecordsError):
         walk_records_in(data, start, end, count + 1)
+
+
+class CountedBytes(bytes):
+    """Counts how often it is read."""
+
+    read_count = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.read_count += 1
+        return super().__getitem__(key)
+
+
+@needs_interpreter("reads of bytes are counted")
+@pytest.mark.parametrize("claims", ["headers", "records"])
+def test_what_lies_behind_the_records_is_not_walked(claims: str) -> None:
+    """A client that claims more than it sends would otherwise have other bytes walked for each small batch."""
+    if claims == "headers":
+        body = b"\0\0\0\1\1" + encode_varint(20_000)
+        payload, behind, count = encode_varint(len(body)) + body, bytes(60_000), 2
+    else:
+        records = SHAPES["9000 of many sizes"]
+        payload, count = payload_of(records[:3]), len(records)
+        behind = payload_of(records)[len(payload) :]
+    data = CountedBytes(payload + behind)
+    with pytest.raises(InvalidRecordsError):
+        walk_records_in(data, 0, len(payload), count)
+    assert data.read_count < 100
 
 
 def test_padded_varints_are_read_as_kafka_reads_them() -> None:
