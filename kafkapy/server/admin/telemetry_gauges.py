@@ -27,6 +27,8 @@ INFO: Final = "info"
 OF_THE_BROKER: Final = ("telemetry_", "instances")
 SUFFIXES: Final = ("_bucket", "_sum", "_count")
 """Of the samples of a histogram."""
+BOUND: Final = "le"
+"""The label of a histogram's buckets. A sample that had it twice would spoil the whole scrape."""
 LABELS_PER_STEP: Final = 4
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9]+")
 
@@ -113,6 +115,8 @@ def _labels(attributes: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
         label = _NOT_IN_NAMES.sub("_", key).strip("_")
         if label[:1].isdigit():
             label = f"n{label}"
+        if label == BOUND:
+            label = f"reported_{label}"
         if label and label not in IDENTITY:
             labels.setdefault(label, value)
     return tuple(labels.items())

@@ -81,6 +81,15 @@ def test_a_histogram_is_one_of_prometheus(telemetry: ClientTelemetry) -> None:
     assert all(identity.items() <= each.labels.items() for each in family.samples)
 
 
+def test_no_label_of_a_client_is_the_bound_of_a_bucket(telemetry: ClientTelemetry) -> None:
+    found = told(telemetry, of("x", 1, 2, le="spoofed", _le_="too"))
+    (histogram,) = [each for each in found if isinstance(each, BucketCounts)]
+    assert histogram.tags[2:] == (("reported_le", "spoofed"),)
+    _, body = exposition([histogram], "")
+    lines = [line for line in body.decode().splitlines() if line.startswith("kafkapy_client_x_bucket")]
+    assert [line.count(',le="') for line in lines] == [1, 1]
+
+
 def test_a_histogram_of_a_name_of_the_broker_is_shown_as_reported(telemetry: ClientTelemetry) -> None:
     (found,) = [each for each in told(telemetry, of("telemetry.pushes", 1)) if isinstance(each, BucketCounts)]
     assert found.name == "kafkapy_client_reported_telemetry_pushes"
