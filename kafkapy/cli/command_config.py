@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OPTION: Final = "--command-config"
 PASSED_ON: Final = ("security.protocol", "sasl.mechanism", "client.id", "ssl.key.password")
 """Keys that librdkafka has under the same name."""
+SECURITY_PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+"""Of librdkafka's properties of TLS and logins."""
 PEM_KEYS: Final = {
     "ssl.truststore.location": ("ssl.ca.location",),
     "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
@@ -44,12 +46,14 @@ class CommandConfig:
         if self.protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
             raise CommandConfigError(f"security.protocol: {self.protocol} is none")
 
-    def is_checked_by_login(self, protocol: str) -> bool:
-        """Whether a connection of our own tells what is wrong with these settings, for a client with `protocol`.
+    def is_checked_by_login(self, properties: Mapping[str, object]) -> bool:
+        """Whether a connection of our own tells what is wrong with librdkafka's `properties`.
 
-        Not if the protocol comes from elsewhere, or if that would take a token or an inline certificate.
+        Not if it would take a token or an inline certificate, or if a setting of TLS or the login is not of this file.
         """
-        return protocol == self.protocol and not self._is_by_bearer and INLINE_KEYS.keys().isdisjoint(self._properties)
+        if self._is_by_bearer or not INLINE_KEYS.keys().isdisjoint(self._properties):
+            return False
+        return _of_security(properties) == _of_security(self.librdkafka())
 
     @classmethod
     def of_file(cls, path: str) -> "CommandConfig":
@@ -89,13 +93,13 @@ class CommandConfig:
             self._check_pem(key)
         trusted = self._properties.get("ssl.truststore.location")
         context = ssl.create_default_context(cafile=trusted, cadata=self._properties.get("ssl.truststore.certificates"))
-        context.verify_flags &= (
-            ~ssl.VERIFY_X509_STRICT
-        )  # on since Python 3.13; neither Java nor librdkafka is so strict
+        # on since Python 3.13; neither Java nor librdkafka is so strict
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self._properties.get("ssl.endpoint.identification.algorithm") == "":
             context.check_hostname = False
         if (own := self._properties.get("ssl.keystore.location")) is not None:
-            context.load_cert_chain(own, password=self._properties.get("ssl.key.password"))
+            # "": OpenSSL would ask on the terminal
+            context.load_cert_chain(own, password=self._properties.get("ssl.key.password", ""))
         return context
 
     def login(self) -> "SaslClient | None":
@@ -188,6 +192,11 @@ class CommandConfig:
             raise CommandConfigError(
                 f"{key}: only PEM files are read here, not {kind} ({key.replace('location', 'type')})"
             )
+
+
+def _of_security(properties: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of TLS and of the login among librdkafka's properties."""
+    return {key: value for key, value in properties.items() if key.startswith(SECURITY_PREFIXES)}
 
 
 NOTHING: Final = CommandConfig({})

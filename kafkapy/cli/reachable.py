@@ -4,21 +4,27 @@ librdkafka tries again and again, and says only after 10 to 30 s that it timed o
 """
 
 import socket
+import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.cli import command_config
-from kafkapy.errors import KafkapyError
-from kafkapy.protocol.headers import write_request_header
+from kafkapy.errors import KafkapyError, ProtocolError
+from kafkapy.protocol.api import response_type
+from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.primitives import Writer
 
+if TYPE_CHECKING:
+    from ssl import SSLCertVerificationError
+
 TIMEOUT_S: Final = 10.0
 PROBE_TIMEOUT_S: Final = 2.0
-"""A broker that does not answer a probe in time is left to librdkafka."""
+"""A broker that does not answer the probes in time is left to librdkafka."""
 MOST_ANSWER_BYTES: Final = 1 << 24
 """A TLS alert, read as the size of an answer, is larger."""
+TOLD: Final = "--command-config FILE (a client.properties) or -X KEY=VALUE tells this command how"
 CLIENT_ID: Final = "kafkapy-cli"
 DEFAULT_PORT: Final = 9092
 MAX_PORT: Final = 65535
@@ -28,49 +34,69 @@ class UnreachableError(Exception):
     """No bootstrap server serves this client; the message is for the user."""
 
 
+class _NotServedError(Exception):
+    """One server does not serve this client; another one may."""
+
+
 def check_reachable(properties: Mapping[str, Any]) -> None:
-    """Connect to the first bootstrap server that accepts; `properties` are librdkafka's. Raises UnreachableError."""
+    """Connect to the first bootstrap server that serves this client. Raises UnreachableError.
+
+    properties: librdkafka's. The others are tried unless the login is refused, as librdkafka does; the first server
+    that was connected to tells the reason.
+    """
     servers = properties["bootstrap.servers"]
-    reason = "no HOST:PORT is given"
+    reason, refusal = "no HOST:PORT is given", None
     for server in filter(None, map(str.strip, servers.split(","))):
         host, port = _host_and_port(server)
         if not 0 < port <= MAX_PORT:
             reason = f"{port} is not a port"
             continue
         try:
-            with socket.create_connection((host, port), timeout=TIMEOUT_S) as connection:
-                protocol = str(properties.get("security.protocol", "PLAINTEXT")).upper()
-                if protocol == "PLAINTEXT":
-                    _check_serves_plaintext(connection, server)
-            if protocol != "PLAINTEXT" and command_config.current().is_checked_by_login(protocol):
-                _check_login(host, port, server)
+            _check_serves(server, (host, port), properties)
             return
-        except OSError as error:
-            reason = error.strerror or str(error)
-    raise UnreachableError(f"no broker answers at {servers}: {reason}")
+        except _NotServedError as error:
+            refusal = refusal or error
+        except (OSError, UnicodeError) as error:  # UnicodeError: of a name that cannot be one of a host
+            reason = getattr(error, "strerror", None) or str(error)
+    raise UnreachableError(str(refusal or f"no broker answers at {servers}: {reason}"))
+
+
+def _check_serves(server: str, address: tuple[str, int], properties: Mapping[str, Any]) -> None:
+    """Raises _NotServedError, UnreachableError, OSError, UnicodeError."""
+    protocol = str(properties.get("security.protocol", "PLAINTEXT")).upper()
+    with socket.create_connection(address, timeout=TIMEOUT_S) as connection:
+        if protocol == "PLAINTEXT":
+            _check_serves_plaintext(connection, server)
+    if protocol != "PLAINTEXT" and command_config.current().is_checked_by_login(properties):
+        _check_login(*address, server)
 
 
 def _check_serves_plaintext(connection: socket.socket, server: str) -> None:
-    """Raise UnreachableError if a listener seems to ask for TLS or a login, which this client has no settings for.
+    """Raise _NotServedError for a controller's listener, or one that seems to ask for TLS or a login.
 
     A listener with TLS answers no request in plaintext; one with a login answers ApiVersions only.
     """
-    connection.settimeout(PROBE_TIMEOUT_S)
+    deadline_s = time.monotonic() + PROBE_TIMEOUT_S
     try:
-        if not _is_answered(connection, ApiVersionsRequest(), 0):
-            found = "does not answer in plaintext: does it ask for TLS?"
-        elif not _is_answered(connection, MetadataRequest(topics=[]), 1):
-            found = "asks for a login:"
+        versions = _answer(connection, ApiVersionsRequest(), 0, deadline_s)
+        if versions is None:
+            found = f"does not answer in plaintext: does it ask for TLS? {TOLD}"
+        elif all(served.api_key != MetadataRequest.API_KEY for served in versions.api_keys):
+            found = "is a controller's: a broker's is needed"
+        elif _answer(connection, MetadataRequest(topics=[]), 1, deadline_s) is None:
+            found = f"asks for a login: {TOLD}"
         else:
             return
     except TimeoutError:
         return
-    told = "--command-config FILE (a client.properties) or -X KEY=VALUE tells this command how"
-    raise UnreachableError(f"the listener at {server} {found} {told}")
+    raise _NotServedError(f"the listener at {server} {found}")
 
 
 def _check_login(host: str, port: int, server: str) -> None:
-    """Raise UnreachableError if a certificate or the login is refused; other failures are left to librdkafka."""
+    """Raise UnreachableError if the login is refused, _NotServedError if a certificate is.
+
+    Other failures are left to librdkafka.
+    """
     import ssl
 
     from kafkapy.cli.connection import Connection, LoginRefusedError
@@ -80,34 +106,44 @@ def _check_login(host: str, port: int, server: str) -> None:
     except LoginRefusedError as error:
         raise UnreachableError(f"{server}: {error}") from error
     except ssl.SSLCertVerificationError as error:
-        told = "its CA belongs into ssl.truststore.location of --command-config"
-        raise UnreachableError(f"the certificate of {server} is refused, {error.verify_message}: {told}") from error
+        told = ": its CA belongs into ssl.truststore.location of --command-config" if _is_of_ca(error) else ""
+        raise _NotServedError(f"the certificate of {server} is refused, {error.verify_message}{told}") from error
     except (OSError, KafkapyError):
         return
 
 
-def _is_answered(connection: socket.socket, request: Any, version: int) -> bool:
-    """Send a request; return whether it is answered before the connection ends. Raises TimeoutError."""
+def _is_of_ca(error: "SSLCertVerificationError") -> bool:
+    """Whether a certificate was refused because its authority is not known: it may be right in all else."""
+    return error.verify_code in (18, 19, 20, 21)  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and the next ones
+
+
+def _answer(connection: socket.socket, request: Any, version: int, deadline_s: float) -> Any:
+    """Send a request; return its response, None if the connection ends or something else comes. Raises TimeoutError."""
     out = Writer()
     write_request_header(out, api_key=request.API_KEY, api_version=version, correlation_id=1, client_id=CLIENT_ID)
     request.write(out, version)
     try:
         connection.sendall(len(out).to_bytes(4, "big") + out)
-        size = int.from_bytes(_take(connection, 4), "big")
+        size = int.from_bytes(_take(connection, 4, deadline_s), "big")
         if size > MOST_ANSWER_BYTES:
-            return False
-        _take(connection, size)
+            return None
+        frame = _take(connection, size, deadline_s)
+        _, position = read_response_header(frame, request.API_KEY, version)
+        return response_type(request.API_KEY).decode(frame[position:], version)
     except TimeoutError:
         raise
-    except (OSError, EOFError):
-        return False
-    return True
+    except (OSError, EOFError, ProtocolError):
+        return None
 
 
-def _take(connection: socket.socket, count: int) -> bytes:
-    """Receive so many bytes. Raises EOFError, OSError."""
+def _take(connection: socket.socket, count: int, deadline_s: float) -> bytes:
+    """Receive so many bytes. Raises EOFError, OSError, and TimeoutError when the time is over."""
     data = bytearray()
     while len(data) < count:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        connection.settimeout(left_s)
         received = connection.recv(count - len(data))
         if not received:
             raise EOFError

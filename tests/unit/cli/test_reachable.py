@@ -10,7 +10,9 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
-from kafkapy.cli.reachable import UnreachableError, check_reachable
+from kafkapy.cli.reachable import UnreachableError, _take, check_reachable
+from kafkapy.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from kafkapy.protocol.primitives import Writer
 from kafkapy.server.dev_security import DevAuthority
 
 pytest.importorskip("confluent_kafka")
@@ -54,6 +56,33 @@ def test_a_command_without_settings_is_told_what_the_listener_asks_for(
 @pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\0\2\2\x46", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_a_port_that_is_none_of_kafka_in_plaintext(answer: bytes) -> None:
     with peer(answer) as server, pytest.raises(UnreachableError, match="does not answer in plaintext"):
+        check_reachable({"bootstrap.servers": server})
+
+
+def test_the_next_bootstrap_server_is_tried_if_one_does_not_serve() -> None:
+    """A proxy whose broker is down accepts, and closes; a certificate may be one node's only."""
+    with Broker() as broker, peer(b"") as server:
+        check_reachable({"bootstrap.servers": f"{server},{broker.bootstrap_servers}"})
+
+
+def test_a_name_that_no_host_can_have_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", "list", "-b", f"{'x' * 64}.example:9092"]) == 1
+    assert "kafkapy: no broker answers at xxx" in capsys.readouterr().err
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_left_after_the_time_of_the_probes() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall((1 << 20).to_bytes(4, "big") + b"x")
+        with pytest.raises(TimeoutError):
+            _take(ours, 1 << 20, deadline_s=0.0)
+
+
+def test_a_controllers_listener_is_told_from_one_with_a_login() -> None:
+    versions = Writer()
+    ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, max_version=1)]).write(versions, 0)
+    frame = (1).to_bytes(4, "big") + versions
+    with peer(len(frame).to_bytes(4, "big") + frame) as server, pytest.raises(UnreachableError, match="a controller's"):
         check_reachable({"bootstrap.servers": server})
 
 
@@ -108,3 +137,31 @@ def test_what_is_wrong_with_a_command_config_is_told_at_once(
     assert status == (0 if reason is None else 1)
     said = capsys.readouterr().err
     assert said == "" if reason is None else reason in said
+
+
+@pytest.mark.parametrize("setting", ["sasl.password=wonder", "ssl.ca.location={}"])
+def test_a_setting_of_the_command_line_is_used_instead_of_the_files(
+    secured: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    assert secured.ca_pem is not None
+    right, other, config = tmp_path / "ca.pem", tmp_path / "other.pem", tmp_path / "client.properties"
+    right.write_text(secured.ca_pem)
+    other.write_text(DevAuthority("another").certificate_pem)
+    has_password = setting.startswith("ssl")
+    config.write_text(CLIENT.format("wonder" if has_password else "x", other if has_password else right))
+    options = ["--command-config", str(config), "-X", setting.format(right)]
+    assert main(["topics", "list", "-b", secured.bootstrap_servers, *options]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_certificate_of_other_names_is_not_said_to_lack_its_ca(
+    secured: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert secured.ca_pem is not None
+    (tmp_path / "ca.pem").write_text(secured.ca_pem)
+    config = tmp_path / "client.properties"
+    config.write_text(CLIENT.format("wonder", tmp_path / "ca.pem"))
+    server = f"127.1:{secured.bootstrap_servers.rpartition(':')[2]}"
+    status = main(["topics", "list", "-b", server, "--command-config", str(config)])
+    said = capsys.readouterr().err
+    assert (status, "Hostname mismatch" in said, "ssl.truststore" in said) == (1, True, False)
