@@ -37,6 +37,8 @@ PART_ELEMENTS: Final = 250
 
 PARKED: Final[Mapping[int, str | None]] = {0: "timeout_ms", 1: "max_wait_ms", 11: None, 14: None, 21: "timeout_ms"}
 """Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords: they wait for other requests, for the time in this field."""
+PROMPT: Final[Mapping[int, str]] = {1: "max_wait_ms", 21: "timeout_ms"}
+"""Those of them that wait for nothing that other requests do, if this field is 0: a Produce may be verified first."""
 UNCOUNTED: Final = frozenset((52, 53, 54, 58, 59, 80, 81, 82))
 """What voters of the quorum ask each other, which others wait for; and the Envelope, whose content is counted."""
 
@@ -83,7 +85,7 @@ class LargeRequests:
     async def read(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
         """Decode a request on a worker, once there is room; return it, and the room that it has. Raises ProtocolError.
 
-        A request that waits for others does not wait here.
+        A request that waits for others does not wait here, unless all that do are answered without waiting.
         """
         frame_bytes = len(undecoded.frame)
         if frame_bytes > MAX_BYTES:
@@ -94,15 +96,20 @@ class LargeRequests:
         decoded = self._services.decoded
         if context.api_key in PARKED or context.api_key in UNCOUNTED:
             request, elements = await self._work.run(work)
-            return request, self._take_parked(context.api_key, request, elements)
-        room = await decoded.wait_large(undecoded.most_elements, frame_bytes)
+            parked = self._take_parked(context.api_key, request, elements)
+            if parked is not None:
+                return request, parked
+            del request
+            room = await decoded.wait_prompt(elements, frame_bytes)
+        else:
+            room = await decoded.wait_large(undecoded.most_elements, frame_bytes)
         try:
             request, elements = await self._work.run(work)
         except BaseException:
             room.release()
             raise
         room.shrink(elements * ELEMENT_BYTES + frame_bytes)
-        return request, room
+        return _without_waiting(context.api_key, request), room
 
     def take_room(self, api_key: int, request: Any, elements: int) -> Room | None:
         """Return room for the request of a small frame; None if it has to wait. Raises ProtocolError."""
@@ -113,17 +120,22 @@ class LargeRequests:
     async def read_small(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
         """Wait for room for `most_elements`, then decode the request of a small frame."""
         context.connection.is_held = True
-        room = await self._services.decoded.wait(undecoded.most_elements)
+        decoded = self._services.decoded
+        if context.api_key in PROMPT:
+            room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame))
+        else:
+            room = await decoded.wait(undecoded.most_elements)
         try:
-            return undecoded.read()[0], room
+            return _without_waiting(context.api_key, undecoded.read()[0]), room
         except BaseException:
             room.release()
             raise
 
-    def _take_parked(self, api_key: int, request: Any, elements: int) -> Room:
+    def _take_parked(self, api_key: int, request: Any, elements: int) -> Room | None:
         """Return room for a request that may wait for others. If there is none, it is answered without waiting.
 
-        Raises ProtocolError, which closes the connection, if the request cannot be answered so.
+        None: for that it must wait for room, with its decoded form dropped. Raises ProtocolError, which closes the
+        connection, if the request cannot be answered so.
         """
         decoded = self._services.decoded
         if elements <= FEW_ELEMENTS or api_key in UNCOUNTED:
@@ -134,6 +146,8 @@ class LargeRequests:
             return room
         if time_limit is None:
             raise ProtocolError(f"{type(request).NAME} of {elements} elements: too many requests wait already")
+        if api_key in PROMPT:
+            return None
         setattr(request, time_limit, 0)
         return decoded.no_room()
 
@@ -163,6 +177,13 @@ class LargeRequests:
                 await way.give_way()
         assert whole is not None, "a request with an array that is not empty has a part"
         return whole
+
+
+def _without_waiting(api_key: int, request: Any) -> Any:
+    """Return a request that had to wait for room; it may wait for no others, if it is one that could."""
+    if api_key in PROMPT:
+        setattr(request, PROMPT[api_key], 0)
+    return request
 
 
 def _timed(context: RequestContext, work: Callable[[], R]) -> Callable[[], R]:

@@ -9,6 +9,8 @@ element is counted as ELEMENT_BYTES from its decoding until its request is answe
   fetches of followers. These requests (`take_parked`) get room within PARKED_BYTES at once, or may not wait.
 * A deviation, as Apache Kafka bounds bytes only: without room a Fetch, Produce or DeleteRecords is answered without
   waiting, and a JoinGroup or SyncGroup closes its connection.
+* A Fetch or DeleteRecords that may not wait for others waits as a frame for room within PROMPT_BYTES: all that hold it
+  are answered without waiting for others, so it comes soon. A Produce is decoded and carried out in one turn.
 * Requests of up to FEW_ELEMENTS are not counted: max_in_flight bounds how many of them a connection has.
 """
 
@@ -30,6 +32,9 @@ LARGE_DECODED_BYTES: Final = 128 << 20
 
 PARKED_BYTES: Final = 128 << 20
 """For requests that wait for other requests. Half of it: 100,000 partitions in fetches that wait for data."""
+
+PROMPT_BYTES: Final = 32 << 20
+"""For requests that may not wait for others, as PARKED_BYTES are in use: one of the largest, or many usual ones."""
 
 
 class Room:
@@ -60,14 +65,16 @@ class DecodedRequests:
         small_bytes: int = SMALL_DECODED_BYTES,
         large_bytes: int = LARGE_DECODED_BYTES,
         parked_bytes: int = PARKED_BYTES,
+        prompt_bytes: int = PROMPT_BYTES,
     ) -> None:
         self._small = Lane(most_bytes=small_bytes)
         self._large = Lane(most_bytes=large_bytes)
         self._parked = Lane(most_bytes=parked_bytes)
+        self._prompt = Lane(most_bytes=prompt_bytes)
 
     @property
     def bytes_in_use(self) -> int:
-        return self._small.bytes_in_use + self._large.bytes_in_use + self._parked.bytes_in_use
+        return sum(lane.bytes_in_use for lane in (self._small, self._large, self._parked, self._prompt))
 
     def take(self, elements: int) -> Room | None:
         """Return room for a request of a small frame; None if it has to wait, with its decoded form dropped."""
@@ -84,6 +91,10 @@ class DecodedRequests:
         The bytes of the frame count, too: strings and byte strings are copied.
         """
         return await _enter(self._large, min(most_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes)
+
+    async def wait_prompt(self, elements: int, frame_bytes: int) -> Room:
+        """Return room for a request that could wait for others, but will be answered without waiting."""
+        return await _enter(self._prompt, elements * ELEMENT_BYTES + frame_bytes)
 
     def take_parked(self, elements: int, *, may_fill: bool) -> Room | None:
         """Return room for a decoded request that may wait for other requests; None if it must not wait.

@@ -207,6 +207,37 @@ def test_fetches_that_would_take_too_much_while_they_wait_are_answered_at_once()
     run(main)
 
 
+def test_fetches_without_room_to_wait_take_bounded_memory_together() -> None:
+    """They are decoded one after another, as PROMPT_BYTES have room, though none waits for records: 4 MiB without."""
+    first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
+    topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(4_000))]
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=1, session_epoch=-1, topics=topics)
+    assert len(request_frame(request, 12)) >= LARGE_FRAME_BYTES
+
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests(parked_bytes=0, prompt_bytes=1)
+        machine = await boot(loop, decoded)
+        clients = [machine.connect() for _ in range(8)]
+        await clients[0].create_topic("t", 1)
+        began = loop.time()
+        await clients[0].call(request, 12)
+        tracemalloc.start()
+        try:
+            for client in clients:
+                await client.link.send_frame(request_frame(request, 12))
+            for client in clients:
+                await client.link.receive_frame()
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert loop.time() - began < 1
+        assert peak_bytes < MOST_BYTES
+        assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
 def test_joins_that_would_take_too_much_while_they_wait_close_their_connection() -> None:
     async def main(loop: SimLoop) -> None:
         decoded = DecodedRequests(parked_bytes=250 * ELEMENT_BYTES)
