@@ -46,7 +46,7 @@ from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.replication.fetch_read import FetchRead
 from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
-from kafkapy.replication.follower_watch import READ_AT_ONCE, FollowerWatch
+from kafkapy.replication.follower_watch import FollowerWatch
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import SessionTimes
 from kafkapy.replication.partition_read import PartitionRead, failed_read
@@ -58,6 +58,8 @@ from kafkapy.storage.log.reader import FetchIsolation
 RACK_SINCE: Final = 11
 REPLICA_STATE_SINCE: Final = 15
 NO_LEADER_EPOCH: Final = -1
+READ_PER_TURN: Final = 240
+"""Partitions of a follower's fetch after which it gives way at the latest: mostly it does so sooner, after TURN_MS."""
 
 Readable = tuple[FetchedPartition, HostedPartition]
 
@@ -327,7 +329,7 @@ async def _read_news(
     """
     read: FetchRead | None = None
     answers: Reads = []
-    turn = Turn(services.clock, READ_AT_ONCE)
+    turn = Turn(services.clock, READ_PER_TURN)
     left = by.watch.unread_count
     try:
         while True:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.handlers.fetch import READ_PER_TURN
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.replication import follower_watch
 from kafkapy.runtime.turns import PAUSE_MS
@@ -107,7 +108,7 @@ async def test_no_partition_gets_a_second_turn_before_all_others_had_their_first
 
 @on_loop
 async def test_a_fetch_ends_though_its_session_is_closed_while_it_gives_way(loop: SimLoop) -> None:
-    partition_count = follower_watch.READ_AT_ONCE + 1
+    partition_count = READ_PER_TURN + 1
     world = ReplicaWorld(loop, 2, replica_fetch_backoff_ms="100")
     world.create_topic(partition_count, replicas=(1, 2))
     await world.pass_ms(3000)
@@ -122,6 +123,20 @@ async def test_a_fetch_ends_though_its_session_is_closed_while_it_gives_way(loop
     produces = [world.nodes[1].run(world.produce(1, VALUE, number=number)) for number in range(partition_count)]
     loop.call_later(PAUSE_MS / 2000, close_session)
     assert [code for code, _ in await asyncio.gather(*produces)] == [0] * partition_count
+    await world.stop()
+
+
+@on_loop
+async def test_a_fetch_does_not_give_way_before_its_turn_is_over(loop: SimLoop) -> None:
+    partition_count = 4 * follower_watch.READ_AT_ONCE
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(partition_count, replicas=(1, 2))
+    await world.pass_ms(3000)
+    began_ms = loop.now_ms()
+    produces = [world.nodes[1].run(world.produce(1, VALUE, number=number)) for number in range(partition_count)]
+    assert [code for code, _ in await asyncio.gather(*produces)] == [0] * partition_count
+    response_ms = request_ms = 1
+    assert loop.now_ms() - began_ms <= response_ms + request_ms, "the clock stands still while the leader reads"
     await world.stop()
 
 
