@@ -11,6 +11,7 @@ Files with secrets are readable by the owner only.
 """
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,8 @@ AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORD_BYTES: Final = 18
 SALT_BYTES: Final = 16
 TOKEN_KEY_BYTES: Final = 32
+HOST_NAME: Final = re.compile(r"[A-Za-z0-9._:-]+")
+"""Or an address. Certificates have the ASCII form of other names (xn--...)."""
 
 
 class SetupError(KafkapyError):
@@ -56,6 +59,8 @@ def set_up(directory: Path, *, user: str, host: str, port: int) -> Setup:
     """Create the directory, which must be missing or empty. Raises SetupError, FormatError, OSError."""
     if USER_NAME.fullmatch(user) is None:
         raise SetupError(f"a user's name may have letters, digits, _ and -, not {user!r}")
+    if HOST_NAME.fullmatch(host) is None:
+        raise SetupError(f"a host's name may have letters, digits, -, _ and dots, not {host!r}")
     directory = directory.absolute()
     if directory.exists() and any(directory.iterdir()):
         raise SetupError(f"{directory} is not empty: nothing was changed")

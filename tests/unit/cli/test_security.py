@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import free_port
+from kafkapy.__main__ import main
 
 PASSWORD = re.compile(r"Password of alice, shown once .*: (\S+)\n")
 
@@ -41,6 +42,15 @@ def test_a_secured_broker_takes_two_commands(tmp_path: Path):
             assert (made.returncode, made.stderr) == (0, "")
         finally:
             broker.terminate()
+
+
+@pytest.mark.parametrize("host", ["b\u00fccher.example", "a,b", ""])
+def test_a_name_that_no_certificate_can_have_is_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    assert main(["security", "init", str(tmp_path / "secure"), "--host", host]) == 1
+    assert "kafkapy: a host's name may have letters" in capsys.readouterr().err
+    assert not (tmp_path / "secure").exists()
 
 
 def with_config(directory: Path) -> list[str]:
