@@ -37,6 +37,9 @@ PART_ELEMENTS: Final = 250
 
 PARKED: Final[Mapping[int, str | None]] = {0: "timeout_ms", 1: "max_wait_ms", 11: None, 14: None, 21: "timeout_ms"}
 """Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords: they wait for other requests, for the time in this field."""
+SHARES: Final[Mapping[int, float]] = {0: 0.75, 1: 0.5, 11: 1.0, 14: 1.0, 21: 0.75}
+"""Of the room for them, how much may be in use. Anyone who may read can fill that of fetches with some connections, and
+wait for ever; that leaves writes and rebalances theirs."""
 PROMPT: Final[Mapping[int, str]] = {1: "max_wait_ms", 21: "timeout_ms"}
 """Those of them that wait for nothing that other requests do, if this field is 0: a Produce may be verified first."""
 UNCOUNTED: Final = frozenset((52, 53, 54, 58, 59, 80, 81, 82))
@@ -141,7 +144,7 @@ class LargeRequests:
         if elements <= FEW_ELEMENTS or api_key in UNCOUNTED:
             return decoded.no_room()
         time_limit = PARKED[api_key]
-        room = decoded.take_parked(elements, may_fill=time_limit is None)
+        room = decoded.take_parked(elements, SHARES[api_key])
         if room is not None:
             return room
         if time_limit is None:

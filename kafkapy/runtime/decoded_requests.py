@@ -96,14 +96,13 @@ class DecodedRequests:
         """Return room for a request that could wait for others, but will be answered without waiting."""
         return await _enter(self._prompt, elements * ELEMENT_BYTES + frame_bytes)
 
-    def take_parked(self, elements: int, *, may_fill: bool) -> Room | None:
+    def take_parked(self, elements: int, share: float) -> Room | None:
         """Return room for a decoded request that may wait for other requests; None if it must not wait.
 
-        may_fill: it may take the last of the room; others leave half of it.
+        share: of PARKED_BYTES, what may be in use with this request.
         """
         byte_count = elements * ELEMENT_BYTES
-        most_bytes = self._parked.most_bytes if may_fill else self._parked.most_bytes // 2
-        if self._parked.bytes_in_use + byte_count > most_bytes:
+        if self._parked.bytes_in_use + byte_count > share * self._parked.most_bytes:
             return None
         is_in = self._parked.try_enter(byte_count)
         assert is_in, "nothing waits for this lane"
@@ -111,7 +110,7 @@ class DecodedRequests:
 
     def no_room(self) -> Room:
         """Return the room of a request that is not counted."""
-        room = self.take_parked(0, may_fill=True)
+        room = self.take_parked(0, 1.0)
         assert room is not None
         return room
 

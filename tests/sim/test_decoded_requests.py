@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES
+from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, LargeRequests
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -233,6 +233,33 @@ def test_fetches_without_room_to_wait_take_bounded_memory_together() -> None:
         assert loop.time() - began < 1
         assert peak_bytes < MOST_BYTES
         assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
+def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait() -> None:
+    """A fetch of nothing but one partition that is read, and of topics without partitions, may wait for ever."""
+
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests(parked_bytes=4_000 * ELEMENT_BYTES)
+        machine = await boot(loop, decoded)
+        client, filler = machine.connect(), machine.connect()
+        await client.create_topic("t", 1)
+        first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
+        topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(1_998))]
+        await filler.send(FetchRequest(max_wait_ms=600_000, min_bytes=1, session_epoch=-1, topics=topics), 12)
+        await asyncio.sleep(1)
+        assert decoded.bytes_in_use == 2_000 * ELEMENT_BYTES
+        room_of = LargeRequests(services_of(machine)).take_room
+        write, read = ProduceRequest(timeout_ms=1000), FetchRequest(max_wait_ms=1000)
+        assert room_of(FetchRequest.API_KEY, read, 33) is None
+        rooms = [room_of(ProduceRequest.API_KEY, write, 1_000), room_of(JoinGroupRequest.API_KEY, join("", 1), 1_000)]
+        assert write.timeout_ms == 1000
+        assert decoded.bytes_in_use == 4_000 * ELEMENT_BYTES
+        for room in rooms:
+            assert room is not None
+            room.release()
         await machine.stop()
 
     run(main)
