@@ -24,7 +24,7 @@ from kafkapy.errors import ApiError
 from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import EncodeError
-from kafkapy.record.batch import NO_SEQUENCE
+from kafkapy.record.batch import HEADER_BYTES, NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.compression import NONE
 from kafkapy.record.validate import AppendOrigin
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from kafkapy.storage.producers.state import VerificationGuard
 
 RECORD_OVERHEAD_BYTES: Final = 40
-"""Upper bound of a record's overhead beside key and value, with its share of the batch header. Used to split
-batches."""
+"""Upper bound of a record's overhead beside key and value. Used to split batches."""
 FIRST_SEQUENCE: Final = 0
 """The base sequence of coordinator batches that have one, as in Kafka; no log checks it."""
 
@@ -469,12 +468,12 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def _cuts(self, encoded: Sequence[NewRecord]) -> Iterable[tuple[int, int]]:
         """Yield index ranges of records, each of which fits into one batch."""
         limit = self._max_batch_bytes()
-        start = size_bytes = 0
+        start, size_bytes = 0, HEADER_BYTES
         for index, record in enumerate(encoded):
             record_bytes = _size_bound(record)
             if index > start and size_bytes + record_bytes > limit:
                 yield start, index
-                start, size_bytes = index, 0
+                start, size_bytes = index, HEADER_BYTES
             size_bytes += record_bytes
         yield start, len(encoded)
 

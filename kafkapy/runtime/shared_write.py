@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.record.batch import HEADER_BYTES
 from kafkapy.record.builder import NewRecord
 
 WRITTEN_AT_ONCE: Final = 2
@@ -23,7 +24,7 @@ WRITTEN_AT_ONCE_AFTER_LONE: Final = 32
 
 
 class SharedWrite:
-    """The records of decisions that wait to be written as one batch.
+    """The records of decisions that wait to be written as one batch, of at most size_bytes.
 
     error: what each of the requests fails with. It is NOT_COORDINATOR until the batch is written and replayed, so that
     they fail if the host is closed before that.
@@ -35,7 +36,7 @@ class SharedWrite:
         self.timestamp_ms = timestamp_ms
         self.encoded: list[NewRecord] = []
         self.records: list[Any] = []
-        self.size_bytes = 0
+        self.size_bytes = HEADER_BYTES
         self.decision_count = 0
         self.error: ApiError | None = ApiError(ErrorCode.NOT_COORDINATOR)
 

@@ -197,6 +197,17 @@ async def test_a_shared_batch_is_as_large_as_the_topic_allows(loop: SimLoop) -> 
 
 
 @on_loop
+async def test_commits_that_fit_alone_fit_whatever_the_topic_allows(loop: SimLoop) -> None:
+    """With a limit of 480 bytes, two of them make a batch of 481: their lengths take two bytes each."""
+    names: Any = {"group_id": "g" * 60, "metadata": "x" * 100}
+    for limit in range(475, 485):
+        hosting = await with_group(loop, configs={"max.message.bytes": str(limit)})
+        assert await hosting.commit_offset(1, **names) == [0]
+        commits = [begin(hosting.commit_offset(number, **names)) for number in range(4)]
+        assert [end(commit) for commit in commits] == [[0]] * 4, limit
+
+
+@on_loop
 async def test_the_commit_that_makes_a_group_waits_for_no_other(loop: SimLoop) -> None:
     """The next one for the group is decided by what it made."""
     hosting = await with_group(loop)
