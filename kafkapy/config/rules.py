@@ -86,6 +86,9 @@ MATCH_KEYS: Final = (
     "client_source_port",
 )
 
+MAX_MATCHES: Final = 4 * len(MATCH_KEYS)
+"""A deviation: Apache Kafka has no bound, though of patterns with one selector only the last counts."""
+
 
 class Resource(Protocol):
     """A resource that has configs, such as kafkapy.metadata.image.ConfigResource."""
@@ -285,7 +288,10 @@ def _validate_client_metrics(name: str, configs: Mapping[str, str]) -> None:
     if not 100 <= interval_ms <= 3_600_000:
         message = f"Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
         raise ApiError(INVALID_REQUEST, message)
-    for pattern in values.get("match", ()):
+    patterns = values.get("match", ())
+    if len(patterns) > MAX_MATCHES:
+        raise ApiError(INVALID_CONFIG, f"Illegal client matching patterns: {len(patterns)} of them")
+    for pattern in patterns:
         _validate_match(pattern)
 
 

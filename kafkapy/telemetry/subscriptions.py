@@ -82,13 +82,11 @@ def subscription_id_of(wanted: Wanted, client_instance_id: Uuid) -> int:
 
 
 def _patterns(listed: Iterable[str]) -> Mapping[str, Any] | None:
-    patterns: dict[str, Any] = {}
-    for entry in listed:
-        parts = selector_and_pattern(entry)
-        if parts is None:
-            return None
-        try:
-            patterns[parts[0]] = compiled(parts[1])
-        except PatternError:
-            return None
-    return patterns
+    """Return the patterns by selector, of one selector the last; None if one cannot be compiled."""
+    pairs = [selector_and_pattern(entry) for entry in listed]
+    if None in pairs:
+        return None
+    try:
+        return {selector: compiled(pattern) for selector, pattern in dict(filter(None, pairs)).items()}
+    except PatternError:
+        return None

@@ -112,6 +112,13 @@ def test_controller_finds_the_value_that_counts(dynamic) -> None:
         (CLIENT_METRICS, "m", {"match": "client_id=(?!a)b"}, 40, "Illegal client matching pattern: client_id=(?!a)b"),
         (CLIENT_METRICS, "m", {"match": "client_id=" + "(" * 100_000}, 40, "Illegal client matching pattern"),
         (CLIENT_METRICS, "m", {"match": "client_id=((a{999}){999}){999}"}, 40, "Illegal client matching pattern"),
+        (
+            CLIENT_METRICS,
+            "m",
+            {"match": ",".join(f"client_id={n}" for n in range(25))},
+            40,
+            "Illegal client matching patterns: 25",
+        ),
         (CLIENT_METRICS, "m", {"interval.ms": "3600001"}, 42, "interval must be between 100 and 3600000"),
         (99, "x", {}, 42, "Unknown resource type 99"),
     ],

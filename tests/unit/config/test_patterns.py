@@ -19,6 +19,24 @@ def test_others_are_refused_with_a_reason(pattern: str) -> None:
     assert not str(raised.value).startswith("b'")
 
 
+@pytest.mark.parametrize("pattern", [r"[\pL\pN]{400}", r"(\pL|\pN|\pS){200}", "x" * 32_000])
+def test_a_request_has_no_pattern_that_takes_long_to_compile_and_much_to_keep(pattern: str) -> None:
+    with pytest.raises(PatternError, match="pattern too large"):
+        compiled(pattern)
+    assert compiled(pattern, is_trusted=True).fullmatch("a") is None
+
+
+def test_a_request_may_have_a_pattern_of_many_names() -> None:
+    pattern = compiled("|".join(f"orders-{each}" for each in range(1_000)))
+    assert pattern.fullmatch("orders-999") is not None
+    assert pattern.fullmatch("orders-1000") is None
+
+
+def test_only_patterns_of_the_configuration_have_groups() -> None:
+    """RE2 takes time for each: 5,000 groups half a second for a match."""
+    assert [compiled("(a)(b)", is_trusted=each).fullmatch("ab").groups() for each in (False, True)] == [(), ("a", "b")]
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
