@@ -35,9 +35,17 @@ the assignments of a group, which must fit into a record of `__consumer_offsets`
 PART_ELEMENTS: Final = 250
 """About one millisecond of work."""
 
-PARKED: Final[Mapping[int, str | None]] = {0: "timeout_ms", 1: "max_wait_ms", 11: None, 14: None, 21: "timeout_ms"}
-"""Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords: they wait for other requests, for the time in this field."""
-SHARES: Final[Mapping[int, float]] = {0: 0.75, 1: 0.5, 11: 1.0, 14: 1.0, 21: 0.75}
+PARKED: Final[Mapping[int, str | None]] = {
+    0: "timeout_ms",
+    1: "max_wait_ms",
+    11: None,
+    14: None,
+    21: "timeout_ms",
+    24: None,
+}
+"""Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords: they wait for other requests, for the time in this field.
+AddPartitionsToTxn: what has room on another broker waits for it, and the other way round."""
+SHARES: Final[Mapping[int, float]] = {0: 0.75, 1: 0.5, 11: 1.0, 14: 1.0, 21: 0.75, 24: 1.0}
 """Of the room for them, how much may be in use. Anyone who may read can fill that of fetches with some connections, and
 wait for ever; that leaves writes and rebalances theirs."""
 PROMPT: Final[Mapping[int, str]] = {1: "max_wait_ms", 21: "timeout_ms"}

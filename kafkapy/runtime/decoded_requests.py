@@ -8,7 +8,7 @@ element is counted as ELEMENT_BYTES from its decoding until its request is answe
 * What a request with room waits for never waits for room itself: a JoinGroup for the other members, a write for the
   fetches of followers. These requests (`take_parked`) get room within PARKED_BYTES at once, or may not wait.
 * A deviation, as Apache Kafka bounds bytes only: without room a Fetch, Produce or DeleteRecords is answered without
-  waiting, and a JoinGroup or SyncGroup closes its connection.
+  waiting, and a JoinGroup, SyncGroup or AddPartitionsToTxn closes its connection.
 * A Fetch or DeleteRecords that may not wait for others waits as a frame for room within PROMPT_BYTES: all that hold it
   are answered without waiting for others, so it comes soon. A Produce is decoded and carried out in one turn.
 * Requests of up to FEW_ELEMENTS are not counted: max_in_flight bounds how many of them a connection has.

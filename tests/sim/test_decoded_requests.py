@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 
 from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, LargeRequests
+from kafkapy.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -107,6 +112,28 @@ def test_what_a_request_waits_for_does_not_wait_for_room() -> None:
         fetched = (await consumer.receive()).responses[0].partitions
         assert sum(bool(each.records) for each in fetched) > 0
         await rebalance(machine)
+        for room in rooms:
+            room.release()
+        assert decoded.bytes_in_use == 0
+        await machine.stop()
+
+    run(main)
+
+
+def test_questions_of_other_brokers_do_not_wait_for_room() -> None:
+    """Offset commits that hold it on two brokers would wait for each other's answers until their time is over."""
+
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests()
+        machine = await boot(loop, decoded)
+        client = machine.connect()
+        rooms = await fill(decoded)
+        for partitions in (40, 4_000):
+            topics = [AddPartitionsToTxnTopic("t", list(range(partitions)))]
+            transaction = AddPartitionsToTxnTransaction("t", 1, 0, verify_only=True, topics=topics)
+            answer = await client.call(AddPartitionsToTxnRequest(transactions=[transaction]), 5)
+            (topic,) = answer.results_by_transaction[0].topic_results
+            assert len(topic.results_by_partition) == partitions
         for room in rooms:
             room.release()
         assert decoded.bytes_in_use == 0
