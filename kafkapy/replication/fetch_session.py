@@ -55,7 +55,8 @@ class FetchedPartition:
     def note_answer(self, answer: PartitionRead) -> bool:
         """Record an answer; return whether it differs from the one before or has records.
 
-        After an error the high watermark is set to unknown, so that the first successful answer is sent.
+        After an error or a divergence the high watermark is set to unknown, so that the next successful answer is sent:
+        a follower that truncates its log does not take over the high watermark.
         """
         has_news = (
             bool(answer.records)
@@ -65,7 +66,8 @@ class FetchedPartition:
             or answer.preferred_read_replica >= 0
             or answer.diverging is not None
         )
-        self.high_watermark = answer.high_watermark if answer.error_code == 0 else UNKNOWN_OFFSET
+        is_applied = answer.error_code == 0 and answer.diverging is None
+        self.high_watermark = answer.high_watermark if is_applied else UNKNOWN_OFFSET
         self.log_start_offset = answer.log_start_offset
         return has_news
 
@@ -109,8 +111,12 @@ class FetchSession:
         partitions, watch = self.partitions, self.watch
         for partition in requested:
             known = partitions.setdefault(partition.key, partition)
-            known.request = partition.request
+            before, known.request = known.request, partition.request
             if watch is not None:
+                if before.current_leader_epoch != partition.request.current_leader_epoch:
+                    known.high_watermark = (
+                        UNKNOWN_OFFSET  # the follower may have dropped what it got for the other epoch
+                    )
                 watch.ask(known)
         for key in forgotten:
             gone = partitions.pop(key, None)

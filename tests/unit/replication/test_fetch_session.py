@@ -18,6 +18,7 @@ from kafkapy.replication.fetch_session import (
 )
 from kafkapy.replication.follower_watch import FollowerWatch, FollowerWatches
 from kafkapy.replication.partition_read import PartitionRead
+from kafkapy.types import OffsetAndEpoch
 
 ORDERS, TRADES = b"orders".ljust(16), b"trades".ljust(16)
 
@@ -106,6 +107,32 @@ def test_a_partition_comes_back_after_its_error() -> None:
     for epoch, error_code, expected in ((1, 6, [0]), (2, 6, [0]), (3, 0, [0]), (4, 0, [])):
         context = opened(sessions, request(session_id, epoch), now_ms=0)
         assert finish(context, error_code=error_code)[2] == expected
+
+
+def test_a_partition_whose_log_diverged_is_answered_again() -> None:
+    sessions = cache()
+    session_id = open_session(sessions, 0, 1)
+    diverged = opened(sessions, request(session_id, 1, 0), now_ms=0)
+    answers = [
+        (part, a_read(diverging=OffsetAndEpoch(3, 1) if index == 0 else None))
+        for index, part in enumerate(diverged.partitions)
+    ]
+    diverged.finish(answers, 0)
+    assert finish(opened(sessions, request(session_id, 2, 0), now_ms=0)) == (0, session_id, [0])
+    assert finish(opened(sessions, request(session_id, 3), now_ms=0)) == (0, session_id, [])
+
+
+@pytest.mark.parametrize(("epoch", "sent"), [(5, []), (6, [0])])
+def test_a_follower_is_answered_again_in_a_new_leader_epoch(epoch: int, sent: list[int]) -> None:
+    sessions = cache()
+
+    def fetch(session_id: int, session_epoch: int, leader_epoch: int) -> tuple[int, int, list[int]]:
+        asked = request(session_id, session_epoch, 0, 1)
+        asked.topics[0].partitions[0].current_leader_epoch = leader_epoch
+        return finish(opened(sessions, asked, now_ms=0, is_from_follower=True))
+
+    _, session_id, _ = fetch(0, 0, 5)
+    assert fetch(session_id, 1, epoch) == (0, session_id, sent)
 
 
 def test_partitions_with_records_go_to_the_end_of_the_order() -> None:
