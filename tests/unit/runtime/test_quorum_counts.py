@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.vote_request import VoteRequest
 from kafkapy.protocol.traffic import OutboundTraffic
 from kafkapy.raft.voters import VoterSet
 from kafkapy.reactor.counted_channel import CountedConnector
-from kafkapy.runtime.peer import Peer
+from kafkapy.runtime.peer import Peer, PeerSettings
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.simulator.network import SimConnector
@@ -96,9 +96,7 @@ def test_requests_of_a_connection_to_another_node_are_counted() -> None:
             connector=CountedConnector(SimConnector(cluster.network, "10.0.0.1"), traffic),
             clock=SimClock(loop),
             random=SeededRandom(1),
-            client_id="node",
-            software_version="0",
-            traffic=traffic,
+            settings=PeerSettings(client_id="node", software_version="0", traffic=traffic),
         )
         for _ in range(3):
             answered: asyncio.Future[Any] = loop.create_future()

@@ -11,7 +11,7 @@ def gauges(logs: CompactedLogs, now_ms: int) -> dict[str, int]:
 
 def test_before_the_first_pass_all_are_zero() -> None:
     found = gauges(CompactedLogs(SimDisk()), 0)
-    assert len(found) == 13
+    assert len(found) == 14
     assert set(found.values()) == {0}
 
 
