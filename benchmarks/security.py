@@ -10,16 +10,19 @@ import copy
 import hashlib
 import hmac
 import math
+import re
 import secrets
 import socket
 import ssl
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import (
@@ -315,14 +318,8 @@ class HiddenTopics:
 # ---- starts
 
 
-FIXTURE = """
-import time
-began = time.monotonic()
-from kafkapy import Broker
-with Broker(tls=True, users={"alice": "alice-secret"}):
-    print(time.monotonic() - began)
-"""
-"""What the fixture secure_kafka_broker does, in a process of its own."""
+FIXTURE_TEST = "def test_it(secure_kafka_broker): pass\n"
+SETUP_TIME = re.compile(r"([0-9.]+)s setup")
 
 
 def start_with_pem(server: Server, topic: str, scale: float) -> Figures:
@@ -342,8 +339,14 @@ def make_fixture(server: Server, topic: str, scale: float) -> Figures:
 
 
 def _fixture_s() -> float:
-    command = [sys.executable, "-c", FIXTURE]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    """Return the set-up time of the fixture, as a pytest run of its own tells it."""
+    with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory:
+        Path(directory, "test_it.py").write_text(FIXTURE_TEST)
+        command = [sys.executable, "-m", "pytest", "-vv", "--durations=0", "-p", "no:cacheprovider", "test_it.py"]
+        said = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout
+    found = SETUP_TIME.search(said)
+    assert found is not None, said
+    return float(found[1])
 
 
 _backlog = consume.Backlog(READ_BYTES, RECORD_BYTES)
