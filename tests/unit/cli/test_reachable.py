@@ -1,9 +1,7 @@
 """A command whose TLS or login settings are missing or wrong is told so at once."""
 
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,26 +12,10 @@ from kafkapy.cli.reachable import UnreachableError, _take, check_reachable
 from kafkapy.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkapy.protocol.primitives import Writer
 from kafkapy.server.dev_security import DevAuthority
+from tests.support.one_answer import answering
 
 pytest.importorskip("confluent_kafka")
 USERS = {"alice": "wonder"}
-
-
-@contextmanager
-def peer(answer: bytes) -> Iterator[str]:
-    """A server that reads a little, sends `answer` and closes."""
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(1024)
-            connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -55,13 +37,13 @@ def test_a_command_without_settings_is_told_what_the_listener_asks_for(
 
 @pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\0\2\2\x46", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_a_port_that_is_none_of_kafka_in_plaintext(answer: bytes) -> None:
-    with peer(answer) as server, pytest.raises(UnreachableError, match="does not answer in plaintext"):
+    with answering(answer) as server, pytest.raises(UnreachableError, match="does not answer in plaintext"):
         check_reachable({"bootstrap.servers": server})
 
 
 def test_the_next_bootstrap_server_is_tried_if_one_does_not_serve() -> None:
     """A proxy whose broker is down accepts, and closes; a certificate may be one node's only."""
-    with Broker() as broker, peer(b"") as server:
+    with Broker() as broker, answering(b"") as server:
         check_reachable({"bootstrap.servers": f"{server},{broker.bootstrap_servers}"})
 
 
@@ -82,7 +64,10 @@ def test_a_controllers_listener_is_told_from_one_with_a_login() -> None:
     versions = Writer()
     ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, max_version=1)]).write(versions, 0)
     frame = (1).to_bytes(4, "big") + versions
-    with peer(len(frame).to_bytes(4, "big") + frame) as server, pytest.raises(UnreachableError, match="a controller's"):
+    with (
+        answering(len(frame).to_bytes(4, "big") + frame) as server,
+        pytest.raises(UnreachableError, match="a controller's"),
+    ):
         check_reachable({"bootstrap.servers": server})
 
 

@@ -3,9 +3,6 @@
 import asyncio
 import json
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -22,6 +19,7 @@ from kafkapy.console.settings import Settings
 from kafkapy.console.streams import MAX_STREAMS
 from kafkapy.decoders.formats import Decoders
 from kafkapy.errors import ProtocolError
+from tests.support.one_answer import answering
 
 OWN = "http://127.0.0.1:8080"
 
@@ -52,23 +50,6 @@ class Message:
 
     def headers(self) -> list[tuple[str, bytes | None]]:
         return self._headers
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """Answer one connection with these bytes; yield HOST:PORT."""
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(65536)
-            connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join()
 
 
 @pytest.mark.parametrize("depth", [20, 60, 800])

@@ -1,6 +1,6 @@
 """What the fixture `secure_kafka_broker` costs until it is ready, counted: it is to be ready in 0.3 s.
 
-Measured on a quiet machine it is (`make bench ONLY=security`); time is not measured here, as other tests run beside.
+`make bench ONLY=security` measures the time; here it is not, as other tests run beside.
 """
 
 import json
