@@ -35,23 +35,35 @@ the assignments of a group, which must fit into a record of `__consumer_offsets`
 PART_ELEMENTS: Final = 250
 """About one millisecond of work."""
 
-PARKED: Final[Mapping[int, str | None]] = {
-    0: "timeout_ms",
-    1: "max_wait_ms",
-    11: None,
-    14: None,
-    21: "timeout_ms",
-    24: None,
-}
-"""Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords: they wait for other requests, for the time in this field.
-AddPartitionsToTxn: what has room on another broker waits for it, and the other way round."""
-SHARES: Final[Mapping[int, float]] = {0: 0.75, 1: 0.5, 11: 1.0, 14: 1.0, 21: 0.75, 24: 1.0}
-"""Of the room for them, how much may be in use. Anyone who may read can fill that of fetches with some connections, and
-wait for ever; that leaves writes and rebalances theirs."""
-PROMPT: Final[Mapping[int, str]] = {1: "max_wait_ms", 21: "timeout_ms"}
-"""Those of them that wait for nothing that other requests do, if this field is 0: a Produce may be verified first."""
 UNCOUNTED: Final = frozenset((52, 53, 54, 58, 59, 80, 81, 82))
 """What voters of the quorum ask each other, which others wait for; and the Envelope, whose content is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parking:
+    """How the requests of an API that wait for other requests share the room for such.
+
+    share: of that room, how much may be in use with them. Anyone who may read can fill the fetches' with some
+    connections, and wait for ever; that leaves writes and rebalances theirs.
+    time_limit: the field with the time for which they wait; None if they cannot be answered without waiting.
+    is_prompt: with that field 0 they wait for nothing that other requests do. A Produce may be verified first.
+    """
+
+    share: float
+    time_limit: str | None = None
+    is_prompt: bool = False
+
+
+PARKED: Final[Mapping[int, Parking]] = {
+    0: Parking(0.75, "timeout_ms"),
+    1: Parking(0.5, "max_wait_ms", is_prompt=True),
+    11: Parking(1.0),
+    14: Parking(1.0),
+    21: Parking(0.75, "timeout_ms", is_prompt=True),
+    24: Parking(1.0),
+}
+"""Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords. AddPartitionsToTxn: what has room on another broker waits for
+it, and the other way round."""
 
 Handler = Callable[[Any, RequestContext, Any], Awaitable[Any]]
 Levels = tuple[tuple[str, str], ...]
@@ -132,7 +144,7 @@ class LargeRequests:
         """Wait for room for `most_elements`, then decode the request of a small frame."""
         context.connection.is_held = True
         decoded = self._services.decoded
-        if context.api_key in PROMPT:
+        if context.api_key in PARKED:
             room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame))
         else:
             room = await decoded.wait(undecoded.most_elements)
@@ -151,15 +163,15 @@ class LargeRequests:
         decoded = self._services.decoded
         if elements <= FEW_ELEMENTS or api_key in UNCOUNTED:
             return decoded.no_room()
-        time_limit = PARKED[api_key]
-        room = decoded.take_parked(elements, SHARES[api_key])
+        parking = PARKED[api_key]
+        room = decoded.take_parked(elements, parking.share)
         if room is not None:
             return room
-        if time_limit is None:
+        if parking.time_limit is None:
             raise ProtocolError(f"{type(request).NAME} of {elements} elements: too many requests wait already")
-        if api_key in PROMPT:
+        if parking.is_prompt:
             return None
-        setattr(request, time_limit, 0)
+        setattr(request, parking.time_limit, 0)
         return decoded.no_room()
 
     async def write(self, context: RequestContext, header: RequestHeader, response: Any) -> Writer:
@@ -192,8 +204,11 @@ class LargeRequests:
 
 def _without_waiting(api_key: int, request: Any) -> Any:
     """Return a request that had to wait for room; it may wait for no others, if it is one that could."""
-    if api_key in PROMPT:
-        setattr(request, PROMPT[api_key], 0)
+    parking = PARKED.get(api_key)
+    if parking is not None:
+        assert parking.is_prompt, "others that could wait never wait for room"
+        assert parking.time_limit is not None
+        setattr(request, parking.time_limit, 0)
     return request
 
 
