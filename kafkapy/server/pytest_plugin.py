@@ -12,11 +12,12 @@
 `kafka_broker_properties` returns the keys of `kafka_broker`: a conftest.py overrides it.
 """
 
+import gc
 import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -67,9 +68,7 @@ def kafka_broker(kafka_broker_properties: dict[str, object]) -> "Iterator[Broker
     Clients connect to `kafka_broker.bootstrap_servers`; tests that must not see each other use topics of their own
     (`kafka_topic`).
     """
-    from kafkapy.server.embedded import Broker
-
-    with Broker(properties=kafka_broker_properties) as broker:
+    with _running_broker(properties=kafka_broker_properties) as broker:
         yield broker
 
 
@@ -90,14 +89,8 @@ def kafka_topic(kafka_broker: "Broker", request: pytest.FixtureRequest) -> Itera
 @pytest.fixture
 def new_kafka_broker() -> "Iterator[Callable[..., Broker]]":
     """A function that starts a broker: `new_kafka_broker(properties={"num.partitions": 3})`. It ends with the test."""
-    from kafkapy.server.embedded import Broker
-
     with ExitStack() as stack:
-
-        def new_broker(*arguments: Any, **options: Any) -> Broker:
-            return stack.enter_context(Broker(*arguments, **options))
-
-        yield new_broker
+        yield lambda *arguments, **options: stack.enter_context(_running_broker(*arguments, **options))
 
 
 @pytest.fixture
@@ -109,9 +102,7 @@ def own_kafka_broker(new_kafka_broker: "Callable[..., Broker]") -> "Broker":
 @pytest.fixture(scope="session")
 def secure_kafka_broker() -> "Iterator[Broker]":
     """As `kafka_broker`, over TLS and with a login: `secure_kafka_broker.client_config("alice")`."""
-    from kafkapy.server.embedded import Broker
-
-    with Broker(tls=True, users={"alice": "alice-secret"}) as broker:
+    with _running_broker(tls=True, users={"alice": "alice-secret"}) as broker:
         yield broker
 
 
@@ -122,3 +113,27 @@ def kafka_cluster() -> "Iterator[Cluster]":
 
     with Cluster(3) as cluster:
         yield cluster
+
+
+@contextmanager
+def _running_broker(*arguments: Any, **options: Any) -> "Iterator[Broker]":
+    """Import and start a `Broker`; stop it at the end."""
+    with ExitStack() as stack:
+        with _no_collections():
+            from kafkapy.server.embedded import Broker
+
+            broker = stack.enter_context(Broker(*arguments, **options))
+        yield broker
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Collect no garbage for the moment: imports and a start make much and discard little."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 MADE = """
-import itertools, json, sys, threading
+import gc, itertools, json, sys, threading
 
-counter, already = itertools.count(), set(sys.modules)
+counter, already, collected = itertools.count(), set(sys.modules), []
 
 def note(frame, event, _argument):
     if event == "call" and frame.f_globals.get("__name__", "").startswith("kafkapy"):
@@ -23,11 +23,14 @@ threading.setprofile(note)
 sys.setprofile(note)
 from kafkapy.server import pytest_plugin
 with_fixture = pytest_plugin.secure_kafka_broker.__wrapped__()
+gc.callbacks.append(lambda phase, info: collected.append(phase))
 broker = next(with_fixture)
+gc.callbacks.clear()
 sys.setprofile(None)
 threading.setprofile(None)
 calls = next(counter)
-print(json.dumps({"calls": calls, "modules": [name for name in sys.modules if name not in already]}))
+modules = [name for name in sys.modules if name not in already]
+print(json.dumps({"calls": calls, "modules": modules, "collected": len(collected), "collects": gc.isenabled()}))
 assert broker.client_config("alice")["security.protocol"] == "SASL_SSL"
 next(with_fixture, None)
 """
@@ -52,3 +55,9 @@ def test_it_calls_little(made: Any) -> None:
 def test_it_imports_what_it_needs(made: Any) -> None:
     assert len(made["modules"]) <= MOST_MODULES
     assert [name for name in made["modules"] if name.startswith(NOT_NEEDED)] == []
+
+
+def test_garbage_is_collected_once_at_the_end(made: Any) -> None:
+    """84 times otherwise, and a full collection looks at all that pytest and the tests hold as well."""
+    assert made["collected"] <= len(("start", "stop"))
+    assert made["collects"]
