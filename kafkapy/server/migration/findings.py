@@ -96,7 +96,7 @@ def findings_of_properties(subject: str, properties: dict[str, str]) -> list[Fin
 
 def _of_features(survey: Survey) -> Iterator[Finding]:
     levels = next((broker.features for broker in survey.brokers if broker.features), {})
-    unserved = unserved_levels(levels)
+    unserved = dict(sorted(unserved_levels(levels).items()))  # as the page shows them, whatever the broker's order
     lowered = " ".join(f"--feature {name}={highest}" for name, (_, highest) in unserved.items())
     for name, (level, highest) in unserved.items():
         text = f"finalized at level {level}, kafkapy serves {highest} at most"

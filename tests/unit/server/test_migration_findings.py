@@ -40,7 +40,7 @@ def test_nothing_is_said_of_a_cluster_that_can_be_migrated() -> None:
 
 
 def test_levels_that_are_not_served_are_lowered_by_one_command() -> None:
-    levels = {"metadata.version": 31, "share.version": 1, "transaction.version": 2}
+    levels = {"transaction.version": 2, "share.version": 1, "metadata.version": 31}
     found = findings_of(survey(brokers=[Broker(1, properties=BROKER, features=levels)]))
     assert [each.subject for each in found] == ["feature metadata.version", "feature share.version"]
     command = (
