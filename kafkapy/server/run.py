@@ -1,15 +1,17 @@
 """Runs a node as a process, until a signal arrives or the node fails.
 
-Exit status: 0 stopped on request and cleanly; 1 it could not start or continue, or its stop was not clean; 2 wrong
-command line; 3 the stop timed out. After 1 and 3 the next start recovers what had not been flushed.
+Exit status: 0 stopped on request and cleanly, also during the start; 1 it could not start or continue, or its stop was
+not clean; 2 wrong command line; 3 the stop timed out. After 1 and 3 the next start recovers what had not been flushed.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.broker import BrokerConfig
@@ -22,12 +24,15 @@ if TYPE_CHECKING:
     from kafkapy.seams import Connector, IoPool
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.controller import ControllerServer
+    from kafkapy.server.stopping import Stops
     from kafkapy.server.systemd import Supervisor
 
 NewConnector: TypeAlias = "Callable[[asyncio.AbstractEventLoop, IoPool], Connector]"
 NodeServer: TypeAlias = "BrokerServer | ControllerServer"
 
 STOP_TIMED_OUT: Final = 3
+SHOWN_CALLS: Final = 6
+"""How many calls of each thread are logged if the stop times out."""
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -41,7 +46,7 @@ def run_node(
 ) -> int:
     """Run a node until SIGTERM, SIGINT or SIGHUP, then stop it in order; return the exit status. Raises as `start`.
 
-    A stop that takes longer than `stop_timeout_s` ends the process.
+    A signal during the start cancels the start. A stop that takes longer than `stop_timeout_s` ends the process.
     """
     freeze_heap()
     raise_open_file_limit()
@@ -68,19 +73,12 @@ def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = Non
 
 
 async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], stop_timeout_s: float) -> int:
-    loop = asyncio.get_running_loop()
-    asked_to_stop = loop.create_future()
-
-    def stop(name: str) -> None:
-        logger.info("Terminating process due to signal %s", name)
-        if not asked_to_stop.done():
-            asked_to_stop.set_result(None)
-
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as a JVM under nohup
-            loop.add_signal_handler(each, stop, each.name)
+    asked_to_stop = _stop_signals()
     supervisor = _supervisor(server)
-    await server.start()
+    if supervisor is not None:
+        asked_to_stop.add_done_callback(lambda _: supervisor.stopping())
+    if not await _started(server, asked_to_stop, stop_timeout_s):
+        return 0
     freeze_heap()
     frozen = FrozenMetadata()
     server.node.controller.add_image_listener(frozen.on_image)
@@ -92,31 +90,95 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
     await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
     if server.failed.done():
         logger.critical("Stopping after a fatal error: %s", server.failed.result())
-    if supervisor is not None:
-        supervisor.stopping()
+        if supervisor is not None:
+            supervisor.stopping()
     return await _stopped(server, stop_timeout_s) or int(server.failed.done())
+
+
+def _stop_signals() -> "asyncio.Future[None]":
+    """Return a future that is completed by the first signal that asks to stop."""
+    loop = asyncio.get_running_loop()
+    asked_to_stop: asyncio.Future[None] = loop.create_future()
+
+    def stop(name: str) -> None:
+        logger.info("Terminating process due to signal %s", name)
+        if not asked_to_stop.done():
+            asked_to_stop.set_result(None)
+
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as a JVM under nohup
+            loop.add_signal_handler(each, stop, each.name)
+    return asked_to_stop
+
+
+async def _started(server: NodeServer, asked_to_stop: "asyncio.Future[None]", stop_timeout_s: float) -> bool:
+    """Start the node; return whether it serves: not if it was asked to stop before. Raises as `start`.
+
+    A start may wait for other nodes or recover logs for long, so a stop does not wait for its end.
+    """
+    start = asyncio.get_running_loop().create_task(server.start())
+    await asyncio.wait((start, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        with _limited(server.node.stops, stop_timeout_s):
+            start.cancel()
+            await asyncio.wait((start,))
+        if start.cancelled():
+            logger.info("The start was canceled")
+            return False
+    await start
+    return True
 
 
 async def _stopped(server: NodeServer, timeout_s: float) -> int:
     """Stop the node; return 1 if the stop was not clean. Does not return if the stop times out."""
-    limit = threading.Timer(timeout_s, _end_at_once, (timeout_s,))
+    directories = server.node.log_manager.directories
+    offline_before = directories.offline_paths
+    with _limited(server.node.stops, timeout_s):
+        try:
+            await server.stop()
+        except Exception as error:
+            logger.critical("The shutdown was not clean; the next start recovers the logs: %s", error)
+            return 1
+    failed = [path for path in directories.offline_paths if path not in offline_before]
+    if failed:
+        logger.critical("The shutdown was not clean; the next start recovers the logs in %s", ", ".join(failed))
+    return int(bool(failed))
+
+
+@contextlib.contextmanager
+def _limited(stops: "Stops", timeout_s: float) -> "Iterator[None]":
+    """End the process if the block takes longer."""
+    limit = threading.Timer(timeout_s, _end_at_once, (stops, timeout_s))
     limit.daemon = True
     limit.start()
     try:
-        await server.stop()
-    except Exception as error:
-        logger.critical("The shutdown was not clean; the next start recovers the logs: %s", error)
-        return 1
+        yield
     finally:
         limit.cancel()
-    return 0
 
 
-def _end_at_once(timeout_s: float) -> None:
+def _end_at_once(stops: "Stops", timeout_s: float) -> None:
     """End the process, whatever blocks the stop (for example a disk that hangs). No clean-shutdown file is written."""
-    logger.critical("The shutdown took longer than %g s and was cut off; the next start recovers the logs", timeout_s)
+    logger.critical(
+        "The shutdown took longer than %g s and was cut off in its step %s; the next start recovers the logs",
+        timeout_s,
+        stops.current.name if stops.current is not None else "before the first",
+    )
+    for thread in threading.enumerate():
+        if thread.ident != threading.get_ident():
+            logger.critical("Thread %s was in %s", thread.name, _innermost(thread.ident))
     logging.shutdown()
     os._exit(STOP_TIMED_OUT)
+
+
+def _innermost(thread_id: int | None) -> str:
+    """Return the innermost calls of a thread, the last one first, in one line."""
+    frame = sys._current_frames().get(thread_id or 0)
+    calls: list[str] = []
+    while frame is not None and len(calls) < SHOWN_CALLS:
+        calls.append(f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
+        frame = frame.f_back
+    return ", called by ".join(calls) or "no Python code"
 
 
 def _supervisor(server: NodeServer) -> "Supervisor | None":

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from enum import IntEnum, auto
 from typing import TypeAlias
 
@@ -54,6 +54,8 @@ class Stops:
     def __init__(self) -> None:
         self._steps: dict[StopOrder, tuple[Step, Step | None]] = {}
         self.has_begun = False
+        self.current: StopOrder | None = None
+        """The step that is being taken, or was taken last. Other threads may read it."""
 
     @property
     def added(self) -> frozenset[StopOrder]:
@@ -71,11 +73,16 @@ class Stops:
     async def stop(self) -> None:
         """Stop in order. Raises as take_steps does."""
         self.has_begun = True
-        await take_steps(stop for _, (stop, _) in sorted(self._steps.items()))
+        await take_steps(stop for stop, _ in self._in_order())
 
     async def undo(self) -> None:
         """Undo a start that failed. Raises as take_steps does."""
-        await take_steps(undo for _, (_, undo) in sorted(self._steps.items()) if undo is not None)
+        await take_steps(undo for _, undo in self._in_order() if undo is not None)
+
+    def _in_order(self) -> Iterator[tuple[Step, Step | None]]:
+        for order, steps in sorted(self._steps.items()):
+            self.current = order
+            yield steps
 
 
 async def take_steps(steps: Iterable[Step]) -> None:
