@@ -403,6 +403,12 @@ def _warnings(config: BrokerConfig) -> Iterator[str]:
         )
     if not config.is_controller and len(config.controller_listener_names) > 1:
         yield "controller.listener.names has several entries; a broker uses the first only"
+    factor_key, min_isr_key = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
+    if _int(config, min_isr_key) > _int(config, factor_key):
+        yield (
+            f"{min_isr_key} ({_int(config, min_isr_key)}) is more than {factor_key} ({_int(config, factor_key)}): no "
+            "transaction can be coordinated, and transactional producers wait until their time-out"
+        )
     if config.value("remote.log.storage.system.enable"):
         yield (
             "remote.log.storage.system.enable has no effect: tiered storage is not supported, all records stay in "

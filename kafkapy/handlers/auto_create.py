@@ -41,7 +41,7 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
 
     def on_done(response: CreateTopicsResponse | BaseException) -> None:
         under_way.end(wanted)
-        _log_failures(response)
+        _log_failures(services, wanted, response)
 
     if services.active_controller.is_local:
         meter = context.meter
@@ -67,9 +67,9 @@ async def create_topic(services: Services, name: str) -> None:
         response = await services.active_controller.ask(
             request, lambda controller, _: controller.topics.decide_create(request)
         )
-        _log_failures(response)
+        _log_failures(services, [name], response)
     except ApiError as error:
-        _log_failures(error)
+        _log_failures(services, [name], error)
 
 
 def creatable_topic(services: Services, name: str) -> CreatableTopic:
@@ -119,11 +119,28 @@ def _transaction_state_topic(services: Services) -> CreatableTopic:
 _INTERNAL = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
 
 
-def _log_failures(response: CreateTopicsResponse | BaseException) -> None:
+def _log_failures(services: Services, names: Sequence[str], response: CreateTopicsResponse | BaseException) -> None:
+    """Log the failures that are not logged yet: clients ask again until they give up."""
+    under_way = services.topics_in_creation
     if isinstance(response, BaseException):
-        log.warning("Auto topic creation failed: %s", response)
+        if under_way.note_failure(", ".join(names), str(response)):
+            log.warning("Auto topic creation failed for %s: %s", ", ".join(names), response)
         return
     for topic in response.topics:
-        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            name = ErrorCode(topic.error_code).name
-            log.warning("Auto topic creation failed for %s with error %s: %s", topic.name, name, topic.error_message)
+        if topic.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            under_way.note_created(topic.name)
+            continue
+        reason = f"{ErrorCode(topic.error_code).name}: {topic.error_message}{_advice(topic.name, topic.error_code)}"
+        if under_way.note_failure(topic.name, reason):
+            log.warning("Auto topic creation failed for %s with error %s", topic.name, reason)
+
+
+def _advice(name: str, code: int) -> str:
+    """Return what follows for clients, and what to do, if too few brokers keep an internal topic from being created."""
+    if code != ErrorCode.INVALID_REPLICATION_FACTOR or name not in _INTERNAL:
+        return ""
+    if name == GROUP_METADATA_TOPIC:
+        waiting, key = "consumer groups", "offsets.topic.replication.factor"
+    else:
+        waiting, key = "transactional producers", "transaction.state.log.replication.factor"
+    return f" Until then {waiting} wait until their time-out: start more brokers, or lower {key}."
