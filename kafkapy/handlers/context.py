@@ -61,6 +61,7 @@ class Connection(Protocol):
     software_version: str
     throttle_ms: int
     is_held: bool
+    is_frame_free: bool
     is_by_token: bool
     is_forwarded: bool
     is_replica: bool

@@ -19,7 +19,7 @@ from kafkapy.handlers.context import ControllerServices, RequestContext, Service
 from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader, write_response_header
 from kafkapy.protocol.primitives import Writer
-from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, Room
+from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_BYTES, FEW_ELEMENTS, Room
 from kafkapy.runtime.pool import QueuedWork
 
 R = TypeVar("R")
@@ -119,7 +119,7 @@ class LargeRequests:
         decoded = self._services.decoded
         if context.api_key in PARKED or context.api_key in UNCOUNTED:
             request, elements = await self._work.run(work)
-            parked = self._take_parked(context.api_key, request, elements)
+            parked = self._take_parked(context.api_key, request, elements, frame_bytes)
             if parked is not None:
                 return request, parked
             del request
@@ -134,11 +134,14 @@ class LargeRequests:
         room.shrink(elements * ELEMENT_BYTES + frame_bytes)
         return _without_waiting(context.api_key, request), room
 
-    def take_room(self, api_key: int, request: Any, elements: int) -> Room | None:
-        """Return room for the request of a small frame; None if it has to wait. Raises ProtocolError."""
+    def take_room(self, api_key: int, request: Any, elements: int, frame_bytes: int) -> Room | None:
+        """Return room for the request of a small frame; None if it has to wait. Raises ProtocolError.
+
+        frame_bytes: 0 for a Produce of any size, which still needs its frame.
+        """
         if api_key in PARKED or api_key in UNCOUNTED:
-            return self._take_parked(api_key, request, elements)
-        return self._services.decoded.take(elements)
+            return self._take_parked(api_key, request, elements, frame_bytes)
+        return self._services.decoded.take(elements, frame_bytes)
 
     async def read_small(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
         """Wait for room for `most_elements`, then decode the request of a small frame."""
@@ -147,28 +150,29 @@ class LargeRequests:
         if context.api_key in PARKED:
             room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame))
         else:
-            room = await decoded.wait(undecoded.most_elements)
+            room = await decoded.wait(undecoded.most_elements, len(undecoded.frame))
         try:
             return _without_waiting(context.api_key, undecoded.read()[0]), room
         except BaseException:
             room.release()
             raise
 
-    def _take_parked(self, api_key: int, request: Any, elements: int) -> Room | None:
+    def _take_parked(self, api_key: int, request: Any, elements: int, frame_bytes: int) -> Room | None:
         """Return room for a request that may wait for others. If there is none, it is answered without waiting.
 
         None: for that it must wait for room, with its decoded form dropped. Raises ProtocolError, which closes the
         connection, if the request cannot be answered so.
         """
         decoded = self._services.decoded
-        if elements <= FEW_ELEMENTS or api_key in UNCOUNTED:
+        if (elements <= FEW_ELEMENTS and frame_bytes <= FEW_BYTES) or api_key in UNCOUNTED:
             return decoded.no_room()
         parking = PARKED[api_key]
-        room = decoded.take_parked(elements, parking.share)
+        room = decoded.take_parked(elements, frame_bytes, parking.share)
         if room is not None:
             return room
         if parking.time_limit is None:
-            raise ProtocolError(f"{type(request).NAME} of {elements} elements: too many requests wait already")
+            size = f"{elements} elements and {frame_bytes} bytes"
+            raise ProtocolError(f"{type(request).NAME} of {size}: too many requests wait already")
         if parking.is_prompt:
             return None
         setattr(request, parking.time_limit, 0)

@@ -73,7 +73,9 @@ class LoginGate:
                     if info.traffic is not None:
                         info.traffic.expired += 1
                     raise CloseConnection("the session has expired")
-                return await self._gate.route(info, frame)
+                handling = self._gate.route(info, frame)
+                del frame  # the router frees it
+                return await handling
         login.settings = self._gate.settings(info.listener_name)
         try:
             reply = login.receive(frame, now_ms=now_ms, wall_ms=self._clock.wall_ms())

@@ -44,18 +44,20 @@ class MeasuredRouter:
     def route(self, connection: ConnectionInfo, frame: memoryview) -> Generator[Any, Any, Writer | None]:
         """Serve a request as Router.route does, and count it."""
         began_ns = self._now_ns()
+        key, size = _unpack_key(frame)[0], len(frame)
         handling = self._route(connection, frame)
+        del frame  # the router frees it
         try:
             awaited = handling.send(None)
         except StopIteration as stop:
             took_us = (self._now_ns() - began_ns) // 1000
-            api = self._count(connection, frame).api
+            api = self._count(connection, key, size).api
             api.at_once[SMALL[took_us] if took_us < SMALL_VALUES else bucket_of(took_us)] += 1
             answer: Writer | None = stop.value
         else:
             local_us = (self._now_ns() - began_ns) // 1000
             answer = yield from _Resumed(handling, awaited)
-            api = self._count(connection, frame).api
+            api = self._count(connection, key, size).api
             api.note_wait(local_us, (self._now_ns() - began_ns) // 1000)
         traffic = connection.traffic
         if traffic is not None:
@@ -66,12 +68,11 @@ class MeasuredRouter:
             api.throttled_ms[bucket_of(connection.throttle_ms)] += 1
         return answer
 
-    def _count(self, connection: ConnectionInfo, frame: memoryview) -> VersionCounts:
-        counts = self._counts.of(_unpack_key(frame)[0])
+    def _count(self, connection: ConnectionInfo, key: int, size: int) -> VersionCounts:
+        counts = self._counts.of(key)
         if counts.followers is not None and (connection.is_replica or self._always_follows):
             counts = counts.followers
         counts.request_count += 1
-        size = len(frame)
         counts.api.frame_bytes[SMALL[size] if size < SMALL_VALUES else bucket_of(size)] += 1
         return counts
 

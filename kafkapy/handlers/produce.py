@@ -21,6 +21,7 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services
 from kafkapy.handlers.data_plane import Leaders, TopicAccess, completion
+from kafkapy.metadata.topic_names import MAX_TOPIC_NAME_LENGTH
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.messages.produce_response import (
@@ -107,9 +108,29 @@ async def _append(
         await _append_heavy(services, context, heavy, request.acks)
         if request.acks != ALL_ACKS or all(append.is_settled() for append in appends):
             return
+    _free_frame(context, appends, request)
     future, on_done = completion()
     manager.wait_for_replicas(appends, timeout_ms=request.timeout_ms, on_done=on_done)
     await future
+
+
+def _free_frame(context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest) -> None:
+    """Drop all records, as they are in the log, and what this node does not know: a request that waits for replicas
+    takes no request memory.
+
+    A deviation: it does not wait if it has a name that no topic can have, which it would keep for its response.
+    """
+    for append in appends:
+        append.records = b""
+        append.needed = append.checked = None
+    request.unknown_tagged_fields = None
+    for topic in request.topic_data:
+        if len(topic.name) > MAX_TOPIC_NAME_LENGTH:
+            request.timeout_ms = 0
+        topic.unknown_tagged_fields = None
+        for data in topic.partition_data:
+            data.records = data.unknown_tagged_fields = None
+    context.connection.is_frame_free = True
 
 
 async def _append_heavy(services: Services, context: RequestContext, appends: list[PartitionAppend], acks: int) -> None:

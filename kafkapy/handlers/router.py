@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
-from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, Undecoded, encode
+from kafkapy.handlers.large_requests import (
+    LARGE_FRAME_BYTES,
+    UNCOUNTED,
+    Handler,
+    LargeRequests,
+    Parts,
+    Undecoded,
+    encode,
+)
 from kafkapy.handlers.request_logger import request_logger
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
@@ -21,15 +29,15 @@ from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import Served
-from kafkapy.runtime.decoded_requests import FEW_ELEMENTS, Room
+from kafkapy.runtime.decoded_requests import FEW_BYTES, FEW_ELEMENTS, Room
 
 if TYPE_CHECKING:
     from kafkapy.handlers.node_refusals import NodeRefusals
     from kafkapy.handlers.quotas import Meter
     from kafkapy.handlers.small_produces import SmallProduces
 
-Route = tuple[Any, Handler, Parts | None]
-"""The API's request class, its handler, and how large requests are split."""
+Route = tuple[Any, Handler, Parts | None, bool]
+"""The API's request class, its handler, how large requests are split, and whether a decoded request needs its frame."""
 PRODUCE = 0
 
 
@@ -88,25 +96,32 @@ class Router:
                 return self._refuse_version(header)
         else:
             route = self._routes.get(header.api_key) or self._load(served)
-        request_class, handler, parts = route
+        request_class, handler, parts, needs_frame = route
         context = RequestContext(header, connection) if meter is None else meter.new_context()
         room: Room | None = None
         try:
             try:
-                if len(frame) < LARGE_FRAME_BYTES or header.api_key == PRODUCE:
+                if (frame_bytes := len(frame)) < LARGE_FRAME_BYTES or header.api_key == PRODUCE:
                     budget = ElementBudget(served.max_elements)
                     request, _ = request_class.read_within(frame, position, header.api_version, budget)
-                    if served.max_elements - budget.left > FEW_ELEMENTS:
-                        elements = served.max_elements - budget.left
-                        room = self._large.take_room(header.api_key, request, elements)
+                    elements = served.max_elements - budget.left
+                    if elements > FEW_ELEMENTS or (frame_bytes > FEW_BYTES and not needs_frame):
+                        if needs_frame:
+                            frame_bytes = 0  # counted as a frame
+                        room = self._large.take_room(header.api_key, request, elements, frame_bytes)
                         if room is None:
                             request = None  # decoded again later: it takes no memory while it waits
                             undecoded = Undecoded(request_class, frame, position, header.api_version, elements)
                             request, room = await self._large.read_small(context, undecoded)
+                            del undecoded
+                    del frame
+                    connection.is_frame_free = not needs_frame and not is_logged
                     response = await handler(self._services, context, request)
                 else:
                     undecoded = Undecoded(request_class, frame, position, header.api_version, served.max_elements)
                     request, room = await self._large.read(context, undecoded)
+                    del frame, undecoded
+                    connection.is_frame_free = not needs_frame and not is_logged
                     response = await self._large.handle(handler, parts, context, request)
             except ApiError as error:
                 response = _error_response(header, error)
@@ -172,12 +187,16 @@ class Router:
         from kafkapy.handlers.quotas import Meter  # most brokers have no quotas
 
         meter = Meter(self._services, header, connection, len(frame))
-        return await meter.drive(self.route(connection, frame, meter=meter))
+        handling = self.route(connection, frame, meter=meter)
+        del frame  # `handling` frees it
+        return await meter.drive(handling)
 
     def _load(self, served: ServedApi) -> Route:
         module = import_module(f"kafkapy.handlers.{served.handler}")
-        route = (request_type(served.api_key), module.handle, getattr(module, "PARTS", None))
-        self._routes[served.api_key] = route
+        api_key = served.api_key
+        needs_frame = api_key == PRODUCE or api_key in UNCOUNTED
+        route = (request_type(api_key), module.handle, getattr(module, "PARTS", None), needs_frame)
+        self._routes[api_key] = route
         return route
 
     def _load_legacy(self, served: ServedApi, version: int) -> Route | None:
@@ -185,7 +204,8 @@ class Router:
         if served.api_key not in self._legacy or not 0 <= version < served.served_min:
             return None
         handler: Handler = import_module(f"kafkapy.handlers.legacy.{served.handler}").handle
-        return message_type(f"Legacy{APIS[served.api_key].request_name}"), handler, None
+        needs_frame = served.api_key == PRODUCE
+        return message_type(f"Legacy{APIS[served.api_key].request_name}"), handler, None, needs_frame
 
     def _refuse_version(self, header: RequestHeader) -> Writer:
         if header.api_key != API_VERSIONS:

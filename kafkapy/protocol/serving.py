@@ -47,6 +47,9 @@ class ConnectionInfo:
     """Set by a handler: the connection is that of a follower, which fetches as a replica."""
     is_held: bool = False
     """Set by a handler before it suspends: no further request starts until it is answered. Reset by the driver."""
+    is_frame_free: bool = False
+    """Set before a handler suspends: nothing refers to the request's frame any more. Reset by the driver, which then
+    frees the request memory of the frame."""
     throttle_ms: int = 0
     """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
     close_after_answer: bool = False

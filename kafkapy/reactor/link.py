@@ -285,6 +285,7 @@ class Link:
         sequence = machine.started_count
         frame_bytes = len(frame) + _FRAME_OVERHEAD
         self.unstarted_bytes -= frame_bytes
+        self.info.is_frame_free = False
         coroutine = self._route(self.info, frame)
         try:
             awaited = coroutine.send(None)
@@ -355,6 +356,7 @@ class Link:
     def _let_go(self, pending: PendingRequest) -> None:
         if pending.holds:
             self._machine.mute_count -= 1
+        self.info.is_frame_free = False
         self._processor.pending_requests.pop(pending, None)
         self._processor.release(pending.frame_bytes)
 
@@ -384,11 +386,19 @@ class Link:
         self._machine.mute_count -= 1
         self.resume()
 
-    def maybe_hold(self, pending: PendingRequest) -> None:
-        """If the handler has set `is_held`, start no request until it is done: appends stay in request order."""
-        if not self.info.is_held:
+    def note_suspended(self, pending: PendingRequest) -> None:
+        """If the handler has set `is_held`, start no request until it is done: appends stay in request order.
+
+        If its frame is free, free its request memory: what the handler waits for may take as long as a client likes.
+        """
+        info = self.info
+        if info.is_frame_free:
+            info.is_frame_free = False
+            self._processor.release(pending.frame_bytes)
+            pending.frame_bytes = 0
+        if not info.is_held:
             return
-        self.info.is_held = False
+        info.is_held = False
         if not pending.holds:
             pending.holds = True
             self._machine.mute_count += 1

@@ -20,13 +20,16 @@ class Owner(Protocol):
 
     def fail(self, pending: "PendingRequest", error: BaseException) -> None: ...
 
-    def maybe_hold(self, pending: "PendingRequest") -> None: ...
+    def note_suspended(self, pending: "PendingRequest") -> None: ...
 
     def resume_soon(self, pending: "PendingRequest") -> None: ...
 
 
 class PendingRequest:
-    """A request whose handler is suspended: coroutine, sequence number, frame size and API key."""
+    """A request whose handler is suspended: coroutine, sequence number, frame size and API key.
+
+    frame_bytes: what its frame takes of the request memory, 0 once the frame is free.
+    """
 
     __slots__ = ("_coroutine", "_is_cancelled", "_owner", "api_key", "frame_bytes", "holds", "sequence")
 
@@ -49,7 +52,7 @@ class PendingRequest:
 
     def wait_for(self, awaited: Any) -> None:
         """Continue the coroutine once the yielded future is done (None: in the next pass). Others raise in it."""
-        self._owner.maybe_hold(self)
+        self._owner.note_suspended(self)
         if awaited is None:
             self._owner.resume_soon(self)
         elif getattr(awaited, "_asyncio_future_blocking", None):

@@ -1,8 +1,10 @@
 """The broker-wide memory bound on received, unanswered requests: the fuller it is, the less is read from connections.
 
-Bytes are counted from arrival until the request is answered. Requests are counted while they wait for their
-connection's turn, like those in Kafka's request queue. A started request (a long poll, a produce that waits for
-replicas) counts by its bytes only. Neither waiting consumers nor peers that do not read can stop the broker.
+Bytes are counted from arrival until the request is answered, or waits and its frame is not needed any more: what it
+takes decoded is counted in runtime/decoded_requests.py. Requests are counted while they wait for their
+connection's turn, like those in Kafka's request queue. A started request counts by its
+bytes only. Neither requests that wait for others (a long poll, a produce for its replicas) nor peers that do not read
+can stop the broker.
 
 A partially received frame holds bytes that are freed only when it is complete. Therefore:
 

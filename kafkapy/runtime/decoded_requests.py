@@ -1,7 +1,9 @@
 """The account of what decoded requests take in memory beside their frames, over all connections of a node.
 
 A frame of some KiB may hold thousands of elements (array entries and tagged fields), each of which becomes objects. An
-element is counted as ELEMENT_BYTES from its decoding until its request is answered. Invariants:
+element is counted as ELEMENT_BYTES from its decoding until its request is answered, and so are the bytes of the frame,
+as strings and byte strings are copied: the frame itself is freed when its request has been decoded and waits, and does
+not count as request memory (reactor/request_memory.py) then. Invariants:
 
 * A request waits for room only as a frame. Requests in small and in large frames wait in lanes of their own, each in
   FIFO order; at most SMALL_DECODED_BYTES and LARGE_DECODED_BYTES are decoded there at a time.
@@ -11,7 +13,8 @@ element is counted as ELEMENT_BYTES from its decoding until its request is answe
   waiting, and a JoinGroup, SyncGroup or AddPartitionsToTxn closes its connection.
 * A Fetch or DeleteRecords that may not wait for others waits as a frame for room within PROMPT_BYTES: all that hold it
   are answered without waiting for others, so it comes soon. A Produce is decoded and carried out in one turn.
-* Requests of up to FEW_ELEMENTS are not counted: max_in_flight bounds how many of them a connection has.
+* Requests of up to FEW_ELEMENTS and FEW_BYTES are not counted: max_in_flight bounds how many a connection has.
+* A Produce counts as a frame until it waits for replicas, and by its elements only: it then keeps the names of topics.
 """
 
 from typing import Final
@@ -23,6 +26,9 @@ ELEMENT_BYTES: Final = 640
 
 FEW_ELEMENTS: Final = 32
 """Up to this count a request takes less memory than what the loop and the connection keep for it."""
+
+FEW_BYTES: Final = 1024
+"""The same for the bytes of a frame, which strings and byte strings take."""
 
 SMALL_DECODED_BYTES: Final = 64 << 20
 """For frames below LARGE_FRAME_BYTES, the largest of which takes 5 MiB decoded."""
@@ -76,32 +82,29 @@ class DecodedRequests:
     def bytes_in_use(self) -> int:
         return sum(lane.bytes_in_use for lane in (self._small, self._large, self._parked, self._prompt))
 
-    def take(self, elements: int) -> Room | None:
+    def take(self, elements: int, frame_bytes: int) -> Room | None:
         """Return room for a request of a small frame; None if it has to wait, with its decoded form dropped."""
-        byte_count = min(elements * ELEMENT_BYTES, self._small.most_bytes)
+        byte_count = min(elements * ELEMENT_BYTES + frame_bytes, self._small.most_bytes)
         return Room(self._small, byte_count) if self._small.try_enter(byte_count) else None
 
-    async def wait(self, elements: int) -> Room:
+    async def wait(self, elements: int, frame_bytes: int) -> Room:
         """Return room for a request of a small frame once there is some."""
-        return await _enter(self._small, elements * ELEMENT_BYTES)
+        return await _enter(self._small, elements * ELEMENT_BYTES + frame_bytes)
 
     async def wait_large(self, most_elements: int, frame_bytes: int) -> Room:
-        """Return room for a request of a large frame, once there is some, for the most that it may have.
-
-        The bytes of the frame count, too: strings and byte strings are copied.
-        """
+        """Return room for a request of a large frame, once there is some, for the most that it may have."""
         return await _enter(self._large, min(most_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes)
 
     async def wait_prompt(self, elements: int, frame_bytes: int) -> Room:
         """Return room for a request that could wait for others, but will be answered without waiting."""
         return await _enter(self._prompt, elements * ELEMENT_BYTES + frame_bytes)
 
-    def take_parked(self, elements: int, share: float) -> Room | None:
+    def take_parked(self, elements: int, frame_bytes: int, share: float) -> Room | None:
         """Return room for a decoded request that may wait for other requests; None if it must not wait.
 
         share: of PARKED_BYTES, what may be in use with this request.
         """
-        byte_count = elements * ELEMENT_BYTES
+        byte_count = elements * ELEMENT_BYTES + frame_bytes
         if self._parked.bytes_in_use + byte_count > share * self._parked.most_bytes:
             return None
         is_in = self._parked.try_enter(byte_count)
@@ -110,7 +113,7 @@ class DecodedRequests:
 
     def no_room(self) -> Room:
         """Return the room of a request that is not counted."""
-        room = self.take_parked(0, 1.0)
+        room = self.take_parked(0, 0, 1.0)
         assert room is not None
         return room
 

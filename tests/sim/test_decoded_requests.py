@@ -87,7 +87,7 @@ def test_decoded_requests_of_many_connections_take_bounded_memory_together(
 async def fill(decoded: DecodedRequests) -> list[Any]:
     """Take all room in which requests wait; return it."""
     large = await decoded.wait_large(1 << 30, 1 << 30)
-    small = await decoded.wait(1 << 30)
+    small = await decoded.wait(1 << 30, 0)
     return [large, small]
 
 
@@ -102,9 +102,11 @@ def test_what_a_request_waits_for_does_not_wait_for_room() -> None:
         await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
         await client.call(list_offsets(1), 10)
         rooms = await fill(decoded)
-        await consumer.send(fetch_of(topic.topic_id, 60, max_wait_ms=60_000), 17)
+        fetch = fetch_of(topic.topic_id, 60, max_wait_ms=60_000)
+        await consumer.send(fetch, 17)
         await asyncio.sleep(1)
-        assert decoded.bytes_in_use == sum(room.byte_count for room in rooms) + 61 * ELEMENT_BYTES
+        taken = 61 * ELEMENT_BYTES + len(request_frame(fetch, 17))
+        assert decoded.bytes_in_use == sum(room.byte_count for room in rooms) + taken
         batches = [PartitionProduceData(each, client.batch([b"x"])) for each in range(40)]
         produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("t", topic.topic_id, batches)])
         produced = (await client.call(produce, 13)).responses[0].partition_responses
@@ -274,16 +276,20 @@ def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait() -> No
         client, filler = machine.connect(), machine.connect()
         await client.create_topic("t", 1)
         first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
-        topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(1_998))]
-        await filler.send(FetchRequest(max_wait_ms=600_000, min_bytes=1, session_epoch=-1, topics=topics), 12)
+        topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(1_978))]
+        fetch = FetchRequest(max_wait_ms=600_000, min_bytes=1, session_epoch=-1, topics=topics)
+        await filler.send(fetch, 12)
         await asyncio.sleep(1)
-        assert decoded.bytes_in_use == 2_000 * ELEMENT_BYTES
+        assert decoded.bytes_in_use == 1_980 * ELEMENT_BYTES + len(request_frame(fetch, 12))
         room_of = LargeRequests(services_of(machine)).take_room
         write, read = ProduceRequest(timeout_ms=1000), FetchRequest(max_wait_ms=1000)
-        assert room_of(FetchRequest.API_KEY, read, 33) is None
-        rooms = [room_of(ProduceRequest.API_KEY, write, 1_000), room_of(JoinGroupRequest.API_KEY, join("", 1), 1_000)]
+        assert room_of(FetchRequest.API_KEY, read, 33, 0) is None
+        rooms = [
+            room_of(ProduceRequest.API_KEY, write, 1_000, 0),
+            room_of(JoinGroupRequest.API_KEY, join("", 1), 900, 100 * ELEMENT_BYTES),
+        ]
         assert write.timeout_ms == 1000
-        assert decoded.bytes_in_use == 4_000 * ELEMENT_BYTES
+        assert decoded.bytes_in_use > 3_900 * ELEMENT_BYTES
         for room in rooms:
             assert room is not None
             room.release()
@@ -294,7 +300,7 @@ def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait() -> No
 
 def test_joins_that_would_take_too_much_while_they_wait_close_their_connection() -> None:
     async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(parked_bytes=250 * ELEMENT_BYTES)
+        decoded = DecodedRequests(parked_bytes=250 * ELEMENT_BYTES + len(request_frame(join("m" * 60, 250), 9)))
         machine = await boot(loop, decoded)
         client = machine.connect()
         await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)

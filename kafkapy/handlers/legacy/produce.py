@@ -105,6 +105,8 @@ class _Conversion:
             answer.error_code = error.code
             self.refused[data.index] = str(error)
             return
+        finally:
+            data.records = None  # the frame is not needed for them any more
         self.request.topic_data[-1].partition_data.append(PartitionProduceData(data.index, records))
         self.awaited.append(answer)
 

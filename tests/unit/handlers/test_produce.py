@@ -21,7 +21,9 @@ VERSIONS = range(3, 14)
 
 
 def context(version: int = 13, client_id: str | None = "tester") -> Any:
-    return SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id=client_id)
+    return SimpleNamespace(
+        api_version=version, listener_name="PLAINTEXT", client_id=client_id, connection=SimpleNamespace()
+    )
 
 
 def request(version: int, *partitions: tuple[int, Any], topic: str = "orders", acks: int = 1, **fields: Any) -> Any:
