@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
@@ -38,6 +38,9 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkapy.metrics.traffic import BrokerTraffic
 
 VALID_ACKS: Final = frozenset((-1, 0, 1))
 ZSTD_SINCE: Final = 7
@@ -73,10 +76,23 @@ async def serve(
         return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if plan.appends:
         await _append(services, context, plan.appends, request)
+        traffic = services.replica_manager.traffic
+        if traffic is not None:
+            _count_conversions(traffic, plan.appends)
     if request.acks == NO_ACKS:
         plan.close_on_error()
         return None
     return plan.finish()
+
+
+def _count_conversions(traffic: "BrokerTraffic", appends: list[PartitionAppend]) -> None:
+    """Count the memory and time that decompressing and re-encoding the request's batches took."""
+    stats = [append.stats for append in appends if append.stats is not None]
+    if stats:
+        traffic.note_validation(
+            temporary_bytes=sum(each.temporary_bytes for each in stats),
+            conversion_ns=sum(each.conversion_ns for each in stats),
+        )
 
 
 async def _verify(services: Services, context: RequestContext, plan: "_Plan") -> bool:
@@ -146,7 +162,7 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
             append.checked = await services.heavy_work.run(append.needed.check, append.needed.needed_bytes)
         except ApiError as error:
             manager.refuse_append(append, error)
-            manager.count_refusal(append)
+            manager.count_refusal(append, error)
         else:
             manager.append_records([append], required_acks=acks)
             if manager.owed_flushes:

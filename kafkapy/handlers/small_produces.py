@@ -209,7 +209,8 @@ class SmallProduces:
         """Return the encoded responses to requests whose batches could not be written."""
         append = PartitionAppend(plan.partition, b"")
         self._manager.refuse_append(append, error)
-        self._manager.count_refusal(append)
+        for _ in correlation_ids:
+            self._manager.count_refusal(append, error)
         response = plan.response_of(response_of(append))
         return b"".join(plan.encode(correlation_id, response) for correlation_id in correlation_ids)
 

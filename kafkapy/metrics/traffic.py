@@ -6,6 +6,7 @@ has included, so that they never fall.
 
 from typing import Final
 
+from kafkapy.metrics.histogram import bucket_of, new_histogram
 from kafkapy.protocol.error_code import ErrorCode
 
 TOPIC_COUNTS: Final = (
@@ -49,6 +50,7 @@ class TopicTraffic:
         """Reads of a partition, for consumers and followers; a fetch that waits reads twice."""
         self.messages_in = 0
         self.produce_conversions = 0
+        """Records re-encoded in the topic's compression.type."""
         self.produces = 0
         """Appends to a partition."""
 
@@ -56,6 +58,9 @@ class TopicTraffic:
         self.produces += produces
         self.bytes_in += size_bytes
         self.messages_in += messages
+
+    def note_conversions(self, records: int) -> None:
+        self.produce_conversions += records
 
     def note_refusal(self, error_code: int, size_bytes: int) -> None:
         """Count an append that was refused."""
@@ -88,9 +93,12 @@ class BrokerTraffic:
         self.reassignment_bytes_in = 0
         self.reassignment_bytes_out = 0
         self.invalid_crc_records = 0
-        self.invalid_magic_records = 0
         self.invalid_sequence_records = 0
         self.records_without_key = 0
+        self.conversion_us = new_histogram()
+        """Of Produce requests: how long re-encoding their batches took; others are not counted."""
+        self.temporary_bytes = new_histogram()
+        """Of Produce requests with compressed or re-encoded batches: the memory for these, besides the request."""
 
     def of(self, topic: str) -> TopicTraffic:
         """Return the counts of a topic that has a partition on this broker."""
@@ -105,13 +113,19 @@ class BrokerTraffic:
         if gone is not None:
             self._gone.add(gone)
 
-    def note_invalid(self, error_code: int, invalid_record_count: int) -> None:
+    def note_invalid(self, error_code: int, invalid_record_count: int, *, is_out_of_sequence: bool) -> None:
         """Count the cause of a refused append; invalid_record_count: of records without a key."""
         if error_code == ErrorCode.CORRUPT_MESSAGE:
             self.invalid_crc_records += 1
         elif error_code == ErrorCode.INVALID_RECORD:
             self.records_without_key += invalid_record_count
-            self.invalid_sequence_records += not invalid_record_count
+            self.invalid_sequence_records += is_out_of_sequence
+
+    def note_validation(self, *, temporary_bytes: int, conversion_ns: int) -> None:
+        """Count a Produce request with compressed or re-encoded batches."""
+        self.temporary_bytes[bucket_of(temporary_bytes)] += 1
+        if conversion_ns:
+            self.conversion_us[bucket_of(conversion_ns // 1000)] += 1
 
     def note_replicated(self, size_bytes: int, *, is_reassigned: bool) -> None:
         """Count bytes that this broker has fetched as a follower."""

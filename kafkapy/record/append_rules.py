@@ -1,5 +1,6 @@
 """The data types of an append to a log: its origin, the validation rules, and the validated records."""
 
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -27,6 +28,11 @@ class AppendOrigin(Enum):
     """A follower that fetched from its leader: CRC and order are checked."""
 
 
+def no_clock() -> int:
+    """The clock of rules whose conversions are not timed: always 0."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class ValidationRules:
     """The rules for an append, from the topic's config and the append's origin."""
@@ -48,6 +54,9 @@ class ValidationRules:
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = MAX_APPENDED_BYTES
     """For a batch that keeps its codec; see `most_inflated_bytes`."""
+
+    now_ns: Callable[[], int] = no_clock
+    """Times conversions, for a metric."""
 
     def target_codec(self, source_codec: int) -> int:
         if self.compression_type == "producer":
@@ -84,10 +93,23 @@ class BatchSpan(NamedTuple):
     leader_epoch: int
 
 
+class ValidationStats(NamedTuple):
+    """What validating a batch took beyond a walk over it (Kafka's RecordValidationStats).
+
+    temporary_bytes: of its decompressed records with a header, and of its re-encoded records with another.
+    converted_records: re-encoded in the topic's codec; 0 if the batch was kept.
+    """
+
+    temporary_bytes: int
+    converted_records: int = 0
+    conversion_ns: int = 0
+
+
 class ValidatedRecords(NamedTuple):
     """Records ready to be appended: complete batches in order.
 
-    `log_append_time_ms` is -1 unless the topic uses LogAppendTime.
+    `log_append_time_ms` is -1 unless the topic uses LogAppendTime. `stats`: of a single batch that is compressed or
+    re-encoded, else None.
     """
 
     data: list[ReadableBuffer]
@@ -99,3 +121,4 @@ class ValidatedRecords(NamedTuple):
     offset_of_max_timestamp: int
     record_count: int
     log_append_time_ms: int
+    stats: ValidationStats | None = None

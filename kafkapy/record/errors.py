@@ -43,6 +43,13 @@ class InvalidRecordsError(RecordsError):
         self.record_errors = record_errors if record_errors is not None else []
 
 
+class InvalidSequenceError(InvalidRecordsError):
+    """A batch's count of records, offsets or sequence are wrong, or a client's batch has control records.
+
+    Kafka's InvalidOffsetOrSequenceRecordsPerSec counts these.
+    """
+
+
 class TooHeavyError(KafkapyError):
     """Not a failure: validating the batch would block the event loop for too long, so a worker must do it.
 

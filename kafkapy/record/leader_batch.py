@@ -8,7 +8,7 @@ from itertools import chain, islice
 from struct import Struct
 from typing import Final
 
-from kafkapy.record.append_rules import MAX_INT64, AppendOrigin, BatchSpan, ValidationRules
+from kafkapy.record.append_rules import MAX_INT64, AppendOrigin, BatchSpan, ValidationRules, ValidationStats
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
@@ -35,6 +35,7 @@ from kafkapy.record.errors import (
     INVALID_TIMESTAMP,
     CorruptRecordError,
     InvalidRecordsError,
+    InvalidSequenceError,
     RecordTooLargeError,
     TooHeavyError,
 )
@@ -80,6 +81,7 @@ class LeaderBatch:
         "pause",
         "payload",
         "rules",
+        "stats",
         "target",
         "time_flag",
         "view",
@@ -105,6 +107,8 @@ class LeaderBatch:
         self.is_append_time_claimed = attributes & LOG_APPEND_TIME_FLAG != 0
         """Set by a producer, which is not allowed. All records then count as having the header's max timestamp."""
         self.time_flag = LOG_APPEND_TIME_FLAG if rules.timestamp_type == LOG_APPEND_TIME else 0
+        self.stats: ValidationStats | None = None
+        """Set by `run` if the batch is compressed or re-encoded."""
 
     def run(self, position: int, base_offset: int, leader_epoch: int, now_ms: int) -> tuple[ReadableBuffer, BatchSpan]:
         """Validate; return the batch as it will be stored, and its span."""
@@ -138,15 +142,15 @@ class LeaderBatch:
         if magic != 2:
             raise InvalidRecordsError(f"messages of magic {magic} for {where}: only magic 2 is appended")
         if count <= 0 or count != last_offset - base_offset + 1:
-            raise InvalidRecordsError(
+            raise InvalidSequenceError(
                 f"a batch for {where} that counts {count} records at offsets {base_offset} to {last_offset}"
             )
         if rules.origin is not AppendOrigin.CLIENT:
             return
         if attributes & CONTROL_FLAG:
-            raise InvalidRecordsError(f"control records from a client for {where}")
+            raise InvalidSequenceError(f"control records from a client for {where}")
         if pid >= 0 and (base_sequence < 0 or pepoch < 0):
-            raise InvalidRecordsError(
+            raise InvalidSequenceError(
                 f"a batch for {where} of producer id {pid} with epoch {pepoch} and sequence {base_sequence}"
             )
 
@@ -158,13 +162,15 @@ class LeaderBatch:
                 raise TooHeavyError
             most_bytes = min(most_bytes, LIGHT_INFLATED_BYTES)
         try:
-            return decompress(self.codec, payload, 2, most_bytes)
+            inflated = decompress(self.codec, payload, 2, most_bytes)
         except RecordTooLargeError:
             if most_bytes < allowed_bytes:
                 raise TooHeavyError from None
             raise
         except CorruptRecordError as error:  # the CRC is correct, so a retry would not help
             raise InvalidRecordsError(f"a batch for {self.rules.topic_partition}: {error.message}") from error
+        self.stats = ValidationStats(HEADER_BYTES + len(inflated))
+        return inflated
 
     def _check_records(self, walk: Walk, now_ms: int) -> None:
         rules = self.rules
@@ -266,6 +272,7 @@ class LeaderBatch:
 
     def _written_anew(self, walk: Walk, base_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
         """Return the batch re-encoded in the topic's codec, which differs from the producer's."""
+        began_ns = self.rules.now_ns()
         base_timestamp, payload = self._rewritten(walk)
         if self.is_on_loop and self._is_hard_to_compress(len(payload)):
             raise TooHeavyError
@@ -281,6 +288,11 @@ class LeaderBatch:
         )
         if len(batch) > self.rules.max_message_bytes:
             raise too_large(len(batch), self.rules)
+        self.stats = ValidationStats(
+            temporary_bytes=2 * HEADER_BYTES + len(self.payload) + len(payload),
+            converted_records=self.header.record_count,
+            conversion_ns=self.rules.now_ns() - began_ns,
+        )
         return batch
 
     def _rewritten(self, walk: Walk) -> tuple[int, bytes | bytearray]:

@@ -15,7 +15,7 @@ gets an error message; Kafka has messages for single records only.
 
 from collections.abc import Callable
 
-from kafkapy.record.append_rules import AppendOrigin, BatchSpan, ValidatedRecords, ValidationRules
+from kafkapy.record.append_rules import AppendOrigin, BatchSpan, ValidatedRecords, ValidationRules, ValidationStats
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
@@ -40,6 +40,7 @@ __all__ = [
     "BatchSpan",
     "ValidatedRecords",
     "ValidationRules",
+    "ValidationStats",
     "check_as_is",
     "place",
     "validate_and_assign",
@@ -75,7 +76,7 @@ def validate_and_assign(
         batch, span = checked.run(0, next_offset, leader_epoch, now_ms)
         return ValidatedRecords(
             [batch], [span], span.size_bytes, next_offset, span.last_offset, span.max_timestamp,
-            span.offset_of_max_timestamp, span.record_count, append_time_ms,
+            span.offset_of_max_timestamp, span.record_count, append_time_ms, checked.stats,
         )  # fmt: skip
     data: list[ReadableBuffer] = []
     spans: list[BatchSpan] = []
@@ -134,7 +135,8 @@ def place(validated: ValidatedRecords, *, next_offset: int, leader_epoch: int) -
         offset_of_max_timestamp=span.offset_of_max_timestamp + next_offset,
         leader_epoch=leader_epoch,
     )
-    return _validated([view], [span], validated.size_bytes, validated.log_append_time_ms)
+    placed = _validated([view], [span], validated.size_bytes, validated.log_append_time_ms)
+    return placed._replace(stats=validated.stats)
 
 
 def check_as_is(

@@ -7,7 +7,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
-    from kafkapy.record.append_rules import ValidatedRecords
+    from kafkapy.record.append_rules import ValidatedRecords, ValidationStats
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.storage.errors import NeedsWorker
     from kafkapy.storage.producers.entry import VerificationGuard
@@ -23,7 +23,8 @@ class PartitionAppend:
     with errors whose response lacks it. required_offset: the end of the append; -1 if it failed, has not been made, or
     is settled. needed: work that a worker must do before the append; checked: its result. follow_count: the partition's
     at the append. verification: the guard for the first batch of a transaction (ReplicaManager.start_verification).
-    transaction_version: for the markers that a coordinator appends (KIP-1228).
+    transaction_version: for the markers that a coordinator appends (KIP-1228). stats: if topics are counted, and the
+    batch was compressed or re-encoded.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class PartitionAppend:
         "record_errors",
         "records",
         "required_offset",
+        "stats",
         "transaction_version",
         "verification",
     )
@@ -63,6 +65,7 @@ class PartitionAppend:
         self.follow_count = partition.follow_count
         self.needed: NeedsWorker | None = None
         self.checked: ValidatedRecords | None = None
+        self.stats: ValidationStats | None = None
         self.verification = verification
         self.transaction_version = transaction_version
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.record.errors import InvalidRecordsError
+from kafkapy.record.errors import InvalidRecordsError, InvalidSequenceError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_delete_records import DelayedDeleteRecords, PartitionDeletion
 from kafkapy.replication.delayed_fetch import DelayedFetch
@@ -272,12 +272,15 @@ class ReplicaManager:
             return False
         except (ApiError, StorageError, AssertionError) as error:
             self.refuse_append(append, error)
-            self.count_refusal(append)
+            self.count_refusal(append, error)
             return True
         traffic = partition.traffic
         if traffic is not None:
             messages = result.last_offset - result.first_offset + 1
             traffic.note_appends(produces=1, size_bytes=len(append.records), messages=messages)
+            append.stats = stats = result.stats
+            if stats is not None and origin is AppendOrigin.CLIENT:
+                traffic.note_conversions(stats.converted_records)
         end_offset = result.last_offset + 1
         append.note_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
@@ -302,7 +305,7 @@ class ReplicaManager:
                 return False
         except (ApiError, StorageError, AssertionError) as error:
             self.refuse_append(append, error)
-            self.count_refusal(append)
+            self.count_refusal(append, error)
             return True
         if traffic is not None:
             written_bytes = log.segments.active.size - start_bytes  # own appends do not roll
@@ -385,14 +388,15 @@ class ReplicaManager:
             self.complete_waiting(partition)
             append.refuse(UNKNOWN_SERVER_ERROR, None)
 
-    def count_refusal(self, append: PartitionAppend) -> None:
-        """Count an append that was refused, if topics are counted."""
+    def count_refusal(self, append: PartitionAppend, error: Exception | None = None) -> None:
+        """Count an append that was refused, if topics are counted; error: what its log raised, if it was asked."""
         if self.traffic is None:
             return
         code = append.error_code
         if append.partition.traffic is not None:
             append.partition.traffic.note_refusal(code, len(append.records))
-        self.traffic.note_invalid(code, len(append.record_errors))
+        is_out_of_sequence = isinstance(error, InvalidSequenceError)
+        self.traffic.note_invalid(code, len(append.record_errors), is_out_of_sequence=is_out_of_sequence)
 
     # -- fetching -------------------------------------------------------------------------------------------------
 

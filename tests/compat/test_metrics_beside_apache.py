@@ -15,6 +15,7 @@ from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, free_port
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
+from kafkapy.record.compression import GZIP
 from kafkapy.server.admin.catalogue import ABSENT, UNNAMED
 from tests.support.asking import batch_of, create_topic, delete_topic, fetch, produce
 from tests.support.eventually import eventually
@@ -30,7 +31,7 @@ RULES = Path(__file__).with_name("jmx_rules.yaml")
 ASKED = ("Produce", "FetchConsumer", "Fetch", "OffsetCommit", "Heartbeat")
 """Apache Kafka's broker forwards CreateTopics and the like to its controller, and counts them twice."""
 RAFT_CHANNEL = "kafka_server_raftchannelmetrics_"
-TOPICS = ("plain", "compacted", "small")
+TOPICS = ("plain", "compacted", "small", "inflated")
 ELSEWHERE = ("kafka_brokers", "kafka_topic_", "kafka_consumergroup_", "kafka_coordinator_group_")
 """Names of kafka_exporter, which asks a broker from outside, and of domains that these rules pass over."""
 LATE = {"kafka_server_delayedfetchmetrics_expires_total", "kafka_server_delayedproducemetrics_expires_total"}
@@ -45,6 +46,17 @@ SIZE = "kafka_log_log_size"
 RETENTION_BYTES = 1000
 """Of the topic `plain`."""
 TRANSACTION_ABORTABLE = 120
+FROM_THE_FIRST_SCRAPE_ON = {
+    "kafka_server_socket_server_metrics_io_time_ns_total",
+    "kafka_server_socket_server_metrics_io_wait_time_ns_total",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count_total",
+    "kafka_server_kafkarequesthandlerpool_brokerrequesthandleravgidlepercent_count_total",
+    "kafka_server_kafkarequesthandlerpool_controllerrequesthandleravgidlepercent_count_total",
+}
+"""What the event loop's idle time is shown as."""
+LARGE = b"large" * 2000
+CONVERTED_BYTES = 2 * (61 + 5 * (len(LARGE) + 12))
+"""Of a batch of five such records, inflated and written anew; a record has at least 12 bytes besides its value."""
 COMMON = {
     "auto.create.topics.enable": "false",
     "transaction.state.log.num.partitions": "1",
@@ -89,6 +101,7 @@ def play(bootstrap: str) -> None:
         plain = create_topic(client, "plain", 2, retention_bytes=str(RETENTION_BYTES))
         create_topic(client, "compacted", cleanup_policy="compact")
         create_topic(client, "small", max_message_bytes="200")
+        create_topic(client, "inflated", compression_type="uncompressed")
         create_topic(client, "gone")
         client.call(CreateTopicsRequest(topics=[CreatableTopic(name="plain", num_partitions=1)]), 7)
         for version in (9, 12):
@@ -101,6 +114,12 @@ def play(bootstrap: str) -> None:
         assert produce(client, "compacted", batch_of()).error_code == 87
         assert produce(client, "small", batch_of(value=b"v" * 300)).error_code == 10
         assert produce(client, "nowhere", batch_of()).error_code == 3
+        for wrong in (batch_of(base_offset=5), batch_of(is_control=True), batch_of(2, last_offset_delta=7)):
+            assert produce(client, "plain", wrong).error_code == 87
+        assert produce(client, "plain", batch_of(2, compression=GZIP)).error_code == 0
+        for _ in range(2):  # a repeated batch is converted again, before it is found to be a duplicate
+            batch = batch_of(5, value=LARGE, compression=GZIP, producer_id=900, producer_epoch=0, base_sequence=0)
+            assert produce(client, "inflated", batch).error_code == 0
         assert fetch(client, plain).error_code == 0
         assert fetch(client, plain, 100).error_code == 1
         delete_topic(client, "gone")
@@ -222,6 +241,32 @@ def test_counts_sizes_and_offsets_are_the_same(ours: Scraped, apaches: Scraped) 
         if mine[name, labels] != theirs.get((name, labels), 0.0)
     }
     assert differing == {}
+
+
+def test_conversions_take_the_same_memory(ours: Scraped, apaches: Scraped) -> None:
+    largest = (
+        "kafka_network_requestmetrics_temporarymemorybytes",
+        frozenset({("request", "Produce"), ("quantile", "0.999")}),
+    )
+    mine, theirs = ours.samples[largest], apaches.samples[largest]
+    assert theirs == pytest.approx(CONVERTED_BYTES, rel=0.01)
+    assert mine == pytest.approx(theirs, rel=0.0625), "histograms are exact to a sixteenth"
+    count = "kafka_server_brokertopicmetrics_producemessageconversions_total", frozenset({("topic", "inflated")})
+    assert ours.samples[count] == apaches.samples[count] == 2 * 5
+
+
+def test_what_moves_in_apache_kafka_moves_here(ours: Scraped, apaches: Scraped) -> None:
+    """A counter that is served and never counts is found here, if the script makes Apache Kafka count."""
+    mine, theirs = moved(ours), moved(apaches)
+    assert len(mine & theirs) > 40
+    still = {name for name in theirs & ours.types.keys() - mine if not name.startswith(RAFT_CHANNEL)}
+    assert still - FROM_THE_FIRST_SCRAPE_ON == set(), "a node asks itself without a RAFT_CHANNEL"
+
+
+def moved(found: Scraped) -> set[str]:
+    """Return the names of counters that have counted something."""
+    counters = {name for name, kind in found.types.items() if kind == "counter"}
+    return {name for (name, _), value in found.samples.items() if value and name in counters}
 
 
 def test_nothing_that_the_script_made_is_counted_by_apache_kafka_alone(ours: Scraped, apaches: Scraped) -> None:

@@ -35,4 +35,7 @@ UNNAMED: Final = frozenset(
         "kafka_server_transaction_coordinator_metrics_partition_load_time_max",
     }
 )
-"""Metrics that Apache Kafka does not have (its cleaner logs these values), or that Strimzi's rules pass over."""
+"""Metrics that Apache Kafka does not have (its cleaner logs these values), or that Strimzi's rules pass over.
+
+A new metric whose name begins with `kafka_`, and that Apache Kafka lacks, belongs here.
+"""

@@ -60,7 +60,7 @@ def node_gauges(node: "Node") -> Iterator[Measured | None]:
     if counts is not None:
         yield from idle_gauges(counts.idle, is_broker=config.is_broker, is_controller=config.is_controller)
         yield from loop_gauges(counts, node.io_pool)
-        yield from request_gauges(counts.requests)
+        yield from request_gauges(counts.requests, counts.traffic)
         yield from raft_channel_gauges(counts.raft_channel, counts.idle, counts.rates)
         yield Distribution(FLUSHES, "LogFlushRateAndTimeMs", (), [counts.flush_us.copy()], unit=MILLISECONDS)
     yield from quorum_gauges(node.quorum_node.quorum, config.node_id, counts)

@@ -13,6 +13,7 @@ from kafkapy.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:
     from kafkapy.metrics.requests import ApiCounts, RequestCounts
+    from kafkapy.metrics.traffic import BrokerTraffic
 
 REQUEST_METRICS: Final = "kafka.network:type=RequestMetrics"
 PRODUCE: Final = 0
@@ -20,8 +21,11 @@ MILLISECONDS: Final = 0.001
 """Per unit of the histograms, which count microseconds."""
 
 
-def request_gauges(counts: "RequestCounts") -> Iterator[Measured | None]:
-    """Yield the metrics of all requested APIs; those of Fetch also apart, for consumers and followers."""
+def request_gauges(counts: "RequestCounts", traffic: "BrokerTraffic") -> Iterator[Measured | None]:
+    """Yield the metrics of all requested APIs; those of Fetch also apart, for consumers and followers.
+
+    traffic: has the conversions of Produce requests.
+    """
     for version in counts.versions():
         names = _names(version.api_key, is_follower=version.is_follower)
         if version.request_count:
@@ -30,11 +34,14 @@ def request_gauges(counts: "RequestCounts") -> Iterator[Measured | None]:
                 yield Gauge(REQUEST_METRICS, "RequestsPerSec", version.request_count, tags, is_counter=True)
     yield from _fetches_of_both_kinds(counts)
     for (api_key, is_follower), api in list(counts.apis.items()):
-        yield from _of_api(_names(api_key, is_follower=is_follower)[0], api_key, [api])
+        yield from _of_api(_names(api_key, is_follower=is_follower)[0], [api])
+        if api_key == PRODUCE:
+            yield from _conversions("Produce", _count(api), traffic)
         yield None
     both = [api for (api_key, _), api in counts.apis.items() if api_key == FETCH]
     if both:
-        yield from _of_api("Fetch", FETCH, both)
+        yield from _of_api("Fetch", both)
+        yield from _conversions("Fetch", sum(map(_count, both)), None)
     for api_key, errors in list(counts.errors.items()):
         for code, count in list(errors.items()):
             tags = (("request", APIS[api_key].name), ("error", _error_name(code)))
@@ -65,7 +72,7 @@ def _error_name(code: int) -> str:
         return str(code)
 
 
-def _of_api(name: str, api_key: int, apis: "list[ApiCounts]") -> Iterator[Distribution]:
+def _of_api(name: str, apis: "list[ApiCounts]") -> Iterator[Distribution]:
     tags = (("request", name),)
     at_once = [api.at_once.copy() for api in apis]
     waited = [api.waited.copy() for api in apis]
@@ -81,6 +88,20 @@ def _of_api(name: str, api_key: int, apis: "list[ApiCounts]") -> Iterator[Distri
     yield Distribution(REQUEST_METRICS, "RequestBytes", tags, [api.frame_bytes.copy() for api in apis])
     for zero in ("RequestQueueTimeMs", "ResponseQueueTimeMs", "ResponseSendTimeMs"):
         yield Distribution(REQUEST_METRICS, zero, tags, (), count)
-    if name in ("Fetch", "Produce"):
-        yield Distribution(REQUEST_METRICS, "MessageConversionsTimeMs", tags, (), count)
-        yield Distribution(REQUEST_METRICS, "TemporaryMemoryBytes", tags, (), count)
+
+
+def _count(api: "ApiCounts") -> int:
+    return sum(api.at_once) + sum(api.waited)
+
+
+def _conversions(name: str, count: int, traffic: "BrokerTraffic | None") -> Iterator[Distribution]:
+    """Yield the work that conversions took; traffic: None for Fetch, which Kafka 4 converts no more."""
+    tags = (("request", name),)
+    times = [] if traffic is None else [traffic.conversion_us.copy()]
+    sizes = [] if traffic is None else [traffic.temporary_bytes.copy()]
+    for metric, histograms, unit in (
+        ("MessageConversionsTimeMs", times, MILLISECONDS),
+        ("TemporaryMemoryBytes", sizes, 1.0),
+    ):
+        zeros = max(count - sum(map(sum, histograms)), 0)  # a request under way is in the histograms only
+        yield Distribution(REQUEST_METRICS, metric, tags, histograms, zeros, unit)

@@ -4,6 +4,7 @@ Deviation: an append that is refused because of its producer's state, or is a du
 Kafka checks that state last, after it has recorded the leader epoch and rolled the segment if the append did not fit.
 """
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,7 @@ from kafkapy.record.validate import (
     BatchSpan,
     ValidatedRecords,
     ValidationRules,
+    ValidationStats,
     validate_and_assign,
 )
 from kafkapy.seams import ReadableBuffer
@@ -46,6 +48,8 @@ class AppendResult:
     log_start_offset: int
     size_bytes: int
     is_duplicate: bool = False
+    stats: ValidationStats | None = None
+    """Of a single batch that is compressed or re-encoded."""
 
 
 class AppendedBatch(Protocol):
@@ -97,6 +101,7 @@ def rules_for(config: LogConfig, topic_partition: TopicPartition, origin: Append
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         max_message_bytes=config.max_message_bytes,
         max_decompressed_bytes=max(config.max_message_bytes, MAX_APPENDED_BYTES),
+        now_ns=time.perf_counter_ns,
     )
 
 
@@ -117,8 +122,8 @@ def check_apart(records: ReadableBuffer, rules: ValidationRules, now_ms: int) ->
     return validate_and_assign(records, rules, next_offset=0, leader_epoch=0, now_ms=now_ms, pause=give_way)
 
 
-def duplicate_result(duplicate: BatchMetadata, log_start_offset: int) -> AppendResult:
-    """Return the result for a duplicate batch."""
+def duplicate_result(duplicate: BatchMetadata, log_start_offset: int, stats: ValidationStats | None) -> AppendResult:
+    """Return the result for a duplicate batch; stats: of the batch that was sent again."""
     return AppendResult(
         first_offset=duplicate.first_offset,
         last_offset=duplicate.last_offset,
@@ -127,6 +132,7 @@ def duplicate_result(duplicate: BatchMetadata, log_start_offset: int) -> AppendR
         log_start_offset=log_start_offset,
         size_bytes=0,
         is_duplicate=True,
+        stats=stats,
     )
 
 

@@ -263,7 +263,7 @@ class Log:
     ) -> AppendResult:
         if self.log_dir.is_full:
             self.log_dir.check_room()
-        data, batches, size_bytes, first_offset, last_offset, max_timestamp, _, _, append_time_ms = validated
+        data, batches, size_bytes, first_offset, last_offset, max_timestamp, _, _, append_time_ms, stats = validated
         if not batches:
             return AppendResult(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
         config = self.config
@@ -281,7 +281,7 @@ class Log:
         if producer is None and (span.producer_id >= 0 or len(batches) > 1):
             prepared = prepare_producers(self.producer_state, validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
-                return duplicate_result(prepared.duplicate, self.log_start_offset)
+                return duplicate_result(prepared.duplicate, self.log_start_offset, stats)
         sequels: Sequence[Sequel] = ()
         if producer is not None:
             sequels = (Sequel(producer, span.last_sequence, last_offset, last_offset - first_offset, max_timestamp),)
@@ -289,7 +289,9 @@ class Log:
         if self.must_roll(size_bytes, max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, at_offset=first_offset)
         self.commit_append(segment, data, size_bytes, batches, now_ms, sequels, prepared)
-        return AppendResult(first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes)
+        return AppendResult(
+            first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes, stats=stats
+        )
 
     def commit_append(
         self,

@@ -31,8 +31,9 @@ def test_only_unexpected_errors_make_a_produce_a_failed_one() -> None:
 
 def test_causes_of_refusals_are_told_apart() -> None:
     traffic = BrokerTraffic()
-    traffic.note_invalid(ErrorCode.CORRUPT_MESSAGE, 0)
-    traffic.note_invalid(ErrorCode.INVALID_RECORD, 3)
-    traffic.note_invalid(ErrorCode.INVALID_RECORD, 0)
+    traffic.note_invalid(ErrorCode.CORRUPT_MESSAGE, 0, is_out_of_sequence=False)
+    traffic.note_invalid(ErrorCode.INVALID_RECORD, 3, is_out_of_sequence=False)
+    traffic.note_invalid(ErrorCode.INVALID_RECORD, 0, is_out_of_sequence=True)
+    traffic.note_invalid(ErrorCode.INVALID_RECORD, 0, is_out_of_sequence=False)
     found = (traffic.invalid_crc_records, traffic.records_without_key, traffic.invalid_sequence_records)
     assert found == (1, 3, 1)

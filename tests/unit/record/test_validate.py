@@ -15,7 +15,9 @@ from kafkapy.record.validate import (
     BatchSpan,
     ValidatedRecords,
     ValidationRules,
+    ValidationStats,
     check_as_is,
+    place,
     validate_and_assign,
 )
 
@@ -52,7 +54,7 @@ def test_batch_is_kept_but_for_base_offset_and_leader_epoch() -> None:
     (batch,) = result.data
     assert bytes(batch) == (100).to_bytes(8, "big") + original[8:12] + (7).to_bytes(4, "big") + original[16:]
     assert result.batches == [BatchSpan(0, len(original), 100, 102, NOW_MS + 9, 101, 9, 2, 40, 42, True, False, 3, 7)]
-    assert result[2:] == (len(original), 100, 102, NOW_MS + 9, 101, 3, -1)
+    assert result[2:] == (len(original), 100, 102, NOW_MS + 9, 101, 3, -1, None)
 
 
 def test_writable_buffer_is_patched_in_place_and_a_read_only_one_is_copied() -> None:
@@ -277,3 +279,34 @@ def test_old_messages_are_replicated() -> None:
     data = build_message_set([Record(100, NOW_MS, None, b"a"), Record(101, NOW_MS + 1, b"", b"b")], magic=1)
     result = check_as_is(data, replace(RULES, origin=AppendOrigin.REPLICATION), next_offset=100, leader_epoch=0)
     assert (result.first_offset, result.last_offset, result.max_timestamp) == (100, 101, NOW_MS + 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "stats"),
+    [
+        (NONE, "producer", None),
+        (NONE, "uncompressed", None),
+        (GZIP, "producer", (1, 0, 0)),
+        (GZIP, "gzip", (1, 0, 0)),
+        (GZIP, "uncompressed", (2, 3, 7)),
+        (NONE, "lz4", (2, 3, 7)),
+        (ZSTD, "snappy", (2, 3, 7)),
+    ],
+)
+def test_memory_and_records_of_a_conversion_are_counted(source, target, stats) -> None:
+    """As Kafka's RecordValidationStats: inflated records with a header, and once more if they are written anew."""
+    clock = iter((5, 12))
+    rules = replace(RULES, compression_type=target, now_ns=lambda: next(clock))
+    result = append(build_batch(RECORDS, compression=source), rules)
+    size_bytes = len(build_batch(RECORDS))
+    expected = None if stats is None else ValidationStats(stats[0] * size_bytes, *stats[1:])
+    assert result.stats == expected
+
+
+def test_a_batch_placed_later_keeps_its_counts() -> None:
+    rules = replace(RULES, compression_type="uncompressed")
+    checked = validate_and_assign(
+        build_batch(RECORDS, compression=GZIP), rules, next_offset=0, leader_epoch=0, now_ms=NOW_MS
+    )
+    assert checked.stats is not None
+    assert place(checked, next_offset=40, leader_epoch=2).stats == checked.stats

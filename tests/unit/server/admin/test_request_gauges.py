@@ -1,10 +1,13 @@
-"""Fetches of consumers and of followers are told apart, and together."""
+"""Fetches of consumers and of followers are told apart, and together; conversions of Produce requests."""
 
 from kafkapy.gauge import Distribution, Gauge
+from kafkapy.metrics.histogram import bucket_of
 from kafkapy.metrics.requests import RequestCounts
+from kafkapy.metrics.traffic import BrokerTraffic
 from kafkapy.server.admin.request_gauges import request_gauges
 
 FETCH_17 = (1 << 16) | 17
+PRODUCE_12 = 12
 
 
 def test_fetches_of_consumers_and_followers() -> None:
@@ -15,7 +18,7 @@ def test_fetches_of_consumers_and_followers() -> None:
     for version, count in ((consumers, 2), (followers, 3)):
         version.request_count += count
         version.api.at_once[7] += count
-    found = [each for each in request_gauges(counts) if each is not None]
+    found = [each for each in request_gauges(counts, BrokerTraffic()) if each is not None]
     requests = {dict(each.tags)["request"]: each.value for each in found if isinstance(each, Gauge)}
     assert requests == {"FetchConsumer": 2, "FetchFollower": 3, "Fetch": 5}
     times = {
@@ -24,3 +27,14 @@ def test_fetches_of_consumers_and_followers() -> None:
         if isinstance(each, Distribution) and each.name == "TotalTimeMs"
     }
     assert times == requests
+
+
+def test_conversions_of_produce_requests_are_told_with_zeros_for_the_others() -> None:
+    counts, traffic = RequestCounts(), BrokerTraffic()
+    counts.of(PRODUCE_12).api.at_once[7] += 3
+    traffic.note_validation(temporary_bytes=2000, conversion_ns=0)
+    traffic.note_validation(temporary_bytes=4000, conversion_ns=5_000)
+    found = {each.name: each for each in request_gauges(counts, traffic) if isinstance(each, Distribution)}
+    times, sizes = found["MessageConversionsTimeMs"], found["TemporaryMemoryBytes"]
+    assert (times.zeros, sum(times.histograms[0]), times.histograms[0][5], times.unit) == (2, 1, 1, 0.001)
+    assert (sizes.zeros, sum(sizes.histograms[0]), sizes.histograms[0][bucket_of(4000)], sizes.unit) == (1, 2, 1, 1.0)
