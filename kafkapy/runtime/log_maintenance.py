@@ -115,6 +115,8 @@ class LogMaintenance:
             await run_in_pool(self._io_pool, deletion.run)
         except OSError as error:
             deletion.log_dir.note_failure(error, f"deleting {deletion.path}")
+            if not deletion.log_dir.is_offline:
+                deletion.put_back(self._clock.wall_ms())
         else:
             logger.info("Deleted %s", deletion.describe())
 

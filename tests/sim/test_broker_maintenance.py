@@ -1,6 +1,10 @@
 """What a whole broker does by itself in periods goes on, whatever it met with."""
 
 import asyncio
+import errno
+import os
+
+import pytest
 
 from kafkapy.storage.checkpoint import RECOVERY_POINT_FILE, decode_offsets
 from kafkapy.types import TopicPartition
@@ -30,3 +34,37 @@ def test_an_unexpected_error_does_not_end_what_is_done_in_periods() -> None:
         await machine.stop()
 
     run(main)
+
+
+@pytest.mark.parametrize("is_topic_deleted", [False, True], ids=["segments", "topic"])
+def test_files_that_a_shortage_keeps_from_deletion_are_deleted_later(is_topic_deleted: bool) -> None:
+    """An unlink needs memory, descriptors, and on some file systems room: what it failed for is not forgotten."""
+
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop)
+        await machine.boot()
+        client = machine.connect()
+        topic = await client.create_topic("orders", retention_ms="1000", file_delete_delay_ms="1000")
+        await client.produce(topic, b"v")
+        failed: list[str] = []
+
+        def run_out_of_memory(operation: str, path: str) -> None:
+            if operation == "delete" and "orders-0" in path and len(failed) < 3:
+                failed.append(path)
+                raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path)
+
+        machine.disk.hook = run_out_of_memory
+        if is_topic_deleted:
+            await client.delete_topic(topic)
+        await asyncio.sleep(900)
+        assert len(failed) == 3
+        assert not [path for path in files_of(machine) if "delete" in path]
+        await machine.stop()
+
+    run(main)
+
+
+def files_of(machine: Machine) -> list[str]:
+    """Return the paths of all files of the topic."""
+    directories = [name for name in machine.disk.list_directory(DATA_DIR) if name.startswith("orders-")]
+    return [f"{each}/{name}" for each in directories for name in machine.disk.list_directory(f"{DATA_DIR}/{each}")]

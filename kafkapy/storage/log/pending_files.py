@@ -1,29 +1,46 @@
 """Segment files renamed to .deleted. They are unlinked after file.delete.delay.ms, as readers may still use them."""
 
-from typing import NamedTuple
+from typing import Final
 
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.segment.segment import Segment
 
+RETRY_MS: Final = 60_000
+"""How long files wait that could not be deleted for a shortage: as long as file.delete.delay.ms by default."""
 
-class FileDeletion(NamedTuple):
-    """Files of one log that are due for deletion. A worker calls `run`."""
 
-    disk: Disk
-    log_dir: LogDirState
-    path: str
-    """The log's directory."""
-    files: list[str]
+class FileDeletion:
+    """Files of one log that are due for deletion. A worker calls `run`.
+
+    path: the log's directory.
+    """
+
+    __slots__ = ("_deleted_count", "_disk", "_files", "_pending", "log_dir", "path")
+
+    def __init__(
+        self, disk: Disk, log_dir: LogDirState, path: str, files: list[str], pending: "PendingFileDeletions"
+    ) -> None:
+        self._disk = disk
+        self.log_dir = log_dir
+        self.path = path
+        self._files = files
+        self._pending = pending
+        self._deleted_count = 0
 
     def run(self) -> None:
         """Unlink the files, ignoring missing ones. Blocks. Raises OSError."""
-        for path in self.files:
-            self.disk.delete(path)
+        for path in self._files:
+            self._disk.delete(path)
+            self._deleted_count += 1
             failpoint("log.delete.after_unlink")
 
+    def put_back(self, now_ms: int) -> None:
+        """Have the files that `run` did not unlink deleted later. On the event loop's thread."""
+        self._pending.put_back(self._files[self._deleted_count :], now_ms)
+
     def describe(self) -> str:
-        return f"{len(self.files)} files of segments in {self.path}"
+        return f"{len(self._files)} files of segments in {self.path}"
 
 
 class _PendingFiles:
@@ -40,14 +57,17 @@ class _PendingFiles:
 class PendingFileDeletions:
     """One log's segments pending deletion, oldest first. Not persisted: loading a log deletes its .deleted files."""
 
-    __slots__ = ("_disk", "_waiting")
+    __slots__ = ("_disk", "_put_back", "_retry_ms", "_waiting")
 
     def __init__(self, disk: Disk, segments: list[Segment]) -> None:
         self._disk = disk
         self._waiting = [_PendingFiles(segment, None) for segment in segments]
+        self._put_back: list[str] = []
+        """Files that could not be deleted, to be tried again at _retry_ms."""
+        self._retry_ms = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._put_back)
 
     def add(self, segment: Segment, snapshot_path: str | None) -> None:
         self._waiting.append(_PendingFiles(segment, snapshot_path))
@@ -58,6 +78,8 @@ class PendingFileDeletions:
         Pinned regions stay readable until they are released.
         """
         paths = []
+        if self._retry_ms <= now_ms:
+            paths, self._put_back = self._put_back, []
         for pending in self._waiting:
             if pending.due_ms is None:
                 pending.due_ms = now_ms + delay_ms
@@ -69,10 +91,20 @@ class PendingFileDeletions:
                 paths.append(pending.snapshot_path)
         return paths
 
+    def put_back(self, paths: list[str], now_ms: int) -> None:
+        """Keep files that a shortage kept from being deleted; they are due again after RETRY_MS."""
+        self._put_back += paths
+        self._retry_ms = now_ms + RETRY_MS
+
     def delete_due_files(self, now_ms: int, delay_ms: int) -> int | None:
         """Delete the due files now; return when the next are due (ms), or None. Blocks. Raises OSError."""
-        for path in self.take_due_files(now_ms, delay_ms):
-            self._disk.delete(path)
+        paths = self.take_due_files(now_ms, delay_ms)
+        for index, path in enumerate(paths):
+            try:
+                self._disk.delete(path)
+            except OSError:
+                self.put_back(paths[index:], now_ms)
+                raise
         return self._waiting[0].due_ms if self._waiting else None
 
     def let_go(self) -> None:
@@ -80,9 +112,11 @@ class PendingFileDeletions:
         for pending in self._waiting:
             pending.segment.let_go()
         self._waiting.clear()
+        self._put_back.clear()
 
     def move(self, old_directory: str, new_directory: str) -> None:
         """Update the paths after the log's directory was renamed."""
+        self._put_back = [new_directory + path[len(old_directory) :] for path in self._put_back]
         for pending in self._waiting:
             for handle in pending.segment.handles():
                 handle.path = new_directory + handle.path[len(old_directory) :]

@@ -412,7 +412,7 @@ class LogManager:
                 yield None
             paths = [] if log.is_offline else log.local_log.take_due_files(now_ms)
             if paths:
-                yield FileDeletion(self.disk, log.log_dir, log.directory, paths)
+                yield FileDeletion(self.disk, log.log_dir, log.directory, paths, log.local_log.pending_deletions)
 
     # Facts and the end
 

@@ -17,6 +17,7 @@ from kafkapy.seams import Disk, Random
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.pending_files import RETRY_MS
 from kafkapy.storage.log_dir import NO_SPACE, LogDirState
 
 NAMES_AT_ONCE: Final = 64
@@ -41,11 +42,16 @@ class Deletion(NamedTuple):
     disk: Disk
     log_dir: LogDirState
     path: str
+    pending: "PendingLogDeletions"
 
     def run(self) -> None:
         """Delete the directory. Blocks. Raises OSError."""
         self.disk.delete_tree(self.path)
         self.disk.sync_directory(self.log_dir.path)
+
+    def put_back(self, now_ms: int) -> None:
+        """Have the directory deleted later: a shortage kept `run` from it. On the event loop's thread."""
+        self.pending.add(self.log_dir, self.path, now_ms + RETRY_MS)
 
     def describe(self) -> str:
         return f"the log in {self.path}"
@@ -145,7 +151,7 @@ class PendingLogDeletions:
     # Deletion
 
     def add(self, log_dir: LogDirState, path: str, due_ms: int) -> None:
-        """Schedule the deletion of a -delete directory that was found at the start."""
+        """Schedule the deletion of a -delete directory that was found at the start, or could not be deleted yet."""
         self._waiting[path] = _PendingLog(log_dir, path, None, due_ms)
 
     def due_log_deletions(self, now_ms: int) -> Iterator[Deletion]:
@@ -161,7 +167,7 @@ class PendingLogDeletions:
                 continue
             if pending.log is not None:
                 pending.log.local_log.let_go_of_files()
-            yield Deletion(self._disk, pending.log_dir, pending.path)
+            yield Deletion(self._disk, pending.log_dir, pending.path, self)
 
     def _name_some(self, now_ms: int) -> None:
         """Retry some failed renames; if a due log still cannot be renamed, delete one segment and try again."""
