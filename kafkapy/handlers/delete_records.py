@@ -29,9 +29,9 @@ async def handle(services: Services, context: RequestContext, request: DeleteRec
         ]
         response.topics.append(DeleteRecordsTopicResult(topic.name, results))
     manager = services.replica_manager
-    if not manager.delete_records(list(deletions)):
+    if not manager.deletions.delete(list(deletions)):
         future, on_done = completion()
-        manager.wait_for_deletions(list(deletions), timeout_ms=request.timeout_ms, on_done=on_done)
+        manager.deletions.wait(list(deletions), timeout_ms=request.timeout_ms, on_done=on_done)
         await future
     for deletion, result in deletions.items():
         result.error_code = deletion.error_code

@@ -46,9 +46,9 @@ from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.replication.fetch_read import FetchRead
 from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
+from kafkapy.replication.follower_state import SessionTimes
 from kafkapy.replication.follower_watch import FollowerWatch
 from kafkapy.replication.hosted_partitions import HostedPartition
-from kafkapy.replication.partition import SessionTimes
 from kafkapy.replication.partition_read import PartitionRead, failed_read
 from kafkapy.replication.replica_selector import RACK_AWARE, preferred_read_replica
 from kafkapy.runtime.turns import Turn

@@ -1,14 +1,19 @@
-"""A DeleteRecords that waits until all replicas have raised their log start offset, or for its timeout."""
+"""DeleteRecords to partitions led here: raise log start offsets, then wait until all replicas have raised theirs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.timer.purgatory import DelayedOperation
+from kafkapy.seams import Clock
+from kafkapy.timer.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted_partitions import HostedPartition
 
+HIGH_WATERMARK_OFFSET: Final = -1
+"""The offset in a DeleteRecords request that stands for the high watermark."""
+KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 INVALID_LOW_WATERMARK: Final = -1
 
@@ -62,3 +67,52 @@ class DelayedDeleteRecords(DelayedOperation):
 
     def on_complete(self) -> None:
         self._on_done()
+
+
+class RecordDeletions:
+    """Deletes records below an offset. The outcomes are kept by the PartitionDeletions."""
+
+    def __init__(self, waiting: Purgatory, clock: Clock, on_deleted: "Callable[[HostedPartition], None]") -> None:
+        """waiting: holds the requests that wait for replicas. on_deleted: called when a log start offset was raised."""
+        self.waiting = waiting
+        self._clock = clock
+        self._on_deleted = on_deleted
+
+    def delete(self, deletions: Sequence[PartitionDeletion]) -> bool:
+        """Raise log start offsets, setting each deletion's outcome; return whether all are final. If not, `wait`."""
+        is_done = True
+        for deletion in deletions:
+            try:
+                deletion.required_offset = self._delete(deletion)
+            except ApiError as error:
+                deletion.error_code = error.code
+            except StorageError:
+                deletion.error_code = KAFKA_STORAGE_ERROR
+            else:
+                is_done &= deletion.is_settled()
+        return is_done
+
+    def wait(self, deletions: Sequence[PartitionDeletion], *, timeout_ms: int, on_done: Callable[[], None]) -> None:
+        """Call on_done() when all replicas have the log start offsets that `delete` set, or after timeout_ms."""
+        unsettled = [deletion for deletion in deletions if deletion.required_offset >= 0]
+        self.waiting.try_complete_else_watch(
+            DelayedDeleteRecords(unsettled, on_done),
+            [deletion.partition for deletion in unsettled],
+            timeout_ms=max(timeout_ms, 0),
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def _delete(self, deletion: PartitionDeletion) -> int:
+        """Raise one log start offset; return the offset that all replicas have to reach."""
+        partition = deletion.partition
+        code, log = partition.check_leader(), partition.log
+        if code or log is None:
+            raise ApiError(code or KAFKA_STORAGE_ERROR)
+        if log.config.is_compacted and not log.config.is_deleted_by_retention:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition} is compacted, not deleted")
+        offset = log.high_watermark if deletion.offset == HIGH_WATERMARK_OFFSET else deletion.offset
+        if offset < 0:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition.topic_partition}")
+        log.maybe_increment_log_start_offset(offset)
+        self._on_deleted(partition)
+        return offset

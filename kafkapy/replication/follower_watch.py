@@ -24,7 +24,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.replication.fetch_read import available_bytes
-from kafkapy.replication.partition import Role, SessionTimes
+from kafkapy.replication.follower_state import SessionTimes
+from kafkapy.replication.partition import Role
 from kafkapy.replication.partition_read import PartitionRead
 from kafkapy.storage.log.reader import FetchIsolation
 

@@ -22,12 +22,11 @@ from kafkapy.metadata.registrations import NO_LEADER, PartitionRegistration
 from kafkapy.metrics.traffic import TopicTraffic
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import UNKNOWN_BROKER_EPOCH, ReplicaBrokers
+from kafkapy.replication.follower_state import UNKNOWN_OFFSET, FollowerState, SessionTimes
 from kafkapy.types import TopicPartition, Uuid
 
 NO_LEADER_EPOCH: Final = -1
 """The leader epoch of a request that names none: its version has no such field, or the client knows none."""
-UNKNOWN_OFFSET: Final = -1
-NEVER_MS: Final = -(1 << 62)
 
 NONE: Final = int(ErrorCode.NONE)
 FENCED_LEADER_EPOCH: Final = int(ErrorCode.FENCED_LEADER_EPOCH)
@@ -82,70 +81,6 @@ class ReplicaLog(Protocol):
 
 
 LogT = TypeVar("LogT", bound=ReplicaLog)
-
-
-@dataclass(slots=True, eq=False)
-class SessionTimes:
-    """When a follower's fetch session last fetched."""
-
-    last_fetch_ms: int = NEVER_MS
-
-
-@dataclass(slots=True)
-class FollowerState:
-    """A follower's progress, as its fetches show it; unknown until the first one."""
-
-    log_end_offset: int = UNKNOWN_OFFSET
-    log_start_offset: int = UNKNOWN_OFFSET
-    last_fetch_ms: int = NEVER_MS
-    leader_end_offset: int = UNKNOWN_OFFSET
-    """The leader's log end offset at the last fetch."""
-    caught_up_ms: int = NEVER_MS
-    """When it last had everything that the leader had: the time of a fetch, or of the one before it."""
-    broker_epoch: int | None = None
-    """As in its last fetch; None before the first."""
-    session: SessionTimes | None = None
-    """The fetch session of a follower that has the whole log, while the log does not grow.
-
-    Each fetch of the session then counts as a fetch of this partition, though it does not name it.
-    """
-    is_refused: bool = False
-    """Whether the controller refused to add it to the ISR: not retried before its next fetch."""
-
-    def note_fetch(self, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Record a fetch from fetch_offset, received while the leader's log ended at leader_end_offset."""
-        if fetch_offset >= leader_end_offset:
-            self.caught_up_ms = max(self.caught_up_ms, now_ms)
-        elif 0 <= self.leader_end_offset <= fetch_offset:
-            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
-        self.log_end_offset = fetch_offset
-        self.leader_end_offset = max(leader_end_offset, self.leader_end_offset)
-        self.last_fetch_ms = now_ms
-
-    def begin_leader_epoch(self, now_ms: int, leader_end_offset: int, *, is_in_sync: bool) -> None:
-        """Start a new epoch of the same leader: keep the follower's offsets, restart the lag timer if it is in sync."""
-        self.session = None
-        self.leader_end_offset = leader_end_offset
-        self.caught_up_ms = self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
-
-    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Return whether the follower has everything that the leader has, or had it within max_lag_ms."""
-        caught_up_ms = self.caught_up_ms if self.session is None else self.session.last_fetch_ms
-        return self.log_end_offset == leader_end_offset or now_ms - caught_up_ms <= max_lag_ms
-
-    def join_session(self, session: SessionTimes) -> None:
-        """Track a follower that has the whole log by its session, whose fetches omit the partition until it changes."""
-        self.session = session
-
-    def leave_session(self, session: SessionTimes) -> None:
-        """Stop tracking by the session: the log changed, or the session dropped the partition.
-
-        The follower was caught up at the session's last fetch.
-        """
-        if self.session is session:
-            self.session = None
-            self.caught_up_ms = max(self.caught_up_ms, session.last_fetch_ms)
-            self.last_fetch_ms = max(self.last_fetch_ms, session.last_fetch_ms)
 
 
 @dataclass(slots=True, eq=False)

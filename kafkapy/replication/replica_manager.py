@@ -1,8 +1,9 @@
-"""Requests to the partitions hosted on this broker: append, wait for replicas, wait for data, delete records.
+"""Requests to the partitions hosted on this broker: append, wait for replicas, wait for data.
 
-Plain calls and callbacks on the event loop's thread. Outcomes are kept by the PartitionAppend, PartitionDeletion or
-FetchRead: `append_records` and `delete_records` set them and return whether they are final. If not, the `wait_for_...`
-calls keep the request in a purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses.
+Plain calls and callbacks on the event loop's thread. Outcomes are kept by the PartitionAppend or FetchRead:
+`append_records` sets them and returns whether they are final. If not, the `wait_for_...` calls keep the request in a
+purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses. delayed_delete_records.py
+does the same for DeleteRecords.
 
 After any change of a partition's offsets, `complete_waiting` has to be called.
 """
@@ -15,12 +16,13 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.errors import InvalidRecordsError, InvalidSequenceError
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.replication.delayed_delete_records import DelayedDeleteRecords, PartitionDeletion
+from kafkapy.replication.delayed_delete_records import RecordDeletions
 from kafkapy.replication.delayed_fetch import DelayedFetch
 from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
+from kafkapy.replication.follower_state import SessionTimes
 from kafkapy.replication.follower_watch import FollowerWatches
 from kafkapy.replication.hosted_partitions import HostedPartition, HostedPartitions
-from kafkapy.replication.partition import Role, SessionTimes
+from kafkapy.replication.partition import Role
 from kafkapy.seams import Clock
 from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log.coalesced_append import CoalescedAppend, Verify
@@ -39,8 +41,6 @@ logger = logging.getLogger("kafkapy.replication")
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
-HIGH_WATERMARK_OFFSET: Final = -1
-"""The offset in a DeleteRecords request that stands for the high watermark."""
 
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 NOT_ENOUGH_REPLICAS: Final = int(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -89,7 +89,7 @@ class ReplicaManager:
         self._request_flush = request_flush
         self._produces = Purgatory(wheel)
         self._fetches = Purgatory(wheel)
-        self._deletions = Purgatory(wheel)
+        self.deletions = RecordDeletions(Purgatory(wheel), clock, on_deleted=self.watches.tell)
 
     def take_owed_flushes(self) -> list[PartitionAppend]:
         """Return and clear the appends just made whose answers must wait for a flush (flush.messages)."""
@@ -112,7 +112,7 @@ class ReplicaManager:
         return {
             "Produce": self._produces.waiting_count,
             "Fetch": self._fetches.waiting_count,
-            "DeleteRecords": self._deletions.waiting_count,
+            "DeleteRecords": self.deletions.waiting.waiting_count,
         }
 
     @property
@@ -152,12 +152,12 @@ class ReplicaManager:
             self._fetches.check_and_complete(partition)
         if self._produces.waiting_count:
             self._produces.check_and_complete(partition)
-        if self._deletions.waiting_count:
-            self._deletions.check_and_complete(partition)
+        if self.deletions.waiting.waiting_count:
+            self.deletions.waiting.check_and_complete(partition)
 
     def shutdown(self) -> None:
         """Answer all waiting requests: fetches with the available records, the others with REQUEST_TIMED_OUT."""
-        for purgatory in (self._fetches, self._produces, self._deletions):
+        for purgatory in (self._fetches, self._produces, self.deletions.waiting):
             purgatory.expire_all()
 
     # -- appending ------------------------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ class ReplicaManager:
         )
         if partition.pending_isr is not pending:
             self.on_isr_wanted(partition)
-        if has_moved or self._deletions.waiting_count:
+        if has_moved or self.deletions.waiting.waiting_count:
             self.complete_waiting(partition)
         return 0
 
@@ -463,49 +463,6 @@ class ReplicaManager:
             operation, keys, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
         )
         return operation
-
-    # -- deleting -------------------------------------------------------------------------------------------------
-
-    def delete_records(self, deletions: Sequence[PartitionDeletion]) -> bool:
-        """Raise log start offsets, setting each deletion's outcome; return whether all are final."""
-        is_done = True
-        for deletion in deletions:
-            try:
-                deletion.required_offset = self._delete_records(deletion)
-            except ApiError as error:
-                deletion.error_code = error.code
-            except StorageError:
-                deletion.error_code = KAFKA_STORAGE_ERROR
-            else:
-                is_done &= deletion.is_settled()
-        return is_done
-
-    def wait_for_deletions(
-        self, deletions: Sequence[PartitionDeletion], *, timeout_ms: int, on_done: Callable[[], None]
-    ) -> None:
-        """Call on_done() when all replicas have the log start offsets of delete_records, or after timeout_ms."""
-        waiting = [deletion for deletion in deletions if deletion.required_offset >= 0]
-        self._deletions.try_complete_else_watch(
-            DelayedDeleteRecords(waiting, on_done),
-            [deletion.partition for deletion in waiting],
-            timeout_ms=max(timeout_ms, 0),
-            now_ms=self._clock.monotonic_ms(),
-        )
-
-    def _delete_records(self, deletion: PartitionDeletion) -> int:
-        """Raise one log start offset; return the offset that all replicas have to reach."""
-        partition = deletion.partition
-        code, log = partition.check_leader(), partition.log
-        if code or log is None:
-            raise ApiError(code or KAFKA_STORAGE_ERROR)
-        if log.config.is_compacted and not log.config.is_deleted_by_retention:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition} is compacted, not deleted")
-        offset = log.high_watermark if deletion.offset == HIGH_WATERMARK_OFFSET else deletion.offset
-        if offset < 0:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition.topic_partition}")
-        log.maybe_increment_log_start_offset(offset)
-        self.watches.tell(partition)
-        return offset
 
 
 def _nobody_listens(_partition: HostedPartition) -> None:

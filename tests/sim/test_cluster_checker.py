@@ -7,7 +7,8 @@ import pytest
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.replication.follower_log import FollowerLogs
-from kafkapy.replication.partition import FollowerState, Partition
+from kafkapy.replication.follower_state import FollowerState
+from kafkapy.replication.partition import Partition
 from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry

@@ -120,7 +120,7 @@ async def test_a_followers_log_start_follows_a_deletion_of_records_at_once(loop:
     await world.pass_ms(2000)
     leader = world.nodes[1]
     deletion = PartitionDeletion(leader.partition(), 3)
-    assert not leader.manager.delete_records([deletion])
+    assert not leader.manager.deletions.delete([deletion])
     await world.until(deletion.is_settled, 2000)
     assert (deletion.low_watermark, world.nodes[2].log().log_start_offset) == (3, 3)
     await world.stop()

@@ -7,7 +7,8 @@ import pytest
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import ReplicaBrokers
-from kafkapy.replication.partition import LEGAL_ROLES, Partition, Role, SessionTimes
+from kafkapy.replication.follower_state import SessionTimes
+from kafkapy.replication.partition import LEGAL_ROLES, Partition, Role
 from kafkapy.types import TopicPartition
 
 
