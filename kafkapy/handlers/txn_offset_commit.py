@@ -22,8 +22,8 @@ from kafkapy.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 from kafkapy.record.batch import NO_SEQUENCE
+from kafkapy.runtime.coordinator_writer import TransactionalWrite
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.shard_host import TransactionalWrite
 from kafkapy.runtime.transaction_verification import TransactionalProducer
 from kafkapy.security.authorizer import AclOperation, ResourceType
 

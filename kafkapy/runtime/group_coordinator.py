@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import TopicImage
     from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.runtime.coordinator_writer import CoordinatorLog, TransactionalWrite
     from kafkapy.runtime.group_host import GroupHost
     from kafkapy.runtime.markers import Marker
-    from kafkapy.runtime.shard_host import CoordinatorLog, TransactionalWrite
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -120,7 +120,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     def _coordinator_log(self) -> "CoordinatorLog":
         if self._log is None:
             from kafkapy.group import records
-            from kafkapy.runtime.shard_host import FIRST_SEQUENCE, CoordinatorLog
+            from kafkapy.runtime.coordinator_writer import FIRST_SEQUENCE, CoordinatorLog
 
             self._log = CoordinatorLog(
                 codec=records,

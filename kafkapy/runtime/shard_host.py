@@ -7,7 +7,7 @@ decision's effects are carried out at the same moment. If the partition moves aw
 fail with an error that makes clients look for another coordinator.
 
 The host works for any kind of coordinator: a shard is anything with `replay`, a decision anything with the fields of
-`Decision`, and `CoordinatorLog` defines how the kind's records are written.
+`Decision`, and `CoordinatorLog` defines how the kind's records are written (coordinator_writer.py).
 
 Decisions that do not depend on each other may share a write (shared_write.py): they are appended as one batch, and
 replayed then, at the end of the event loop's pass or before anything else reads the shard.
@@ -17,23 +17,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.primitives import EncodeError
-from kafkapy.record.batch import HEADER_BYTES, NO_SEQUENCE
-from kafkapy.record.builder import NewRecord, build_batch
-from kafkapy.record.compression import NONE
-from kafkapy.record.validate import AppendOrigin
+from kafkapy.record.builder import NewRecord
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.commit_waits import CommitWait, EffectWait, settle
+from kafkapy.runtime.coordinator_writer import CoordinatorLog, CoordinatorWriter, TransactionalWrite, size_bound
 from kafkapy.runtime.shared_write import SharedWrite, SharingRule
 from kafkapy.seams import Clock
-from kafkapy.storage.log.own_append import append_own_records
 from kafkapy.timer.purgatory import DelayedOperation
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
@@ -41,24 +36,6 @@ if TYPE_CHECKING:
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.runtime.markers import Marker
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.producers.state import VerificationGuard
-
-RECORD_OVERHEAD_BYTES: Final = 40
-"""Upper bound of a record's overhead beside key and value. Used to split batches."""
-FIRST_SEQUENCE: Final = 0
-"""The base sequence of coordinator batches that have one, as in Kafka; no log checks it."""
-
-_TRANSLATED: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""How errors of an append are reported to the coordinator's clients, which know nothing of the log."""
 
 
 class HostState(Enum):
@@ -66,26 +43,6 @@ class HostState(Enum):
     ACTIVE = "serves"
     FAILED = "could not read its log"
     CLOSED = "has lost its partition"
-
-
-class RecordCodec(Protocol):
-    """Encodes and decodes the records of one kind; a module with these functions satisfies it."""
-
-    def encode_record(self, record: Any, timestamp_ms: int, /) -> NewRecord: ...
-
-    def decode_record(self, key: bytes | None, value: bytes | None, /) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorLog:
-    """How a kind of coordinator writes and reads its topic; the callables return current configuration values."""
-
-    codec: RecordCodec
-    compression: Callable[[], int]
-    commit_timeout_ms: Callable[[], int]
-    load_buffer_bytes: Callable[[], int]
-    base_sequence: int = NO_SEQUENCE
-    """Of batches without a producer: Kafka's group coordinator writes 0, its transaction coordinator none."""
 
 
 class Decision(Protocol):
@@ -118,15 +75,6 @@ class Shard(Protocol):
 ShardT = TypeVar("ShardT", bound=Shard)
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionalWrite:
-    """The producer in whose transaction a decision's records are written, with its verification guard."""
-
-    producer_id: int
-    producer_epoch: int
-    verification: "VerificationGuard | None" = None
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ShardHost(TimerEntry, Generic[ShardT]):
     """Runs a shard on its partition. Created when this node becomes leader; `activate` it after the log is replayed."""
@@ -154,8 +102,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._clock = clock
         self._wheel = wheel
         self._logger = logger
-        self._append_refusal: ErrorCode | None = None
-        """The error of the last append; None if it succeeded."""
+        self._writer = CoordinatorWriter(partition, coordinator_log, replica_manager, logger)
         self._shared: SharedWrite | None = None
         """Decisions that wait for others to be written with them."""
         self._sharing = SharingRule()
@@ -315,9 +262,9 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         assert not decision.effects
         shared = self._shared
         timestamp_ms = self._clock.wall_ms() if shared is None else shared.timestamp_ms
-        encoded = self._encoded(decision.records, timestamp_ms)
-        size_bytes = sum(map(_size_bound, encoded))
-        if shared is not None and shared.size_bytes + size_bytes > self._max_batch_bytes():
+        encoded = self._writer.encoded(decision.records, timestamp_ms)
+        size_bytes = sum(map(size_bound, encoded))
+        if shared is not None and shared.size_bytes + size_bytes > self._writer.max_batch_bytes():
             self.write_shared()
             shared = None
         if shared is None:
@@ -370,27 +317,19 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         for future, response in answers:
             settle(future, response)
 
-    def _encoded(self, records: Sequence[Any], timestamp_ms: int) -> list[NewRecord]:
-        encode_record = self.coordinator_log.codec.encode_record
-        try:
-            return [encode_record(record, timestamp_ms) for record in records]
-        except EncodeError as error:
-            self._logger.error("Could not encode a record for %s: %s", self.partition.topic_partition, error)
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-
     def _write(self, decision: Decision, write: TransactionalWrite | None) -> None:
         assert self._shared is None, "those that share a write were decided before"
-        encoded = self._encoded(decision.records, self._clock.wall_ms())
+        encoded = self._writer.encoded(decision.records, self._clock.wall_ms())
         if decision.is_atomic:
             self._append_and_replay(encoded, decision.records, write)
             return
-        for start, end in self._cuts(encoded):
+        for start, end in self._writer.cuts(encoded):
             self._append_and_replay(encoded[start:end], decision.records[start:end], write)
 
     def _append_and_replay(
         self, encoded: Sequence[NewRecord], records: Sequence[Any], write: TransactionalWrite | None
     ) -> None:
-        base_offset = self._append(encoded, write)
+        base_offset = self._writer.append(encoded, write)
         producer_id = -1 if write is None else write.producer_id
         try:
             for offset, record in enumerate(records, base_offset):
@@ -403,46 +342,6 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             self.fail()
             raise
         self.replayed_offset = base_offset + len(records)
-
-    def _append(self, encoded: Sequence[NewRecord], write: TransactionalWrite | None) -> int:
-        """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients."""
-        append = PartitionAppend(self.partition, b"")
-        compression = self.coordinator_log.compression()
-        if write is not None or compression != NONE or not self._append_own(append, encoded):
-            append.records = bytearray(self._batch_of(encoded, compression, write))
-            append.verification = None if write is None else write.verification
-            self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
-        if append.base_offset < 0:
-            code = ErrorCode(append.error_code)
-            if code is not self._append_refusal:  # log it once, not for each request
-                self._append_refusal = code
-                self._logger.warning("Could not append to %s: %s", self.partition.topic_partition, code.name)
-            raise ApiError(_TRANSLATED.get(code, code))
-        self._append_refusal = None
-        return append.base_offset
-
-    def _append_own(self, append: PartitionAppend, encoded: Sequence[NewRecord]) -> bool:
-        """Append a batch as it is encoded here; False if it must be checked like any other (own_append.py)."""
-        now_ms, base_sequence = encoded[0][0], self.coordinator_log.base_sequence
-
-        def write(log: "Log", leader_epoch: int) -> bool:
-            return append_own_records(
-                log, encoded, leader_epoch=leader_epoch, now_ms=now_ms, base_sequence=base_sequence
-            )
-
-        return self._replica_manager.append_own(append, write)
-
-    def _batch_of(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> bytes:
-        if write is None:
-            return build_batch(encoded, compression=compression, base_sequence=self.coordinator_log.base_sequence)
-        return build_batch(
-            encoded,
-            compression=compression,
-            producer_id=write.producer_id,
-            producer_epoch=write.producer_epoch,
-            base_sequence=FIRST_SEQUENCE,
-            is_transactional=True,
-        )
 
     def append_markers(self, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions in this partition: append their markers and replay them.
@@ -464,21 +363,6 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def _replay_appended_marker(self, marker: "Marker", offset: int) -> None:
         self.replay_marker(marker.producer_id, is_commit=marker.is_commit)
         self.replayed_offset = offset + 1
-
-    def _cuts(self, encoded: Sequence[NewRecord]) -> Iterable[tuple[int, int]]:
-        """Yield index ranges of records, each of which fits into one batch."""
-        limit = self._max_batch_bytes()
-        start, size_bytes = 0, HEADER_BYTES
-        for index, record in enumerate(encoded):
-            record_bytes = _size_bound(record)
-            if index > start and size_bytes + record_bytes > limit:
-                yield start, index
-                start, size_bytes = index, HEADER_BYTES
-            size_bytes += record_bytes
-        yield start, len(encoded)
-
-    def _max_batch_bytes(self) -> int:
-        return min(self.log.config.max_message_bytes, self.log.config.segment_bytes)
 
     # -- once committed -------------------------------------------------------------------------------------------
 
@@ -509,9 +393,3 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def _watch(self, operation: DelayedOperation) -> None:
         timeout_ms = self.coordinator_log.commit_timeout_ms()
         self._replica_manager.wait_for_commit(operation, self.partition, timeout_ms=timeout_ms)
-
-
-def _size_bound(record: NewRecord) -> int:
-    """Return an upper bound of the record's size in a batch."""
-    _, key, value, _ = record
-    return len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES

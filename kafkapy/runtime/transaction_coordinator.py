@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.runtime.coordinator_writer import CoordinatorLog
     from kafkapy.runtime.marker_writer import MarkerWriter
     from kafkapy.runtime.markers import MarkerSink
-    from kafkapy.runtime.shard_host import CoordinatorLog
     from kafkapy.runtime.transaction_host import TransactionHost
     from kafkapy.transaction.decision import TransactionDecision
     from kafkapy.transaction.shard import TransactionShard
@@ -135,7 +135,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
 
     def _coordinator_log(self) -> "CoordinatorLog":
         if self._log is None:
-            from kafkapy.runtime.shard_host import CoordinatorLog
+            from kafkapy.runtime.coordinator_writer import CoordinatorLog
             from kafkapy.transaction import records
 
             self._log = CoordinatorLog(

@@ -18,8 +18,8 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafkapy.runtime.coordinator_writer import TransactionalWrite
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.shard_host import TransactionalWrite
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kafkapy.runtime.transaction_verification import TransactionalProducer
 from kafkapy.transaction.decision import TransactionDecision

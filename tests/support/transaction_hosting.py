@@ -15,10 +15,10 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
 )
 from kafkapy.record.batch import NO_SEQUENCE, RecordBatch, batches
 from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.runtime.coordinator_writer import TransactionalWrite
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.markers import LocalMarkers, MarkerSink
 from kafkapy.runtime.producer_ids import ProducerIdManager
-from kafkapy.runtime.shard_host import TransactionalWrite
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC, TransactionCoordinator, TransactionKeys
 from kafkapy.runtime.transaction_verification import (
     LocalGate,

@@ -15,9 +15,10 @@ from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import batches
 from kafkapy.replication.hosted_partitions import HostedPartition
+from kafkapy.runtime.coordinator_writer import CoordinatorLog, TransactionalWrite
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.markers import Marker
-from kafkapy.runtime.shard_host import CoordinatorLog, HostState, ShardHost, TransactionalWrite
+from kafkapy.runtime.shard_host import HostState, ShardHost
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import NOW_MS, Hosting, on_loop, settle, topic_id

@@ -13,8 +13,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import batches
+from kafkapy.runtime.coordinator_writer import TransactionalWrite
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.shard_host import TransactionalWrite
 from kafkapy.runtime.shared_write import WRITTEN_AT_ONCE, WRITTEN_AT_ONCE_AFTER_LONE
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
