@@ -5,8 +5,9 @@ Everything runs on the loop's thread; only fsyncs run in the IO pool. A record i
 quorum_listeners.py defines what listeners are notified of. A listener may append from within its callbacks. If the
 metadata directory fails, or an invariant of the core does, `on_fatal` stops the process.
 
-This module has the order of effects, notifications and the timer. Beside it: quorum_flush.py (fsyncs),
-quorum_snapshots.py (snapshots of our own), quorum_peers.py (answers with records, downloads of snapshots).
+This module has the order of steps, notifications and the timer. Beside it: quorum_effects.py (what the core decided),
+quorum_flush.py (fsyncs), quorum_snapshots.py (snapshots of our own), quorum_peers.py (requests to peers, answers with
+records, downloads of snapshots).
 """
 
 import asyncio
@@ -17,34 +18,16 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.machine import Effect, Event
+from kafkapy.machine import Event
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.raft.control_records import build_log_batch
 from kafkapy.raft.core import RaftCore
-from kafkapy.raft.effects import (
-    AppendBatch,
-    ElectionState,
-    FlushLog,
-    HighWatermarkAdvanced,
-    InstallSnapshot,
-    LeaderChanged,
-    PersistElection,
-    Reply,
-    ReplyWithRecords,
-    ReplyWithSnapshot,
-    ResetLogToSnapshot,
-    SendRequest,
-    TruncateLog,
-    WriteSnapshotPart,
-)
+from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.events import (
     AppendRequested,
     KraftUpgradeRequested,
     LogPrefixDeleted,
-    RequestFailed,
     RequestReceived,
     ResignRequested,
-    ResponseReceived,
     SnapshotTaken,
     Started,
     TimePassed,
@@ -56,13 +39,14 @@ from kafkapy.raft.messages import (
     Response,
     UpdateVoterRequest,
 )
-from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective
+from kafkapy.raft.roles import Leader
 from kafkapy.raft.voters import Endpoint, VoterSet
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
+from kafkapy.runtime.quorum_effects import QuorumEffects
 from kafkapy.runtime.quorum_flush import QuorumFlushes
 from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
-from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
+from kafkapy.runtime.quorum_peers import PeerExchange, RaftTransport
 from kafkapy.runtime.quorum_snapshots import ImageSource, OwnSnapshots
 from kafkapy.runtime.quorum_waiters import QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
@@ -74,6 +58,7 @@ from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from kafkapy.metrics.quorum import QuorumCounts
+    from kafkapy.runtime.quorum_counting import QuorumCounting
 
 __all__ = [
     "CommittedBatch",
@@ -127,16 +112,16 @@ class Quorum:
         self._disk, self._clock, self._random, _ = system
         self._on_fatal = on_fatal
         self._transport = transport
-        self._counts = counts
-        self._delivery = Delivery(identity.node_id, None if counts is None else self._count_commits)
+        self._counting = None if counts is None else _new_counting(counts, system)
+        self._delivery = Delivery(identity.node_id, None if self._counting is None else self._counting.note_commits)
         self._flushes = QuorumFlushes(system, self._step, self._fail)
         self._snapshots = OwnSnapshots(directory.path, system, self._on_snapshot_written)
         self._events: deque[Event] = deque()
+        """What is to be stepped next: events that came amid a step, and the results of effects."""
         self._is_stepping = False
         self._is_notifying = False
         self._next_turn: asyncio.TimerHandle | None = None
         """Set while notifications remain after a full turn; then they continue."""
-        self._download = SnapshotDownload(system.disk, directory.path)
         self._candidates = VoterCandidates(
             lambda: self._core,
             transport,
@@ -151,6 +136,7 @@ class Quorum:
         self._fatal: BaseException | None = None
         self._log: MetadataLog
         self._core: RaftCore
+        self._effects: QuorumEffects
 
     # ---- properties
 
@@ -326,6 +312,7 @@ class Quorum:
             log.voters.static_voters = self._identity.voters_of(file_voter_ids)
         raft_config = self._identity.raft_config(self._config, log.voters.current)
         self._core = RaftCore(raft_config, log.view, log.voters, election, self._random.randrange(0, 1 << 62))
+        self._effects = self._new_effects(log)
         self._snapshots.begin(self._config)
         self._delivery.begin_with(log.view.latest_snapshot)
         self._is_recovered = True
@@ -336,6 +323,17 @@ class Quorum:
             log.view.latest_snapshot or "none",
             max(election.leader_epoch, log.view.last_epoch),
             log.voters.current,
+        )
+
+    def _new_effects(self, log: MetadataLog) -> QuorumEffects:
+        exchange = PeerExchange(log, self._disk, self._directory.path, self._transport, self._step)
+        return QuorumEffects(
+            log,
+            self._clock,
+            delivery=self._delivery,
+            flushes=self._flushes,
+            exchange=exchange,
+            step_next=self._events.append,
         )
 
     # ---- calls of the state machine and of peers
@@ -390,9 +388,9 @@ class Quorum:
         try:
             while self._events:
                 for effect in self._core.step(self._events.popleft(), self._clock.monotonic_ms()):
-                    self._carry_out(effect)
-            if self._counts is not None:
-                self._count_role(self._counts)
+                    self._effects.carry_out(effect)
+            if self._counting is not None:
+                self._counting.note_role(self._core.role)
             self._flushes.maybe_start(self._log)
         except Exception as error:
             self._fail(error)
@@ -401,68 +399,6 @@ class Quorum:
             self._is_stepping = False
         self._notify()
         self._arm_timer()
-
-    def _carry_out(self, effect: Effect) -> None:
-        match effect:
-            case AppendBatch():
-                self._append_batch(effect)
-            case FlushLog():
-                self._flushes.want(effect)
-            case HighWatermarkAdvanced():
-                self._log.log.update_high_watermark(effect.high_watermark)
-            case PersistElection():
-                self._log.state_file.write(effect.state, effect.kraft_version, effect.voter_ids)
-            case LeaderChanged():
-                self._delivery.note_leader(effect)
-            case SendRequest():
-                self._send(effect)
-            case Reply():
-                self._reply(effect.reply_to, effect.response)
-            case ReplyWithRecords():
-                self._reply(effect.reply_to, with_records(self._log, effect))
-            case ReplyWithSnapshot():
-                self._reply(effect.reply_to, with_snapshot(self._disk, self._log, effect))
-            case TruncateLog():
-                self._log.truncate_to(effect.end_offset)
-                self._delivery.forget_own_from(effect.end_offset)
-            case WriteSnapshotPart():
-                self._download.write(effect)
-            case InstallSnapshot():
-                self._events.append(self._download.install())
-            case ResetLogToSnapshot():
-                self._log.reset_to_snapshot(effect.snapshot_id, now_ms=self._clock.wall_ms())
-                self._delivery.begin_with(effect.snapshot_id)
-
-    def _append_batch(self, effect: AppendBatch) -> None:
-        batch = effect.batch
-        wall_ms = self._clock.wall_ms()
-        if not effect.is_leader:
-            assert isinstance(batch.data, bytes | memoryview)
-            last_offset = self._log.append_fetched(batch.data, now_ms=wall_ms)
-        else:
-            data = build_log_batch(batch, wall_ms)
-            last_offset = self._log.append(data, leader_epoch=batch.leader_epoch, now_ms=wall_ms)
-            self._delivery.note_own(effect, timestamp_ms=wall_ms, size_bytes=len(data))
-        assert last_offset == batch.last_offset, f"appended up to {last_offset}, not {batch.last_offset}"
-
-    # ---- counts
-
-    def _count_commits(self, batches: list[CommittedBatch]) -> None:
-        """Count what this node has appended as the leader, and what is committed now."""
-        assert self._counts is not None
-        wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
-        for batch in batches:
-            record_count = batch.last_offset - batch.base_offset + 1
-            self._counts.note_commit(wall_ms - batch.append_timestamp_ms, record_count, now_ms)
-
-    def _count_role(self, counts: "QuorumCounts") -> None:
-        role = self._core.role
-        counts.note_role(
-            role,
-            is_electing=isinstance(role, Prospective | Candidate),
-            has_leader=isinstance(role, Leader | Follower),
-            now_ms=self._clock.monotonic_ms(),
-        )
 
     # ---- failure
 
@@ -502,25 +438,6 @@ class Quorum:
         self._next_turn = None
         if not self._is_closed:
             self._notify()
-
-    # ---- peers
-
-    def _send(self, effect: SendRequest) -> None:
-        if self._transport is None:
-            self._events.append(RequestFailed(effect.node_id, effect.request_id))
-            return
-
-        def on_response(response: Response | None) -> None:
-            if response is None:
-                self._step(RequestFailed(effect.node_id, effect.request_id))
-            else:
-                self._step(ResponseReceived(effect.node_id, effect.request_id, response))
-
-        self._transport.send(effect.node_id, effect.endpoints, effect.request, on_response)
-
-    def _reply(self, reply_to: object, response: Response) -> None:
-        assert callable(reply_to)
-        reply_to(response)
 
     # ---- snapshots of our own
 
@@ -570,3 +487,9 @@ class Quorum:
         self._clean()
         self._maybe_take_snapshot()
         self._schedule_clean()
+
+
+def _new_counting(counts: "QuorumCounts", system: System) -> "QuorumCounting":
+    from kafkapy.runtime.quorum_counting import QuorumCounting  # most nodes count nothing
+
+    return QuorumCounting(counts, system.clock)

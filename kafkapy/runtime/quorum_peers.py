@@ -9,8 +9,8 @@ from kafkapy.errors import StorageError
 from kafkapy.machine import Event
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.control_records import to_log_batch
-from kafkapy.raft.effects import ReplyWithRecords, ReplyWithSnapshot, WriteSnapshotPart
-from kafkapy.raft.events import SnapshotInstalled, SnapshotRefused
+from kafkapy.raft.effects import Reply, ReplyWithRecords, ReplyWithSnapshot, SendRequest, WriteSnapshotPart
+from kafkapy.raft.events import RequestFailed, ResponseReceived, SnapshotInstalled, SnapshotRefused
 from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.record.batch import batches
@@ -46,6 +46,53 @@ class RaftTransport(Protocol):
     def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
         """Request the kraft.version levels that a prospective voter supports (ApiVersions)."""
         ...
+
+
+class PeerExchange:
+    """Sends the requests and responses of the core, and owns the download of a snapshot."""
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        disk: Disk,
+        directory: str,
+        transport: RaftTransport | None,
+        step: Callable[[Event], None],
+    ) -> None:
+        """transport: None for a quorum of one. step(event) takes a response to the core, later."""
+        self._log = log
+        self._disk = disk
+        self._transport = transport
+        self._step = step
+        self.download = SnapshotDownload(disk, directory)
+
+    def send(self, effect: SendRequest) -> RequestFailed | None:
+        """Send a request; return its failure if there is no transport."""
+        if self._transport is None:
+            return RequestFailed(effect.node_id, effect.request_id)
+
+        def on_response(response: Response | None) -> None:
+            if response is None:
+                self._step(RequestFailed(effect.node_id, effect.request_id))
+            else:
+                self._step(ResponseReceived(effect.node_id, effect.request_id, response))
+
+        self._transport.send(effect.node_id, effect.endpoints, effect.request, on_response)
+        return None
+
+    def reply(self, effect: Reply) -> None:
+        _reply(effect.reply_to, effect.response)
+
+    def reply_with_records(self, effect: ReplyWithRecords) -> None:
+        _reply(effect.reply_to, with_records(self._log, effect))
+
+    def reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
+        _reply(effect.reply_to, with_snapshot(self._disk, self._log, effect))
+
+
+def _reply(reply_to: object, response: Response) -> None:
+    assert callable(reply_to)
+    reply_to(response)
 
 
 def with_records(log: MetadataLog, effect: ReplyWithRecords) -> Response:

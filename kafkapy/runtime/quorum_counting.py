@@ -1,0 +1,34 @@
+"""Counts for /metrics: this node's role in the metadata quorum, and the commits of what it appended as the leader."""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Role
+from kafkapy.seams import Clock
+from kafkapy.storage.metadata.metadata_log import CommittedBatch
+
+if TYPE_CHECKING:
+    from kafkapy.metrics.quorum import QuorumCounts
+
+
+class QuorumCounting:
+    """Notes in QuorumCounts what the quorum does."""
+
+    def __init__(self, counts: "QuorumCounts", clock: Clock) -> None:
+        self._counts = counts
+        self._clock = clock
+
+    def note_commits(self, batches: list[CommittedBatch]) -> None:
+        """Note batches that this node has appended as the leader, and that are committed now."""
+        wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        for batch in batches:
+            record_count = batch.last_offset - batch.base_offset + 1
+            self._counts.note_commit(wall_ms - batch.append_timestamp_ms, record_count, now_ms)
+
+    def note_role(self, role: Role) -> None:
+        """Note the role after a step."""
+        self._counts.note_role(
+            role,
+            is_electing=isinstance(role, Prospective | Candidate),
+            has_leader=isinstance(role, Leader | Follower),
+            now_ms=self._clock.monotonic_ms(),
+        )
