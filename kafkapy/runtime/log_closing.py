@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.storage.log.flush import prepare_closing_flush
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
@@ -35,7 +36,7 @@ async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") 
         if log.is_offline:
             continue
         try:
-            flush = log.prepare_close()
+            flush = prepare_closing_flush(log)
             try:
                 await run_in_pool(io_pool, flush.run)
             finally:

@@ -30,6 +30,7 @@ from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, MAX_FILE_NAME_LENGTH
 from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.opening import assign_topic_id
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
@@ -277,7 +278,7 @@ class LogDirMover:
             return 0
         copied = 1
         async with self._patience(move):
-            move.future.assign_topic_id(move.partition.topic_id)  # a crash may have prevented this
+            assign_topic_id(move.future, move.partition.topic_id)  # a crash may have prevented this
             copied = move.copy(self._clock.wall_ms())
             self._charge(copied)
         return copied

@@ -16,7 +16,8 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.storage import checkpoint
-from kafkapy.storage.log.log import Log, SharedByLogs
+from kafkapy.storage.log.local_log import SharedByLogs
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import offset_for_timestamp, offset_of_max_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation

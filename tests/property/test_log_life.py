@@ -16,7 +16,8 @@ from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log.append import AppendResult
-from kafkapy.storage.log.log import Log, SharedByLogs
+from kafkapy.storage.log.local_log import SharedByLogs
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import offset_for_timestamp
 from kafkapy.storage.log.maintenance import delete_old_segments
 from kafkapy.storage.log.opening import open_log

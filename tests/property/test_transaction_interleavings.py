@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.reader import FetchIsolation
 from tests.simulator.disk import SimDisk
 from tests.support.logs import NOW_MS, marker, open_small_log
@@ -133,8 +134,8 @@ def test_a_producers_next_transaction_in_the_same_append_is_found_when_it_is_abo
     log = open_small_log(SimDisk())
     append_cut(log, steps, 0, len(a_then_b))
     append_cut(log, steps, len(a_then_b), len(steps))
-    assert [tuple(entry)[:2] for entry in log.aborted_transactions(0, 3)] == [(7, 0), (7, 2)]
-    assert [tuple(entry)[:2] for entry in log.aborted_transactions(2, 3)] == [(7, 2)]
+    assert [tuple(entry)[:2] for entry in aborted_transactions(log, 0, 3)] == [(7, 0), (7, 2)]
+    assert [tuple(entry)[:2] for entry in aborted_transactions(log, 2, 3)] == [(7, 2)]
 
 
 @given(steps=STEPS, data=st.data())
@@ -152,7 +153,7 @@ def test_committed_readers_are_told_of_the_models_aborts_however_appends_are_cut
     aborted = [each for each in transactions_of(steps) if each.is_abort]
     for start in range(len(steps)):
         for end in range(start + 1, len(steps) + 1):
-            told = {(entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(start, end)}
+            told = {(entry.producer_id, entry.first_offset) for entry in aborted_transactions(log, start, end)}
             wanted = {
                 (each.producer_id, each.first_offset)
                 for each in aborted

@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.truncation import truncate_to
 from tests.simulator.crash_enumeration import KEEPS, SOAK_FACTOR, Crash, Outcomes, Recorder, crashes
 from tests.simulator.disk import SimDisk
@@ -85,7 +86,7 @@ def test_a_crash_at_any_change_of_a_rebuild_forgets_no_aborted_transaction(lost:
         append(log, value_bytes=50, timestamp_ms=NOW_MS + count)
     assert len(log.segments) > 2
     flush_log(log)
-    (aborted,) = log.aborted_transactions(0, 100)
+    (aborted,) = aborted_transactions(log, 0, 100)
     first_segment = log.segments.first.log.path.removesuffix(".log")
     disk.settle()
     if lost == ".txnindex":
@@ -96,4 +97,4 @@ def test_a_crash_at_any_change_of_a_rebuild_forgets_no_aborted_transaction(lost:
     open_small_log(disk, was_clean_shutdown=False, recovery_point=log.log_end_offset)
     for crash in crashes(recorder.finish()):
         found = open_small_log(crash.disk, was_clean_shutdown=False, recovery_point=log.log_end_offset)
-        assert found.aborted_transactions(0, 100) == [aborted], str(crash)
+        assert aborted_transactions(found, 0, 100) == [aborted], str(crash)

@@ -25,6 +25,7 @@ from kafkapy.storage.cleaner.plan import (
 )
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.maintenance import swap_in_cleaned
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.segment.segment import Segment
@@ -218,7 +219,7 @@ class CleanerManager:
         start_offset, end_offset = segments[0].base_offset, to_clean.first_uncleanable_offset
         config = log.config
         try:
-            aborted = log.aborted_transactions(start_offset, end_offset)
+            aborted = aborted_transactions(log, start_offset, end_offset)
         except OSError as error:
             raise log.log_dir.note_failure(error, f"cleaning {log.topic_partition}") from error
         plan = CleaningPlan(

@@ -137,6 +137,17 @@ def flush_log(log: "Log", end_offset: int | None = None) -> None:
     run_flush(prepare_flush(log, end_offset))
 
 
+def prepare_closing_flush(log: "Log") -> Flush:
+    """Take the last producer snapshot, trim the indexes and return the flush for a clean stop. Blocks shortly.
+
+    Run the flush on a worker before `Log.close`, which then has little left to sync. Raises StorageError, ApiError.
+    """
+    with log.failures("closing"):
+        log.local_log.snapshots.maybe_take(log.producer_state)
+        log.segments.active.become_inactive()
+        return prepare_flush(log)
+
+
 def run_flush(flush: Flush) -> None:
     """Run a flush on this thread and complete it. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
     try:

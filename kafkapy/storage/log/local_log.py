@@ -6,6 +6,7 @@ offset. Methods let OSError through unchanged.
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kafkapy.config.log import LogConfig
 from kafkapy.seams import Disk, failpoint
@@ -16,6 +17,7 @@ from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log.pending_files import PendingFileDeletions
 from kafkapy.storage.log.reader import LogReader
 from kafkapy.storage.log.retention import SegmentFacts
+from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.recovery.loader import LoadedLog
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
@@ -284,6 +286,20 @@ class LocalLog:
         for segment in self.segments:
             segment.let_go()
         self.pending_deletions.let_go()
+
+
+class SharedByLogs(NamedTuple):
+    """What the logs of one directory share. jitter(n): returns a random int in [0, n) for segment.jitter.ms."""
+
+    files: OpenFiles
+    log_dir: LogDirState
+    new_producer_state: Callable[[], ProducerState] = ProducerState
+    jitter: Callable[[int], int] | None = None
+
+    @classmethod
+    def by_one(cls, disk: Disk, directory: str) -> "SharedByLogs":
+        """Return what a log needs that shares nothing; `directory`: the log's own."""
+        return cls(OpenFiles(disk), LogDirState(directory.rpartition("/")[0] or "."))
 
 
 def _sync_call(disk: Disk, path: str) -> Callable[[], None]:

@@ -11,13 +11,12 @@ KAFKA_STORAGE_ERROR), StorageError (the disk failed; the directory is offline), 
 The metadata log uses the same class: it appends with AppendOrigin.RAFT_LEADER and reads with LOG_END.
 
 Less frequent operations are functions over a Log in neighbouring modules: opening, truncation, flush, maintenance
-(retention, swapping in cleaned segments), lookup (offsets by time).
+(retention, swapping in cleaned segments), lookup (by time; aborted transactions), replacement (by a copy).
 """
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError
@@ -25,14 +24,8 @@ from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
-from kafkapy.seams import Disk, ReadableBuffer
-from kafkapy.storage.errors import (
-    INCONSISTENT_TOPIC_ID,
-    KAFKA_STORAGE_ERROR,
-    OFFSET_OUT_OF_RANGE,
-    RECORD_LIST_TOO_LARGE,
-    NeedsWorker,
-)
+from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE, RECORD_LIST_TOO_LARGE, NeedsWorker
 from kafkapy.storage.log.append import (
     AppendedBatch,
     AppendResult,
@@ -42,32 +35,16 @@ from kafkapy.storage.log.append import (
     prepare_producers,
     rules_for,
 )
-from kafkapy.storage.log.flush import Flush, prepare_flush, run_flush
-from kafkapy.storage.log.local_log import LocalLog
+from kafkapy.storage.log.flush import Flush, prepare_closing_flush, run_flush
+from kafkapy.storage.log.local_log import LocalLog, SharedByLogs
 from kafkapy.storage.log.reader import FetchIsolation, LogRead
-from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.producers.state import PreparedAppend, ProducerState, VerificationGuard
+from kafkapy.storage.producers.state import PreparedAppend, VerificationGuard
 from kafkapy.storage.recovery.loader import LoadedLog
-from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.txn_index import AbortedTransaction
 from kafkapy.types import OffsetAndEpoch, TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")
-
-
-class SharedByLogs(NamedTuple):
-    """What the logs of one directory share. jitter(n): returns a random int in [0, n) for segment.jitter.ms."""
-
-    files: OpenFiles
-    log_dir: LogDirState
-    new_producer_state: Callable[[], ProducerState] = ProducerState
-    jitter: Callable[[int], int] | None = None
-
-    @classmethod
-    def by_one(cls, disk: Disk, directory: str) -> "SharedByLogs":
-        """Return what a log needs that shares nothing; `directory`: the log's own."""
-        return cls(OpenFiles(disk), LogDirState(directory.rpartition("/")[0] or "."))
 
 
 class Log:
@@ -159,23 +136,6 @@ class Log:
         self.roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
             self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
-
-    def read_topic_id(self) -> None:
-        """Set topic_id from partition.metadata, if the file exists. Raises OSError."""
-        self.topic_id = self.local_log.read_topic_id()
-
-    def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Write partition.metadata unless it exists. Raises ApiError INCONSISTENT_TOPIC_ID if it holds another id.
-
-        The next flush syncs the file.
-        """
-        if self.topic_id == topic_id:
-            return
-        if self.topic_id is not None:
-            raise ApiError(INCONSISTENT_TOPIC_ID, f"{self.directory} holds another topic of the name")
-        with self.failures("writing partition.metadata"):
-            self.local_log.write_topic_id(topic_id)
-        self.topic_id = topic_id
 
     @contextlib.contextmanager
     def failures(self, doing: str) -> Iterator[None]:
@@ -428,13 +388,6 @@ class Log:
             raise self._corrupt(error) from error
         return read
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that overlap [start_offset, end_offset). Blocks shortly."""
-        segment = self.segments.floor(start_offset)
-        if segment is None:
-            return []
-        return self._reader.aborted_transactions(start_offset, end_offset, segment, wait=True)
-
     # Offsets
 
     def update_high_watermark(self, offset: int) -> int:
@@ -513,10 +466,15 @@ class Log:
         self.high_watermark = max(log_start_offset, min(self.high_watermark, end_offset))
         self._check_offsets()
 
-    def note_cleaned(self, offset: int) -> None:
-        """Record that the cleaner has compacted everything below `offset`, or is to start there."""
-        assert offset >= 0, f"{self} is clean up to {offset}"
+    def note_cleaned(self, offset: int | None) -> None:
+        """Record that the cleaner has compacted everything below `offset`, or is to start there; None if unknown."""
+        assert offset is None or offset >= 0, f"{self} is clean up to {offset}"
         self.clean_to = offset
+
+    def note_topic_id(self, topic_id: Uuid | None) -> None:
+        """Record the id in partition.metadata."""
+        assert self.topic_id in (None, topic_id), f"{self} is another topic's"
+        self.topic_id = topic_id
 
     def note_retired(self) -> None:
         """Mark the log as permanently out of service: deleted, or replaced by its copy in another directory."""
@@ -530,31 +488,9 @@ class Log:
 
     # The end
 
-    def prepare_close(self) -> Flush:
-        """Take the last producer snapshot, trim the indexes and return the flush for a clean stop. Blocks shortly.
-
-        Run the flush on a worker before `close`: then `close` has little left to sync. Raises StorageError, ApiError.
-        """
-        with self.failures("closing"):
-            self.local_log.snapshots.maybe_take(self.producer_state)
-            self.segments.active.become_inactive()
-            return prepare_flush(self)
-
     def close(self) -> None:
         """Flush everything and close the files. Blocks. If the directory is offline, only close the files."""
         if not self.is_offline:
             with self.failures("closing"):
-                run_flush(self.prepare_close())
+                run_flush(prepare_closing_flush(self))
         self.local_log.close_files()
-
-    def take_over_from(self, other: "Log") -> None:
-        """Take over the offsets, epochs and verifications of `other`; this log is its complete copy."""
-        assert self.log_end_offset == other.log_end_offset, f"{self} does not end where {other} does"
-        self.update_high_watermark(other.high_watermark)
-        self.maybe_increment_log_start_offset(min(other.log_start_offset, self.high_watermark))
-        latest = other.leader_epochs.entries[-1] if other.latest_epoch is not None else None
-        if latest is not None and latest.leader_epoch > (self.latest_epoch if self.latest_epoch is not None else -1):
-            self.leader_epochs.assign(*latest)  # an epoch without records yet
-        self.clean_to = other.clean_to
-        self.producer_state.take_over_verifications(other.producer_state)
-        self._check_offsets()

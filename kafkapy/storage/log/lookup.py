@@ -1,10 +1,11 @@
-"""Find a log's offsets by timestamp, for ListOffsets."""
+"""Look things up in a log: offsets by timestamp, for ListOffsets; aborted transactions, for the cleaner."""
 
 from typing import TYPE_CHECKING
 
 from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import Searched, find_largest, find_timestamp
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
@@ -37,6 +38,14 @@ def offset_of_max_timestamp(
     with log.failures("searching"):
         latest = max(log.segments, key=lambda segment: segment.largest.timestamp_ms)
         return find_largest(latest, wait=wait, searched=searched)
+
+
+def aborted_transactions(log: "Log", start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Return the aborted transactions that overlap [start_offset, end_offset). Blocks shortly."""
+    segment = log.segments.floor(start_offset)
+    if segment is None:
+        return []
+    return log.local_log.reader.aborted_transactions(start_offset, end_offset, segment, wait=True)
 
 
 def earliest_offset(log: "Log") -> TimestampOffset:

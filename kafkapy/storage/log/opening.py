@@ -1,14 +1,16 @@
-"""Open a log: create or recover its directory, read its topic id."""
+"""Open a log: create or recover its directory, read or write its topic id (KIP-516)."""
 
 from typing import Final
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import StorageError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
-from kafkapy.storage.log.log import Log, SharedByLogs
+from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID
+from kafkapy.storage.log.local_log import SharedByLogs
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.recovery.loader import LastStop, LogLoader
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, Uuid
 
 NEW_LOG: Final = LastStop()
 """The last stop of a log that is not there yet. One that is there was closed cleanly, and its checkpoints are 0."""
@@ -43,9 +45,23 @@ def open_log(
         )
         loaded = loader.load()
         log = Log(loaded, directory, topic_partition, config, shared, now_ms=now_ms)
-        log.read_topic_id()
+        log.note_topic_id(log.local_log.read_topic_id())
     except OSError as error:
         raise shared.log_dir.note_failure(error, f"loading {topic_partition}") from error
     except RecordsError as error:  # after a clean stop nothing is truncated: an operator decides
         raise StorageError(shared.log_dir.path, f"{directory} is damaged: {error.message}") from error
     return log
+
+
+def assign_topic_id(log: Log, topic_id: Uuid) -> None:
+    """Write partition.metadata unless it exists. Raises ApiError INCONSISTENT_TOPIC_ID if it holds another id.
+
+    The next flush syncs the file.
+    """
+    if log.topic_id == topic_id:
+        return
+    if log.topic_id is not None:
+        raise ApiError(INCONSISTENT_TOPIC_ID, f"{log.directory} holds another topic of the name")
+    with log.failures("writing partition.metadata"):
+        log.local_log.write_topic_id(topic_id)
+    log.note_topic_id(topic_id)

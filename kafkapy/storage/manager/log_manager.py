@@ -21,9 +21,10 @@ from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.log.flush import Flush, prepare_flush
-from kafkapy.storage.log.log import Log, SharedByLogs
+from kafkapy.storage.log.local_log import SharedByLogs
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.maintenance import delete_old_segments
-from kafkapy.storage.log.opening import NEW_LOG, open_log
+from kafkapy.storage.log.opening import NEW_LOG, assign_topic_id, open_log
 from kafkapy.storage.log.pending_files import FileDeletion
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log_dir import LogDirState
@@ -157,7 +158,7 @@ class LogManager:
         shared = SharedByLogs(self.files, directory.state, self._new_producer_state, self._jitter)
         log = open_log(self.disk, path, topic_partition, config, now_ms=now_ms, last_stop=last_stop, shared=shared)
         if topic_id is not None:
-            log.assign_topic_id(topic_id)
+            assign_topic_id(log, topic_id)
         return log
 
     def _new_producer_state(self) -> ProducerState:
@@ -196,7 +197,7 @@ class LogManager:
         log = self.logs.get(topic_partition)
         if log is not None:
             if topic_id is not None:
-                log.assign_topic_id(topic_id)
+                assign_topic_id(log, topic_id)
             return log
         may_be_offline = topic_partition in self.offline_logs or (self.directories.offline_paths and not is_new)
         if may_be_offline or not self.directories.live:
@@ -274,7 +275,9 @@ class LogManager:
             self.pending_deletions.rename(future, str(topic_partition))
         failpoint("log_manager.move.after_rename")
         if current is not None:
-            future.take_over_from(current)
+            from kafkapy.storage.log.replacement import take_over  # only for moves
+
+            take_over(future, current)
         del self.future_logs[topic_partition]
         self.logs[topic_partition] = future
         failpoint("log_manager.move.after_swap")

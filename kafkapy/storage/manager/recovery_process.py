@@ -11,7 +11,8 @@ from typing import Any
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.storage.log.log import Log, SharedByLogs
+from kafkapy.storage.log.local_log import SharedByLogs
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.loading import LogToLoad
 from kafkapy.storage.producers.state import ProducerState

@@ -28,7 +28,7 @@ from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import Flush, flush_log, prepare_flush
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
-from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.opening import assign_topic_id, open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.metadata.quorum_state import QuorumStateFile
@@ -132,7 +132,7 @@ class MetadataLog:
 
     def _assign_topic_id(self) -> None:
         try:
-            self.log.assign_topic_id(ONE_UUID)
+            assign_topic_id(self.log, ONE_UUID)
         except ApiError as error:
             if error.code != INCONSISTENT_TOPIC_ID:
                 raise

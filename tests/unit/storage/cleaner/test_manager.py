@@ -19,7 +19,9 @@ from kafkapy.storage.cleaner.plan import CleanedSegment, CleaningPlan
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
+from kafkapy.storage.log.opening import assign_topic_id
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.types import uuid_from_string
 from tests.simulator.disk import SimDisk
@@ -199,7 +201,7 @@ def test_aborted_data_goes_and_the_abort_marker_follows(disk: SimDisk) -> None:
     assert stored(log) == [(0, "a", "kept"), (3, "b", "committed"), (5, "z", "1")]
     assert committed() == wanted
     assert _markers(log) == [(2, None), (4, None)]
-    assert [entry.last_offset for entry in log.aborted_transactions(0, 100)] == [2]
+    assert [entry.last_offset for entry in aborted_transactions(log, 0, 100)] == [2]
 
     now_ms = NOW_MS
     for expected in ([(2, NOW_MS + 1000), (4, None)], [(4, None)]):
@@ -208,7 +210,7 @@ def test_aborted_data_goes_and_the_abort_marker_follows(disk: SimDisk) -> None:
         logs.clean(now_ms)
         assert _markers(log) == expected
         assert committed()[:2] == wanted[:2]
-        assert log.aborted_transactions(0, 100) == []
+        assert aborted_transactions(log, 0, 100) == []
         now_ms += 1000
 
 
@@ -296,7 +298,7 @@ def test_records_without_a_time_are_as_young_as_their_file(disk: SimDisk) -> Non
 def test_a_log_that_is_set_aside_stays_so_where_it_moves_to(disk: SimDisk) -> None:
     logs = compacted(disk)
     topic_id = uuid_from_string("AAAAAAAAAAAAAAAAAAAAAQ")
-    logs.log.assign_topic_id(topic_id)
+    assign_topic_id(logs.log, topic_id)
     logs.cleaner.set_aside(logs.log, "no reason")
     moved = logs.logs.logs[PARTITION] = copy(logs.log)
     assert logs.cleaner.logs_set_aside == [moved]

@@ -12,6 +12,7 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.log.coalesced_append import CoalescedAppend
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.own_append import append_own_records
+from kafkapy.storage.log.replacement import take_over
 from kafkapy.types import OffsetAndEpoch
 from tests.simulator.disk import SimDisk
 from tests.support.logs import NOW_MS, batch, open_small_log
@@ -123,7 +124,7 @@ def test_a_copy_takes_over_the_verifications(log: Log) -> None:
     guard = log.producer_state.start_verification(7, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS)
     copy = open_small_log(SimDisk())
     append_alone(copy, 3)
-    copy.take_over_from(log)
+    take_over(copy, log)
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert copy.append_as_leader(records, leader_epoch=3, now_ms=NOW_MS, verification=guard).first_offset == 1
 

@@ -17,10 +17,16 @@ from kafkapy.storage.errors import (
     NeedsWarming,
 )
 from kafkapy.storage.log.flush import flush_log, prepare_flush
-from kafkapy.storage.log.log import Log, SharedByLogs
-from kafkapy.storage.log.lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
+from kafkapy.storage.log.local_log import SharedByLogs
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import (
+    aborted_transactions,
+    earliest_offset,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+)
 from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
-from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.opening import assign_topic_id, open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log_dir import LogDirState
@@ -383,7 +389,7 @@ def test_committed_readers_are_told_of_aborts_in_their_range(disk: SimDisk) -> N
     told = log.read(0, 70, isolation=TXN_COMMITTED).aborted_transactions
     assert told is not None
     assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in told] == [(8, first, 3)]
-    assert [entry.first_offset for entry in log.aborted_transactions(0, 100)] == [first, third]
+    assert [entry.first_offset for entry in aborted_transactions(log, 0, 100)] == [first, third]
     assert log.read(second, 1 << 20, isolation=LOG_END).aborted_transactions is None
 
 
@@ -397,7 +403,7 @@ def test_an_open_transaction_survives_a_restart(disk: SimDisk) -> None:
         log.update_high_watermark(log.log_end_offset)
         assert log.last_stable_offset == 1
     end_transaction(log, is_abort=True)
-    assert [tuple(entry) for entry in log.aborted_transactions(0, 9)] == [(8, 1, 2, 3)]
+    assert [tuple(entry) for entry in aborted_transactions(log, 0, 9)] == [(8, 1, 2, 3)]
 
 
 # Time
@@ -462,7 +468,7 @@ def test_truncation_takes_back_producers_and_aborts(disk: SimDisk) -> None:
     end_transaction(log, is_abort=True)
     truncate_to(log, 1)
     assert log.producer_state.producers[7].last_sequence == 0
-    assert log.aborted_transactions(0, 100) == []
+    assert aborted_transactions(log, 0, 100) == []
     append(log, producer_id=7, producer_epoch=0, base_sequence=1)
 
 
@@ -726,11 +732,11 @@ def test_a_clean_stop_and_start_change_nothing(disk: SimDisk) -> None:
 def test_a_topic_id_is_kept_and_held_against_others(disk: SimDisk) -> None:
     log = open_small_log(disk)
     assert log.topic_id is None
-    log.assign_topic_id(b"\1" * 16)
+    assign_topic_id(log, b"\1" * 16)
     log.close()
     log = open_small_log(disk)
     assert log.topic_id == b"\1" * 16
-    refuses(INCONSISTENT_TOPIC_ID, log.assign_topic_id, b"\2" * 16)
+    refuses(INCONSISTENT_TOPIC_ID, assign_topic_id, log, b"\2" * 16)
 
 
 def test_few_open_files_are_enough(disk: SimDisk) -> None:

@@ -9,6 +9,7 @@ from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.own_append import ProducerMarker, append_own_markers, append_own_records
 from tests.simulator.disk import SimDisk
 from tests.support.logs import NOW_MS, append, marker, open_small_log
@@ -40,7 +41,7 @@ def state_of(log: Log) -> object:
         producers.encode_snapshot(),
         producers.map_end_offset,
         producers.first_unstable_offset,
-        log.aborted_transactions(0, log.log_end_offset),
+        aborted_transactions(log, 0, log.log_end_offset),
     )
 
 
@@ -84,7 +85,7 @@ def test_markers_end_as_those_that_are_checked() -> None:
         origin=AppendOrigin.COORDINATOR,
         transaction_version=2,
     )
-    assert len(own.aborted_transactions(0, own.log_end_offset)) == 1
+    assert len(aborted_transactions(own, 0, own.log_end_offset)) == 1
     assert state_of(own) == state_of(checked)
 
 

@@ -11,6 +11,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.maintenance import delete_due_files
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
@@ -188,7 +189,7 @@ def test_an_aborted_transaction_that_was_cut_off_is_not_believed(clean: bool) ->
     entry = AbortedTransaction(producer_id=7, first_offset=28, last_offset=29, last_stable_offset=30)
     replace(disk, f"{first}.txnindex", ENTRY.pack(VERSION, *entry))
     log = reopen(disk, clean=clean, recovery_point=30)
-    assert log.aborted_transactions(0, 100) == []
+    assert aborted_transactions(log, 0, 100) == []
     assert log.log_end_offset == 30
 
 
