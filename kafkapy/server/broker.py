@@ -5,7 +5,7 @@ load the logs with the topics' configs -> lead and follow partitions as in the i
 connections. Stop is the reverse: controlled shutdown -> accept no connections, answer parked requests -> flush and
 checkpoint the logs, write the clean-shutdown file -> close the quorum -> unlock the directories.
 
-server/node.py has what every node needs; client_edge.py, coordinators.py and replication.py have the larger parts.
+server/node.py has what every node needs; broker_logs.py, client_edge.py, coordinators.py and replication.py are parts.
 """
 
 import asyncio
@@ -17,8 +17,7 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
 from kafkapy.metadata.delta import MetadataDelta, difference_steps
-from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage, QuotaEntity
-from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, MetadataImage, QuotaEntity
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.replication.fetch_session import FetchSessionCache
@@ -33,11 +32,11 @@ from kafkapy.runtime.log_closing import close_logs
 from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.log_maintenance import LogMaintenance
-from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.runtime.metadata_publisher import MetadataPublisher
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.turns import in_turns
 from kafkapy.server import listeners
+from kafkapy.server.broker_logs import BrokerLogs
 from kafkapy.server.client_edge import ClientEdge
 from kafkapy.server.coordinators import ClusterAccess, Coordinators
 from kafkapy.server.node import Node
@@ -46,10 +45,7 @@ from kafkapy.server.replication import Replication
 from kafkapy.server.stopping import StopOrder
 from kafkapy.server.telemetry import new_telemetry
 from kafkapy.storage.cleaner.manager import CleanerManager
-from kafkapy.storage.log.log import Log
-from kafkapy.storage.manager.loading import LogLoading
 from kafkapy.timer.wheel import TimingWheel
-from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
@@ -213,7 +209,8 @@ class BrokerServer:
 
     async def _start_replicas(self) -> None:
         """Load the logs, then lead and follow partitions as in the metadata."""
-        await self._load_logs()
+        self._logs = BrokerLogs(self._node, self._new_helper)
+        await self._logs.load()
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._node.check_not_failed()
         self._flusher = LogFlusher(self._io_pool, self._clock)
@@ -267,49 +264,6 @@ class BrokerServer:
         self._node.conditions["listeners"] = lambda: None
 
     # -- the parts ------------------------------------------------------------------------------------------------
-
-    async def _load_logs(self) -> None:
-        configs = self._controller.image.configs
-        self._node.update_dynamic_config(self._controller.image)
-        self._configure_logs()
-        loading = LogLoading(
-            self._log_manager,
-            now_ms=self._clock.wall_ms(),
-            clock_ms=self._clock.monotonic_ms,
-            config_for=lambda topic: self._dynamic_config.log_config(configs.of(RESOURCE_TOPIC, topic)),
-            is_stray=lambda log: self._registration_of(log) is None,
-            assigned_directory=self._assigned_directory,
-        )
-        self._node.conditions["logs"] = lambda: loading.missing
-        config = self._dynamic_config.current
-        recovery = LogRecovery(
-            loading,
-            new_helper=self._new_helper,
-            threads_per_directory=config.log.num_recovery_threads_per_data_dir,
-            producer_id_expiration_ms=config.transaction.producer_id_expiration_ms,
-            clock=self._clock,
-        )
-        await recovery.load_all()
-
-    def _configure_logs(self) -> None:
-        config = self._dynamic_config.current
-        self._log_manager.directories.cordon(config.log.cordoned_log_dirs)
-        self._log_manager.configure_producers(
-            expiration_ms=config.transaction.producer_id_expiration_ms,
-            is_verification_enabled=config.transaction.transaction_partition_verification_enable,
-        )
-
-    def _registration_of(self, log: Log) -> PartitionRegistration | None:
-        """Return the registration of a log's partition; None if the metadata assigns no such replica to this broker."""
-        topic = self._controller.image.topics.by_name.get(log.topic_partition.topic)
-        if topic is None or (log.topic_id is not None and log.topic_id != topic.topic_id):
-            return None
-        partition = topic.partitions.get(log.topic_partition.partition)
-        return partition if partition is not None and self.node_id in partition.replicas else None
-
-    def _assigned_directory(self, log: Log) -> Uuid | None:
-        registration = self._registration_of(log)
-        return registration.directory_of(self.node_id) if registration is not None else None
 
     def _new_replica_manager(self) -> ReplicaManager:
         self._wheel = wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
@@ -393,7 +347,7 @@ class BrokerServer:
         num.network.threads is accepted but has no effect: processors share one thread, so their number does not matter.
         """
         self._edge.update(before, config)
-        self._configure_logs()
+        self._logs.configure()
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
         self._cleaner.reconfigure(config.log)

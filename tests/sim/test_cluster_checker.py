@@ -10,6 +10,8 @@ from kafkapy.replication.follower_log import FollowerLogs
 from kafkapy.replication.follower_state import FollowerState
 from kafkapy.replication.partition import Partition
 from kafkapy.server.broker import BrokerServer
+from kafkapy.server.broker_logs import BrokerLogs
+from kafkapy.server.node import Node
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry
 from tests.simulator.cluster_lives import live
@@ -55,18 +57,18 @@ def read_what_nobody_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judge_by_old_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take logs for strays by the metadata that a start finds, not by that of the registration."""
-    register, registration_of = BrokerServer._register, BrokerServer._registration_of
-    found: dict[BrokerServer, MetadataImage] = {}
+    register, registration_of = BrokerServer._register, BrokerLogs._registration_of
+    found: dict[Node, MetadataImage] = {}
 
     async def remember_and_register(self: BrokerServer) -> None:
-        found[self] = self._controller.image
+        found[self.node] = self._controller.image
         await register(self)
 
-    def old_registration_of(self: BrokerServer, log: Log) -> PartitionRegistration | None:
-        return registration_of(self, log) if log.topic_partition.topic in found[self].topics.by_name else None
+    def old_registration_of(self: BrokerLogs, log: Log) -> PartitionRegistration | None:
+        return registration_of(self, log) if log.topic_partition.topic in found[self._node].topics.by_name else None
 
     monkeypatch.setattr(BrokerServer, "_register", remember_and_register)
-    monkeypatch.setattr(BrokerServer, "_registration_of", old_registration_of)
+    monkeypatch.setattr(BrokerLogs, "_registration_of", old_registration_of)
 
 
 @needs_interpreter("faults are planted by replacing methods")
