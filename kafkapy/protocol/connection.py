@@ -2,9 +2,9 @@
 
 A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
 
-* A partial frame is held in the parts that were received, which are joined when it is complete; memory is never
-  allocated for the size that a frame claims. Each frame is returned in its own bytearray, which is never reused: the
-  receiver may keep it or modify it.
+* A partial frame is held in the parts that were received (partial_frame.py); memory is never allocated for the size
+  that a frame claims. Each frame is returned in its own bytearray, which is never reused: the receiver may keep it or
+  modify it.
 * Responses are sent in the order of the requests, whatever the order they complete in. A request without a response
   (acks=0) keeps its place in that order and sends nothing.
 * No request starts while the connection is muted, has `max_in_flight` unanswered requests, or has `max_output_bytes`
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.partial_frame import PartialFrame
 from kafkapy.protocol.serving import ConnectionLimits, Served
 from kafkapy.seams import FileRegion, ReadableBuffer
 
@@ -36,14 +37,6 @@ COALESCED_BYTES = 16 * 1024
 
 LARGE_REST_BYTES = 16 * 1024
 """If at least this many bytes of a frame are missing, receive only this frame's bytes, not those that follow."""
-
-LEAST_PART_BYTES = 4 * 1024
-"""Received parts of a frame that are smaller are joined at once, so that a byte at a time costs no object each."""
-
-MOST_UNJOINED_BYTES = 2 * 1024 * 1024
-"""More received parts of a frame are joined before it is complete: half a millisecond. A frame of message.max.bytes is
-joined once. Appending each part to one bytearray would move it again and again: the parts of several connections lie
-between each other, so that it cannot grow in its place."""
 
 GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
@@ -71,14 +64,12 @@ class Connection:
 
     __slots__ = (
         "_answered_count",
-        "_frame_bytes",
         "_last_sequence",
         "_limits",
         "_max_frame_bytes",
         "_max_in_flight",
         "_max_output_bytes",
-        "_part_bytes",
-        "_parts",
+        "_partial",
         "_position",
         "_ready",
         "_tail",
@@ -99,10 +90,8 @@ class Connection:
         self._max_output_bytes = limits.max_output_bytes
         self.input: bytes = b""
         self._position = 0
-        self._parts: list[bytes | bytearray] = []
-        """The received parts of a partial frame, none if there is no partial frame."""
-        self._part_bytes = self._frame_bytes = 0
-        """Their size, and that of the whole frame."""
+        self._partial: PartialFrame | None = None
+        """The frame that is not whole yet, or may not start yet."""
         self._ready: dict[int, Writer | _Together | None] = {}
         self._tail: bytearray | None = None
         self._answered_count = 0
@@ -142,71 +131,54 @@ class Connection:
     @property
     def is_mid_frame(self) -> bool:
         """Whether a frame is partially received (an incomplete size prefix does not count)."""
-        return self._part_bytes < self._frame_bytes
+        return self._partial is not None and self._partial.missing_bytes > 0
 
     @property
     def begun_frame_bytes(self) -> int:
         """The full size of the partially received frame, 0 if there is none."""
-        return self._frame_bytes if self.is_mid_frame else 0
+        partial = self._partial
+        return partial.size_bytes if partial is not None and partial.missing_bytes else 0
 
     def feed(self, data: bytes) -> None:
         """Take received bytes. Call only after next_frame has returned None for lack of bytes."""
-        if not self._frame_bytes:
+        partial = self._partial
+        if partial is None:
             rest = self.input[self._position :]
             assert len(rest) < _SIZE.size, "bytes were fed before the frames at hand were taken"
             self.input = rest + data if rest else data
             self._position = 0
             return
-        missing = self._frame_bytes - self._part_bytes
-        if len(data) >= missing and self._may_be_coalesced():
-            self._rejoin(data)
+        missing = partial.missing_bytes
+        if len(data) >= missing and _may_be_coalesced(partial):
+            self._rejoin(partial, data)
         elif len(data) > missing:
-            self._add_part(data[:missing])
+            partial.add(data[:missing])
             self.input, self._position = data, missing
         else:
-            self._add_part(data)
+            partial.add(data)
             self.input, self._position = b"", 0
 
     @property
     def large_rest_bytes(self) -> int:
         """The missing bytes of a large frame: receive at most so many, then `feed_frame`. If 0, receive and `feed`."""
-        missing = self._frame_bytes - self._part_bytes
-        return missing if missing >= LARGE_REST_BYTES else 0
+        partial = self._partial
+        return 0 if partial is None or partial.missing_bytes < LARGE_REST_BYTES else partial.missing_bytes
 
     def feed_frame(self, part: bytes) -> None:
         """Take received bytes of the partial large frame. They are kept as they are until it is complete."""
-        self._add_part(part)
-        assert self._part_bytes <= self._frame_bytes, "more than the frame lacks"
-        if self._part_bytes == self._frame_bytes and self._may_be_coalesced():
-            self._rejoin(b"")
-
-    def _add_part(self, part: bytes) -> None:
-        """Add received bytes to the partial frame.
-
-        They are joined now if they are few, as each object costs memory, or if what joining holds the loop for would
-        otherwise grow with the frame.
-        """
-        parts = self._parts
-        is_few = len(part) < LEAST_PART_BYTES or self._part_bytes < len(_PRODUCE_KEY)
-        self._part_bytes += len(part)
-        if not is_few:
-            parts.append(part)
-        elif isinstance(last := parts[-1], bytearray):
-            last += part
-        else:
-            parts.append(bytearray(part))
-        first = parts[0]
-        if self._part_bytes - len(first) > MOST_UNJOINED_BYTES:
-            assert isinstance(first, bytearray), "it is of _begin_frame"
-            first += b"".join(parts[1:])
-            del parts[1:]
+        partial = self._partial
+        assert partial is not None, "no frame is partially received"
+        partial.add(part)
+        if not partial.missing_bytes and _may_be_coalesced(partial):
+            self._rejoin(partial, b"")
 
     def next_frame(self) -> memoryview | None:
         """Return the next complete frame (without its size prefix) if it may start now, otherwise None.
 
         Raises ProtocolError for a size that is negative or above the limit; the rest of the stream cannot be parsed.
         """
-        if not self.input and not self._frame_bytes:
+        partial = self._partial
+        if not self.input and partial is None:
             return None
         if (
             self.started_count - self._answered_count >= self._max_in_flight
@@ -217,8 +189,8 @@ class Connection:
             if self._position >= MOST_TAKEN_BYTES:
                 self._drop_taken()
             return None
-        if self._frame_bytes:
-            return self._take_joined_frame()
+        if partial is not None:
+            return self._take_joined_frame(partial)
         data, position = self.input, self._position
         start = position + 4
         if len(data) < start:
@@ -248,7 +220,7 @@ class Connection:
         position = self._position
         if (
             not self.input.startswith(_PRODUCE_KEY, position + 4)
-            or self._frame_bytes
+            or self._partial is not None
             or self.output_bytes >= self._max_output_bytes
             or self.mute_count
             or self._last_sequence >= 0
@@ -282,8 +254,7 @@ class Connection:
         return started + 1
 
     def _begin_frame(self, size: int, start: int) -> None:
-        self._parts.append(bytearray(memoryview(self.input)[start:]))
-        self._part_bytes, self._frame_bytes = len(self.input) - start, size
+        self._partial = PartialFrame(size, bytearray(memoryview(self.input)[start:]))
         self.input = b""
         self._position = 0
 
@@ -292,32 +263,18 @@ class Connection:
         self.input = self.input[self._position :]
         self._position = 0
 
-    def _may_be_coalesced(self) -> bool:
-        """Return whether the partial frame may be served together with those that follow it."""
-        return self._frame_bytes <= MAX_COALESCED_FRAME_BYTES and self._parts[0].startswith(_PRODUCE_KEY)
-
-    def _rejoin(self, data: bytes) -> None:
+    def _rejoin(self, partial: PartialFrame, data: bytes) -> None:
         """Put a partial frame back before the bytes that complete it: a copy costs less than serving it alone."""
-        self.input = b"".join((_pack_size(self._frame_bytes), *self._parts, data))
+        self.input = b"".join((_pack_size(partial.size_bytes), *partial.parts, data))
         self._position = 0
-        self._forget_parts()
+        self._partial = None
 
-    def _take_joined_frame(self) -> memoryview | None:
-        if self._part_bytes < self._frame_bytes:
+    def _take_joined_frame(self, partial: PartialFrame) -> memoryview | None:
+        if partial.missing_bytes:
             return None
-        frame, *rest = self._parts
-        assert isinstance(frame, bytearray), "it is of _begin_frame"
-        if len(frame) > MOST_UNJOINED_BYTES:  # a copy would hold the loop, and the memory of the frame twice
-            frame += b"".join(rest)
-        elif rest:
-            frame = bytearray().join(self._parts)
-        self._forget_parts()
+        self._partial = None
         self.started_count += 1
-        return memoryview(frame)
-
-    def _forget_parts(self) -> None:
-        self._parts = []
-        self._part_bytes = self._frame_bytes = 0
+        return memoryview(partial.joined())
 
     # ---- responses in
 
@@ -482,10 +439,15 @@ class Connection:
         self.output.clear()
         self._ready.clear()
         self.input, self._position, self._tail = b"", 0, None
-        self._forget_parts()
+        self._partial = None
         self.output_bytes = self.head_sent = 0
         self._last_sequence = 0
         return regions
+
+
+def _may_be_coalesced(partial: PartialFrame) -> bool:
+    """Return whether a partial frame may be served together with those that follow it."""
+    return partial.size_bytes <= MAX_COALESCED_FRAME_BYTES and partial.parts[0].startswith(_PRODUCE_KEY)
 
 
 def _regions(response: "Writer") -> list[FileRegion]:
