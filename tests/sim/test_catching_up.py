@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.fetch import READ_PER_TURN
+from kafkapy.handlers.follower_fetch import READ_PER_TURN
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.replication import follower_watch
 from kafkapy.runtime.turns import PAUSE_MS
