@@ -1,20 +1,18 @@
 """How a leader commits: it advances the high watermark to what a majority has, and completes a voter change."""
 
-from kafkapy.raft.connections import Outbox
-from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import Reply
+from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import NONE
-from kafkapy.raft.replica import Replica
 from kafkapy.raft.roles import Leader
 
 
 class Commitment:
     """The part of the core that advances the high watermark."""
 
-    def __init__(self, replica: Replica, current: CurrentRole, outbox: Outbox) -> None:
-        self._replica = replica
-        self._current = current
-        self._out = outbox
+    def __init__(self, node: LocalNode) -> None:
+        self._replica = node.replica
+        self._current = node.current
+        self._out = node.out
 
     def note_durable(self, end_offset: int, generation: int) -> None:
         """Record the end of an fsync of this replica's own log."""

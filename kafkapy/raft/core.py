@@ -3,9 +3,10 @@
 Raft with Kafka's pull replication (KIP-595), snapshots (KIP-630), voters in the log (KIP-853) and pre-votes (KIP-996).
 The core knows offsets, epochs and voters, never records. It owns one object per concern; each uses those before it:
 
-    Outbox, Connections    effects of the step; requests in flight
-    Replica                the log's shape, the voters in it, the high watermark
-    CurrentRole            the role and its changes; roles.py has the table of transitions
+    LocalNode              what the parts share:
+      Outbox, Connections    effects of the step; requests in flight
+      Replica                the log's shape, the voters in it, the high watermark
+      CurrentRole            the role and its changes; roles.py has the table of transitions
     Commitment             what follows when a majority has more of the leader's log
     Voting, LeaderReplication, FollowerReplication, Membership    the handling of requests, responses and time
 
@@ -17,8 +18,6 @@ response promises it.
 from kafkapy.machine import Effect, Event
 from kafkapy.raft.commitment import Commitment
 from kafkapy.raft.config import RaftConfig
-from kafkapy.raft.connections import Connections, Outbox
-from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.events import (
     AppendRequested,
@@ -35,6 +34,7 @@ from kafkapy.raft.events import (
     Started,
     TimePassed,
 )
+from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.log_view import LogView
 from kafkapy.raft.membership import Membership
 from kafkapy.raft.messages import (
@@ -53,7 +53,6 @@ from kafkapy.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kafkapy.raft.replica import Replica
 from kafkapy.raft.replication import FollowerReplication, LeaderReplication
 from kafkapy.raft.roles import FOREVER_MS, Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from kafkapy.raft.voters import VoterHistory
@@ -76,15 +75,14 @@ class RaftCore:
         self._recovered_election = election
         self._polled_ms = -1
         """When _poll last ran: deadlines up to then have been handled."""
-        self._out = out = Outbox()
-        self.connections = connections = Connections(config, out)
-        self._replica = replica = Replica(config, log, voters, out)
-        self._current = current = CurrentRole(config, replica, connections, out, seed)
-        self._commitment = commitment = Commitment(replica, current, out)
-        self._voting = Voting(config, replica, current, connections, out)
-        self._serving = LeaderReplication(config, replica, current, commitment, out)
-        self._fetching = FollowerReplication(config, replica, current, connections, out)
-        self._membership = Membership(config, replica, current, commitment, connections, out)
+        node = LocalNode(config, log, voters, seed)
+        self._out, self._replica, self._current = node.out, node.replica, node.current
+        self.connections = node.connections
+        self._commitment = Commitment(node)
+        self._voting = Voting(node)
+        self._serving = LeaderReplication(node, self._commitment)
+        self._fetching = FollowerReplication(node)
+        self._membership = Membership(node, self._commitment)
 
     # ---- what this replica is
 

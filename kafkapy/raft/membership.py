@@ -9,10 +9,8 @@ from typing import Final
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.commitment import Commitment
-from kafkapy.raft.config import RaftConfig
-from kafkapy.raft.connections import Connections, Outbox
-from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import Reply
+from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import (
     DUPLICATE_VOTER,
     FENCED_LEADER_EPOCH,
@@ -31,7 +29,6 @@ from kafkapy.raft.messages import (
     VoterChangeResponse,
     Voters,
 )
-from kafkapy.raft.replica import Replica
 from kafkapy.raft.roles import FOREVER_MS, Follower, Leader, PendingVoterChange
 from kafkapy.raft.voters import Voter, VoterSet
 
@@ -43,21 +40,13 @@ PENDING_CHANGE: Final = "Request timed out waiting for leader to handle previous
 class Membership:
     """The part of the core that changes the voter set, and asks the leader to."""
 
-    def __init__(
-        self,
-        config: RaftConfig,
-        replica: Replica,
-        current: CurrentRole,
-        commitment: Commitment,
-        connections: Connections,
-        outbox: Outbox,
-    ) -> None:
-        self._config = config
-        self._replica = replica
-        self._current = current
+    def __init__(self, node: LocalNode, commitment: Commitment) -> None:
+        self._config = node.config
+        self._replica = node.replica
+        self._current = node.current
         self._commitment = commitment
-        self._connections = connections
-        self._out = outbox
+        self._connections = node.connections
+        self._out = node.out
 
     def add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
         """Return the error response to an AddRaftVoter, or None to go on and ask the new voter for its versions."""

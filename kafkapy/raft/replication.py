@@ -6,9 +6,6 @@ durable: it sends no fetch before its fsync has ended.
 """
 
 from kafkapy.raft.commitment import Commitment
-from kafkapy.raft.config import RaftConfig
-from kafkapy.raft.connections import Connections, Outbox
-from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import (
     InstallSnapshot,
     Reply,
@@ -16,6 +13,7 @@ from kafkapy.raft.effects import (
     ReplyWithSnapshot,
     WriteSnapshotPart,
 )
+from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.log_view import FetchPosition
 from kafkapy.raft.messages import (
     FENCED_LEADER_EPOCH,
@@ -31,7 +29,6 @@ from kafkapy.raft.messages import (
     LogBatch,
     Request,
 )
-from kafkapy.raft.replica import Replica
 from kafkapy.raft.roles import Follower, Leader, PendingFetch
 from kafkapy.raft.voters import VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
@@ -43,14 +40,12 @@ BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 class LeaderReplication:
     """The part of the core that answers the fetches of other replicas."""
 
-    def __init__(
-        self, config: RaftConfig, replica: Replica, current: CurrentRole, commitment: Commitment, outbox: Outbox
-    ) -> None:
-        self._config = config
-        self._replica = replica
-        self._current = current
+    def __init__(self, node: LocalNode, commitment: Commitment) -> None:
+        self._config = node.config
+        self._replica = node.replica
+        self._current = node.current
         self._commitment = commitment
-        self._out = outbox
+        self._out = node.out
 
     def on_fetch_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
         error = self._leader_only_error(request.leader_epoch)
@@ -152,19 +147,12 @@ class LeaderReplication:
 class FollowerReplication:
     """The part of the core that fetches the log, or a snapshot, from the leader."""
 
-    def __init__(
-        self,
-        config: RaftConfig,
-        replica: Replica,
-        current: CurrentRole,
-        connections: Connections,
-        outbox: Outbox,
-    ) -> None:
-        self._config = config
-        self._replica = replica
-        self._current = current
-        self._connections = connections
-        self._out = outbox
+    def __init__(self, node: LocalNode) -> None:
+        self._config = node.config
+        self._replica = node.replica
+        self._current = node.current
+        self._connections = node.connections
+        self._out = node.out
         self._next_bootstrap = 0
 
     def send_fetch(self, node_id: int, now_ms: int) -> bool:

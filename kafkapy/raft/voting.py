@@ -1,10 +1,8 @@
 """Vote, BeginQuorumEpoch, EndQuorumEpoch: handling of the requests and responses of an election."""
 
-from kafkapy.raft.config import RaftConfig
-from kafkapy.raft.connections import Connections, Outbox
-from kafkapy.raft.current_role import CurrentRole
 from kafkapy.raft.effects import Reply
 from kafkapy.raft.election import successor_backoff_ms
+from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
@@ -18,7 +16,6 @@ from kafkapy.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kafkapy.raft.replica import Replica
 from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigned
 from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 
@@ -26,19 +23,12 @@ from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 class Voting:
     """The part of the core that handles elections: votes asked for and granted, an epoch's begin and end."""
 
-    def __init__(
-        self,
-        config: RaftConfig,
-        replica: Replica,
-        current: CurrentRole,
-        connections: Connections,
-        outbox: Outbox,
-    ) -> None:
-        self._config = config
-        self._replica = replica
-        self._current = current
-        self._connections = connections
-        self._out = outbox
+    def __init__(self, node: LocalNode) -> None:
+        self._config = node.config
+        self._replica = node.replica
+        self._current = node.current
+        self._connections = node.connections
+        self._out = node.out
 
     # ---- requests
 
