@@ -32,6 +32,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.runtime.controller import ControllerRuntime
+from kafkapy.runtime.controller_settings import ControllerSettings
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.seams import System
@@ -99,11 +100,11 @@ class Node:
         )
         self.controller = ControllerRuntime(
             quorum=self.quorum,
-            config=self.config,
-            rules=DynamicConfigRules(DynamicConfig(self.config)),
+            settings=ControllerSettings(
+                self.config, DynamicConfigRules(DynamicConfig(self.config)), default_bootstrap_records()
+            ),
             clock=self.clock,
             random=SystemRandom(),
-            bootstrap_records=default_bootstrap_records(),
             on_fatal=self.failures.append,
         )
         self.epochs: dict[int, int] = {}

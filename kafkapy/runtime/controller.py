@@ -13,15 +13,14 @@ An invariant that fails during replay means a bug or a corrupt log: `on_fatal` s
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision
 from kafkapy.metadata.bootstrap import decide_activation
-from kafkapy.metadata.configs import MIN_INSYNC_REPLICAS, ConfigRules
-from kafkapy.metadata.controller import Controller, ControllerDefaults
+from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
@@ -29,6 +28,7 @@ from kafkapy.metadata.record_serde import decode_record
 from kafkapy.metadata.snapshot import encoded_slices
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.controller_schedule import ControllerSchedule
+from kafkapy.runtime.controller_settings import ControllerSettings
 from kafkapy.runtime.controller_term import RECORDS_PER_STEP, Term, not_controller
 from kafkapy.runtime.decision_queue import DecisionQueue
 from kafkapy.runtime.turns import PAUSE_MS, Turn
@@ -36,8 +36,6 @@ from kafkapy.seams import Clock, Random
 from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from kafkapy.config.broker import BrokerConfig
-    from kafkapy.metadata.delegation_tokens import TokenRules
     from kafkapy.metrics.operations import OperationCounts
     from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
 
@@ -65,21 +63,17 @@ class ControllerRuntime:
         self,
         *,
         quorum: "Quorum",
-        config: "BrokerConfig",
-        rules: ConfigRules,
+        settings: ControllerSettings,
         clock: Clock,
         random: Random,
-        bootstrap_records: Sequence[Any],
         on_fatal: Callable[[BaseException], None],
         counts: "OperationCounts | None" = None,
     ) -> None:
         """`counts`: what operations are counted in, if anywhere."""
         self._quorum = quorum
-        self._config = config
-        self._rules = rules
+        self._settings = settings
         self._clock = clock
         self._random = random
-        self._bootstrap_records = bootstrap_records
         self._on_fatal = on_fatal
         self._loader = ImageLoader()
         self._listeners: list[ImageListener] = []
@@ -89,13 +83,12 @@ class ControllerRuntime:
         """(last offset, future) of requests that wait for their commit, in offset order."""
         self._counts = counts
         self._decisions = DecisionQueue(counts)
-        self._token_rules = _token_rules(config)
         self._committed_offset = -1
         self.snapshot_count = 0
         """How many snapshots of the metadata were loaded."""
         self.term_count = 0
         """How often this node became the active controller."""
-        self.schedule = ControllerSchedule(self, config, clock)
+        self.schedule = ControllerSchedule(self, settings.config, clock)
         self._background: set[asyncio.Task[Any]] = set()
         quorum.add_listener(self)
         quorum.set_snapshot_source(self._snapshot)
@@ -204,7 +197,7 @@ class ControllerRuntime:
 
     def start(self) -> None:
         """Start the periodic work."""
-        self.schedule.start(has_tokens=self._token_rules is not None)
+        self.schedule.start(has_tokens=self._settings.token_rules is not None)
 
     async def close(self) -> None:
         """Cancel the tasks; pending writes fail. The owner closes the quorum after this."""
@@ -229,7 +222,7 @@ class ControllerRuntime:
     def on_leader_change(self, leader_id: int, leader_epoch: int) -> Iterator[None] | None:
         """Begin a term with tables built from the image, in steps, or end one."""
         self._end_term()
-        if leader_id != self._config.node_id:
+        if leader_id != self._settings.config.node_id:
             return None
         self._term = self._new_term(leader_epoch)
         return self._guarded(self._begin_term(self._term))
@@ -304,12 +297,11 @@ class ControllerRuntime:
         if term.is_ended:
             return  # another node leads by now, or this one has resigned
         assert image is self.image, "nothing is committed between the steps of a term's beginning"
-        min_insync_replicas = self._rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
         decision = decide_activation(
-            self._bootstrap_records,
+            self._settings.bootstrap_records,
             is_log_empty=term.controller.features.is_empty,
             is_in_transaction=self._loader.is_in_transaction,
-            min_insync_replicas=int(min_insync_replicas or 1),
+            min_insync_replicas=self._settings.min_insync_replicas,
         )
         for _ in term.append(decision.records, is_atomic=decision.is_atomic):
             pass  # a few records
@@ -318,20 +310,7 @@ class ControllerRuntime:
         log.info("Became the active controller at epoch %d, offset %d", term.leader_epoch, next_offset)
 
     def _new_term(self, leader_epoch: int) -> Term:
-        config = self._config
-        controller = Controller(
-            node_id=config.node_id,
-            cluster_id=self._quorum.cluster_id,
-            rules=self._rules,
-            random=self._random,
-            defaults=ControllerDefaults(
-                session_timeout_ms=config.quorum.broker_session_timeout_ms,
-                partition_count=config.node.num_partitions,
-                replication_factor=config.replication.default_replication_factor,
-            ),
-            quorum_node_ids=config.quorum_voters,
-            token_rules=self._token_rules,
-        )
+        controller = self._settings.new_controller(self._quorum.cluster_id, self._random)
         return Term(controller, self._quorum, leader_epoch, self._fail)
 
     def _end_term(self) -> None:
@@ -436,19 +415,6 @@ class ControllerChanges:
         self, decide: Callable[[Controller, int], Decided[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> R:
         return await self._controller.write(decide, timeout_ms=timeout_ms)
-
-
-def _token_rules(config: "BrokerConfig") -> "TokenRules | None":
-    """Return the rules of delegation.token.*, or None if no secret key is configured."""
-    security = config.security
-    key = security.delegation_token_secret_key
-    if key is None or not key.value:
-        return None
-    from kafkapy.metadata.delegation_tokens import TokenRules
-
-    return TokenRules(
-        key.value.encode(), security.delegation_token_max_lifetime_ms, security.delegation_token_expiry_time_ms
-    )
 
 
 def _ignore(_: int) -> None:

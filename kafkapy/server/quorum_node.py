@@ -27,6 +27,7 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
+from kafkapy.runtime.controller_settings import ControllerSettings
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.security.authorizer import Authorizer
@@ -152,11 +153,9 @@ class QuorumNode:
         )
         self.controller = ControllerRuntime(
             quorum=self.quorum,
-            config=config,
-            rules=DynamicConfigRules(dynamic_config),
+            settings=ControllerSettings(config, DynamicConfigRules(dynamic_config), bootstrap),
             clock=clock,
             random=random,
-            bootstrap_records=bootstrap,
             on_fatal=failures.on_fatal,
             counts=None if edge.counts is None else edge.counts.operations,
         )

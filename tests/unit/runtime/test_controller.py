@@ -27,6 +27,7 @@ from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation, LifecycleState
 from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
 from kafkapy.runtime.controller_schedule import FENCE_CHECKS_PER_SESSION
+from kafkapy.runtime.controller_settings import ControllerSettings
 from kafkapy.runtime.controller_term import RECORDS_PER_STEP
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
@@ -52,11 +53,9 @@ class Node:
         self.failures: list[BaseException] = []
         self.controller = ControllerRuntime(
             quorum=self.quorum,  # type: ignore[arg-type]
-            config=self.config,
-            rules=SimpleRules(),
+            settings=ControllerSettings(self.config, SimpleRules(), default_bootstrap_records()),
             clock=SimClock(loop),
             random=SeededRandom(),
-            bootstrap_records=default_bootstrap_records(),
             on_fatal=self.failures.append,
         )
         self.images: list[tuple[MetadataDelta, MetadataImage]] = []

@@ -19,6 +19,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.controller import STEPS_PER_TURN, ControllerRuntime
+from kafkapy.runtime.controller_settings import ControllerSettings
 from kafkapy.runtime.controller_term import RECORDS_PER_STEP
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
@@ -47,11 +48,9 @@ class Node:
         self.failures: list[BaseException] = []
         self.controller = ControllerRuntime(
             quorum=self.quorum,  # type: ignore[arg-type]
-            config=config,
-            rules=SimpleRules(),
+            settings=ControllerSettings(config, SimpleRules(), default_bootstrap_records()),
             clock=SimClock(loop),
             random=SeededRandom(),
-            bootstrap_records=default_bootstrap_records(),
             on_fatal=self.failures.append,
         )
         self.images: list[MetadataImage] = []

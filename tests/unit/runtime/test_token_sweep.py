@@ -10,6 +10,7 @@ from kafkapy.machine import Decision
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
 from kafkapy.runtime.controller import ControllerRuntime
+from kafkapy.runtime.controller_settings import ControllerSettings
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules
@@ -31,11 +32,9 @@ def controller_of(loop: SimLoop, failures: list[BaseException], **more: str) -> 
     quorum: Any = FakeQuorum(CLUSTER_ID)
     controller = ControllerRuntime(
         quorum=quorum,
-        config=load({**PROPERTIES, **more})[0],
-        rules=SimpleRules(),
+        settings=ControllerSettings(load({**PROPERTIES, **more})[0], SimpleRules(), default_bootstrap_records()),
         clock=SimClock(loop),
         random=SeededRandom(),
-        bootstrap_records=default_bootstrap_records(),
         on_fatal=failures.append,
     )
     quorum.lead()
