@@ -75,6 +75,9 @@ class Router:
         is_logged: the caller writes the line for kafka.request.logger. meter: the caller counts the request for its
         client's quotas; if None, this method checks whether the client has any. Raises ProtocolError.
         """
+        # One piece, as each coroutine more costs every request a hundredth. Its parts: who else takes the request (the
+        # request log, quotas, the active controller); which handler; decode and handle, waiting for room if there are
+        # many elements; settle quotas, note and encode the response.
         if request_logger.is_on and not is_logged and meter is None:
             return await self._log(connection, frame)
         header, position = read_request_header(frame)
@@ -85,10 +88,8 @@ class Router:
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
         if header.api_key in self._forwarded and not self._services.active_controller.is_local:
-            answer = await self._forward(header, connection, frame, served)
+            answer = await self._forward(header, connection, frame, served, meter)
             if answer is not None:
-                if meter is not None:
-                    meter.settle_forwarded(answer)
                 return answer
         if not served.served_min <= header.api_version <= served.max_version:
             route = self._load_legacy(served, header.api_version)
@@ -129,16 +130,21 @@ class Router:
                 response = meter.settle(response)
             if response is None:
                 return None
-            if self.on_response is not None:
-                self.on_response(header.api_key, response)
-            if self._is_controller and not connection.is_forwarded:
-                self._log_refusal(header, connection, response)
+            if self.on_response is not None or self._is_controller:
+                self._note_response(header, connection, response)
             if context.is_long:
                 return await self._large.write(context, header, response)
             return encode(header, response)
         finally:
             if room is not None:
                 room.release()
+
+    def _note_response(self, header: RequestHeader, connection: Connection, response: Any) -> None:
+        """Count a response if responses are counted; log what a controller refuses to another node."""
+        if self.on_response is not None:
+            self.on_response(header.api_key, response)
+        if self._is_controller and not connection.is_forwarded:
+            self._log_refusal(header, connection, response)
 
     def _log_refusal(self, header: RequestHeader, connection: Connection, response: Any) -> None:
         """Log an error that a controller answers, if it is about the node that asked."""
@@ -171,7 +177,12 @@ class Router:
         return await logged(partial(self.route, is_logged=True), connection, frame)
 
     async def _forward(
-        self, header: RequestHeader, connection: Connection, frame: memoryview, served: ServedApi
+        self,
+        header: RequestHeader,
+        connection: Connection,
+        frame: memoryview,
+        served: ServedApi,
+        meter: "Meter | None",
     ) -> Writer | None:
         """Return the active controller's response, or None if this node has become the active controller.
 
@@ -181,7 +192,10 @@ class Router:
             return self._refuse_version(header)
         from kafkapy.handlers.forwarding import forward
 
-        return await forward(self._services, RequestContext(header, connection), frame)
+        answer = await forward(self._services, RequestContext(header, connection), frame)
+        if meter is not None and answer is not None:
+            meter.settle_forwarded(answer)
+        return answer
 
     async def _metered(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Writer | None:
         from kafkapy.handlers.quotas import Meter  # most brokers have no quotas

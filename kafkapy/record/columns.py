@@ -28,6 +28,8 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
     0.4 us a record. For speed, varints of one byte, and of two bytes for record lengths and offset deltas, are decoded
     inline.
     """
+    # One piece, as a call for each field would double that. Its parts, a record: length and attributes, timestamp delta
+    # (skipped), offset delta, key, whether the value is null.
     starts: list[int] = []
     deltas: list[int] = []
     keys: list[bytes | None] = []

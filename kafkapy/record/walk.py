@@ -81,6 +81,9 @@ def _walk_fast(
     differs from the previous one. Unpacking ten bytes by one struct call was as fast for one kind of record and slower
     for others. Timestamps stay in zigzag form: even values increase with the delta, odd values are negative deltas.
     """
+    # One piece, as a call for each record costs more than a fifth of its walk. Its parts: a round checks a run of equal
+    # layout by columns (_same_shape), as long as there are some; else 64 records one by one, each in the order of its
+    # fields: length and attributes, timestamp delta, offset delta, key, value, headers.
     one_byte, first_of_two, second_of_two = _ONE_BYTE, _FIRST_OF_TWO, _SECOND_OF_TWO
     position = start
     null_keys = index_of_max = first_index = 0
@@ -224,6 +227,8 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
     IndexError or ValueError, if their layouts differ, they have headers, or a timestamp is before the base or more than
     8191 ms after it.
     """
+    # One piece: small requests have one or two runs, for which each call more is a hundredth of the request. Its parts:
+    # the first record's size, which all have; its layout; the columns that are equal; offset deltas; timestamps.
     # Lengths are decoded inline, as a call would cost twice as much; odd ones are negative.
     first = data[start]
     if first & 1:

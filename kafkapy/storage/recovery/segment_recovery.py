@@ -207,6 +207,8 @@ class SegmentRecovery:
 
     def _take_plain(self, chunk: bytes) -> bool:
         """Process batches of magic 2 up to the first other or incomplete one; return False at an invalid one."""
+        # One piece: a gigabyte of small batches has millions, and what they change stays in local variables. Its parts,
+        # a batch: is it valid; its producer; the indexes' entries; its leader epoch; gaps.
         view = memoryview(chunk)
         unpack_from = BATCH_HEADER.unpack_from
         size = len(chunk)
