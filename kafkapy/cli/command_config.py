@@ -47,7 +47,7 @@ class CommandConfig:
             raise CommandConfigError(f"security.protocol: {self.protocol} is none")
 
     def is_checked_by_login(self, properties: Mapping[str, object]) -> bool:
-        """Whether a connection of our own tells what is wrong with librdkafka's `properties`.
+        """Whether a connection of our own finds what is wrong with librdkafka's `properties`.
 
         Not if it would take a token or an inline certificate, or if a setting of TLS or the login is not of this file.
         """

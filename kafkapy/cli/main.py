@@ -85,7 +85,7 @@ def _explain(error: Any) -> int:
         error.show()
     else:
         path = context.command_path if context is not None else "kafkapy"
-        fail(f"{error.format_message()} ({path} -h tells more)")
+        fail(f"{error.format_message()} (see {path} -h)")
     return int(error.exit_code)
 
 

@@ -80,8 +80,8 @@ def _argument(argument: Argument) -> Iterator[str]:
 
 def _option(option: Option) -> Iterator[str]:
     value = f" {option.metavar}" if option.metavar else ""
-    is_told = not option.choices or all(choice in f"{option.help}{option.metavar}" for choice in option.choices)
-    values = "" if is_told else f" One of {', '.join(option.choices)}."
+    is_listed = not option.choices or all(choice in f"{option.help}{option.metavar}" for choice in option.choices)
+    values = "" if is_listed else f" One of {', '.join(option.choices)}."
     yield from _entry(", ".join(option.flags) + value, option.help + values)
 
 

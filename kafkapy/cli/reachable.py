@@ -24,7 +24,7 @@ PROBE_TIMEOUT_S: Final = 2.0
 """A broker that does not answer the probes in time is left to librdkafka."""
 MOST_ANSWER_BYTES: Final = 1 << 24
 """A TLS alert, read as the size of an answer, is larger."""
-TOLD: Final = "--command-config FILE (a client.properties) or -X KEY=VALUE tells this command how"
+HINT: Final = "--command-config FILE (a client.properties) or -X KEY=VALUE configures this command for it"
 CLIENT_ID: Final = "kafkapy-cli"
 DEFAULT_PORT: Final = 9092
 MAX_PORT: Final = 65535
@@ -42,7 +42,7 @@ def check_reachable(properties: Mapping[str, Any]) -> None:
     """Connect to the first bootstrap server that serves this client. Raises UnreachableError.
 
     properties: librdkafka's. The others are tried unless the login is refused, as librdkafka does; the first server
-    that was connected to tells the reason.
+    that was connected to determines the reason.
     """
     servers = properties["bootstrap.servers"]
     reason, refusal = "no HOST:PORT is given", None
@@ -80,11 +80,11 @@ def _check_serves_plaintext(connection: socket.socket, server: str) -> None:
     try:
         versions = _answer(connection, ApiVersionsRequest(), 0, deadline_s)
         if versions is None:
-            found = f"does not answer in plaintext: does it ask for TLS? {TOLD}"
+            found = f"does not answer in plaintext: does it ask for TLS? {HINT}"
         elif all(served.api_key != MetadataRequest.API_KEY for served in versions.api_keys):
             found = "is a controller's: a broker's is needed"
         elif _answer(connection, MetadataRequest(topics=[]), 1, deadline_s) is None:
-            found = f"asks for a login: {TOLD}"
+            found = f"asks for a login: {HINT}"
         else:
             return
     except TimeoutError:
@@ -106,8 +106,8 @@ def _check_login(host: str, port: int, server: str) -> None:
     except LoginRefusedError as error:
         raise UnreachableError(f"{server}: {error}") from error
     except ssl.SSLCertVerificationError as error:
-        told = ": its CA belongs into ssl.truststore.location of --command-config" if _is_of_ca(error) else ""
-        raise _NotServedError(f"the certificate of {server} is refused, {error.verify_message}{told}") from error
+        hint = ": its CA belongs into ssl.truststore.location of --command-config" if _is_of_ca(error) else ""
+        raise _NotServedError(f"the certificate of {server} is refused, {error.verify_message}{hint}") from error
     except (OSError, KafkapyError):
         return
 

@@ -15,7 +15,7 @@ from kafkapy.config.rules import BROKER, CLIENT_METRICS, GROUP, TOPIC
 _BROKER: Final = """
 add.partitions.to.txn.retry.backoff.max.ms: For how long altogether a produce asks again whether its partition may be added, while the transaction before is still being ended.
 add.partitions.to.txn.retry.backoff.ms: The pause between two such questions.
-advertised.listeners: The addresses that clients and other brokers are told, NAME://host:port each; those of `listeners` where unset.
+advertised.listeners: The addresses sent to clients and other brokers, NAME://host:port each; those of `listeners` where unset.
 allow.everyone.if.no.acl.found: Lets everybody use a resource that no ACL names; read by the authorizer only.
 alter.config.policy.class.name: No effect: classes of a JVM cannot be loaded.
 alter.log.dirs.replication.quota.window.num: Over how many windows the rate of moves between directories is measured.
@@ -66,7 +66,7 @@ follower.fetch.last.tiered.offset.enable: No effect: nothing is tiered.
 follower.replication.throttled.rate: Bytes a second that this broker fetches as a follower of the partitions that follower.replication.throttled.replicas names.
 group.consumer.assignment.interval.ms: The least time between two target assignments of a KIP-848 group that does not set consumer.assignment.interval.ms.
 group.consumer.assignors: The assignors of KIP-848 groups, the default one first: uniform, range.
-group.consumer.heartbeat.interval.ms: How often members of KIP-848 groups are told to send heartbeats, unless their group says otherwise.
+group.consumer.heartbeat.interval.ms: How often members of KIP-848 groups have to send heartbeats, unless their group says otherwise.
 group.consumer.max.*: The largest value that a group may set for itself.
 group.consumer.max.size: How many members a KIP-848 group may have.
 group.consumer.migration.policy: Which kinds of groups turn into each other when members of the other protocol join or the last one leaves: upgrade, downgrade, bidirectional, disabled.
@@ -112,7 +112,7 @@ log.cleaner.io.buffer.size: How much a cleaner reads at once.
 log.cleaner.io.max.bytes.per.second: How fast cleaners may read and write, together.
 log.cleaner.threads: How many logs are compacted at the same time, each in a helper process.
 log.dir: Where logs are, if log.dirs does not say.
-log.dir.failure.timeout.ms: A broker that cannot tell the controller of a failed directory within this time stops.
+log.dir.failure.timeout.ms: A broker that cannot report a failed directory to the controller within this time stops.
 log.dirs: The directories that hold the logs, separated by commas; a partition lies in one of them.
 log.flush.offset.checkpoint.interval.ms: How often it is written down up to where logs are durable, which is where recovery begins.
 log.flush.scheduler.interval.ms: How often flush.ms is looked at; at most each second here.

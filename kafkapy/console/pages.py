@@ -199,7 +199,7 @@ class Pages:
         group = self._group(request)
         self._console.lags.note(group.name, group.lag, time.time())
         rebalances: list[dict[str, Any]] = []
-        why_none: str | None = f"{group.type} groups do not tell of their rebalances."
+        why_none: str | None = f"{group.type} groups do not report their rebalances."
         if group.is_of_consumers:
             rebalances, why_none = groups.rebalances(self._console.settings, group.name)
         return self._page(request, "group.html", group=group, rebalances=rebalances, why_no_rebalances=why_none)

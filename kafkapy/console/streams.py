@@ -59,14 +59,14 @@ class Streams:
     async def _steps(self, search: Search) -> AsyncIterator[str]:
         await to_thread.run_sync(search.start)
         deadline_s = time.monotonic() + MAX_SEARCH_S
-        told_s = 0.0
+        reported_s = 0.0
         while True:
             step = await to_thread.run_sync(search.step)
             for event in await to_thread.run_sync(self._events_of, search, step):
                 yield event
             now_s = time.monotonic()
-            if step.is_done or step.rows or now_s - told_s >= PROGRESS_S:
-                told_s = now_s
+            if step.is_done or step.rows or now_s - reported_s >= PROGRESS_S:
+                reported_s = now_s
                 yield _event("progress", json.dumps(_progress(search)))
             if step.is_done:
                 yield _event("ended", _summary(search))

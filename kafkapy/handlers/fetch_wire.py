@@ -72,7 +72,7 @@ def respond(services: Services, context: RequestContext, fetch: FetchContext, re
         topics[-1].partitions.append(_partition_data(requested.request.partition, read))
     response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
     if has_moved and version >= LEADERS_SINCE:
-        _tell_leaders(services, context, response)
+        _name_leaders(services, context, response)
     return response
 
 
@@ -105,7 +105,7 @@ def _partition_data(partition_id: int, read: PartitionRead) -> PartitionData:
     )
 
 
-def _tell_leaders(services: Services, context: RequestContext, response: FetchResponse) -> None:
+def _name_leaders(services: Services, context: RequestContext, response: FetchResponse) -> None:
     leaders = Leaders(services, context)
     for topic in response.responses:
         image = services.metadata.image.topics.by_id.get(topic.topic_id)

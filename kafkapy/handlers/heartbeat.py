@@ -1,4 +1,4 @@
-"""Heartbeat 0-4: renew the session of a classic group's member, and tell it if it must rejoin.
+"""Heartbeat 0-4: renew the session of a classic group's member, and report whether it must rejoin.
 
 v3: static members (KIP-345). While the coordinator is loading, the answer is NONE: no session expires then.
 """

@@ -273,11 +273,11 @@ class _Plan:
             ]
         )
         if self._version >= LEADERS_SINCE and _has_moved(response):
-            tell_leaders(self._services, self._context, response)
+            name_leaders(self._services, self._context, response)
         return response
 
 
-def tell_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
+def name_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
     """Add the current leaders of partitions with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
     if context.api_version < LEADERS_SINCE or not _has_moved(response):
         return

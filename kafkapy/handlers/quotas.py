@@ -152,8 +152,8 @@ class Meter:
         """Count a request after its response (None with acks=0); return the response with throttle_time_ms set."""
         if self._is_settled:
             return response
-        told_ms = getattr(response, "throttle_time_ms", 0)  # set by the controller if a part was forwarded
-        throttle_ms = max(told_ms, self._throttle_ms(response))
+        given_ms = getattr(response, "throttle_time_ms", 0)  # set by the controller if a part was forwarded
+        throttle_ms = max(given_ms, self._throttle_ms(response))
         if throttle_ms == 0:
             return response
         self._mute(throttle_ms)

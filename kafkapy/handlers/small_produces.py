@@ -24,7 +24,7 @@ from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.delayed_answers import DelayedAnswers
-from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, response_of, tell_leaders
+from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, name_leaders, response_of
 from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
@@ -344,7 +344,7 @@ class _Replicated:
         part = plan.new_response(base_offset, -1, self._log_start_offset)
         part.error_code = code if is_done else REQUEST_TIMED_OUT
         response = plan.response_of(part)
-        tell_leaders(self._services, RequestContext(plan.header, self._connection), response)
+        name_leaders(self._services, RequestContext(plan.header, self._connection), response)
         return plan.encode(correlation_id, response)
 
 

@@ -187,7 +187,7 @@ class Controller:
         if next_state is state and not (
             has_directories and self.partitions.has_new_directories(broker_id, *directories)
         ):
-            return Decision(self._heard_of(request, next_state))
+            return Decision(self._heartbeat_response(request, next_state))
         return self._change_broker(request)
 
     def _change_broker(self, request: BrokerHeartbeatRequest) -> Steps[Any, BrokerHeartbeatResponse]:
@@ -198,12 +198,12 @@ class Controller:
             yield from self._transition(broker_id, next_state)
         if self.features.has_directory_assignment:
             yield from self.partitions.note_directories(broker_id, request.offline_log_dirs, request.cordoned_log_dirs)
-        return Decision(self._heard_of(request, next_state))
+        return Decision(self._heartbeat_response(request, next_state))
 
     def _next_state(self, request: BrokerHeartbeatRequest) -> tuple[BrokerState, BrokerState]:
         return self.brokers.next_state(request, lambda: self.partitions.has_leaderships(request.broker_id))
 
-    def _heard_of(self, request: BrokerHeartbeatRequest, next_state: BrokerState) -> BrokerHeartbeatResponse:
+    def _heartbeat_response(self, request: BrokerHeartbeatRequest, next_state: BrokerState) -> BrokerHeartbeatResponse:
         self.brokers.touch(request, next_state, last_offset=self.next_offset - 1)
         return BrokerHeartbeatResponse(
             is_caught_up=self.brokers.is_caught_up(request),

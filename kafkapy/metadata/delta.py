@@ -1,6 +1,6 @@
 """The changes that metadata records make to an image: replay the records, then `apply` to get the next image.
 
-Parts that no record touched are shared with the previous image. `topics_changed` and `configs_changed` tell listeners
+Parts that no record touched are shared with the previous image. `topics_changed` and `configs_changed` give listeners
 what changed; without changes they are None and empty.
 A record that is inconsistent with the image means a broken log: replay raises AssertionError.
 """

@@ -38,8 +38,8 @@ COALESCED_BYTES = 16 * 1024
 LARGE_REST_BYTES = 16 * 1024
 """If at least this many bytes of a frame are missing, receive only this frame's bytes, not those that follow."""
 
-GATHERED_BYTES = 1024 * 1024
-GATHERED_BUFFERS = 64
+MAX_WRITE_BYTES = 1024 * 1024
+MAX_WRITE_BUFFERS = 64
 """Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
 
 MAX_COALESCED_FRAME_BYTES = 132 * 1024
@@ -393,21 +393,21 @@ class Connection:
         if len(output) == 1 and not self.head_sent and head.__class__ is bytearray:
             return [head], False, len(head)
         buffers: list[ReadableBuffer] = []
-        gathered_bytes = 0
+        write_bytes = 0
         for index, item in enumerate(output):
             start = 0 if index else self.head_sent
             if isinstance(item, FileRegion):
                 data = None if start else read_small(item)
                 if data is None:
-                    return buffers, True, gathered_bytes
+                    return buffers, True, write_bytes
                 output[index] = data
                 item.release()
                 item = data
             buffers.append(memoryview(item)[start:] if start else item)
-            gathered_bytes += len(item) - start
-            if gathered_bytes >= GATHERED_BYTES or len(buffers) >= GATHERED_BUFFERS:
+            write_bytes += len(item) - start
+            if write_bytes >= MAX_WRITE_BYTES or len(buffers) >= MAX_WRITE_BUFFERS:
                 break
-        return buffers, False, gathered_bytes
+        return buffers, False, write_bytes
 
     def sent(self, count: int) -> None:
         """Remove `count` sent bytes from the head of the output."""

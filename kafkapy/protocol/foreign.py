@@ -21,5 +21,5 @@ def foreign_protocol(size: int) -> str | None:
 def describe_size(size: int, max_frame_bytes: int) -> str:
     """Return the error message for a frame size out of bounds."""
     spoken = foreign_protocol(size)
-    told = f"frame size {size} is not within 0 and {max_frame_bytes}"
-    return told if spoken is None else f"the client speaks {spoken} to a port of Kafka's plain protocol ({told})"
+    reason = f"frame size {size} is not within 0 and {max_frame_bytes}"
+    return reason if spoken is None else f"the client speaks {spoken} to a port of Kafka's plain protocol ({reason})"

@@ -93,7 +93,7 @@ class Message(MessageStruct):
     def read_within(
         cls: type["MessageT"], data: Data, position: int, version: int, budget: ElementBudget
     ) -> tuple["MessageT", int]:
-        """Read as `read` does, within a budget of elements, which tells afterwards how many are left."""
+        """Read as `read` does, within a budget of elements, which afterwards has the number left."""
         reader = cls.READERS.get(version)
         if reader is None:
             raise ProtocolError(f"{cls.NAME} has no version {version}")

@@ -218,7 +218,7 @@ class RaftCore:
                 self._fetching.on_fetch_snapshot_response(event.node_id, response, now_ms)
             case _:
                 self._current.learn_from_response(response, now_ms)
-                self._membership.note_told_leader(request, response)
+                self._membership.note_voter_update(request, response)
 
     def _on_started(self, now_ms: int) -> None:
         """Restore the role from quorum-state. A single voter becomes leader at once, in a new epoch."""

@@ -106,7 +106,7 @@ class Membership:
             error, message = VOTER_NOT_FOUND, f"{request.voter.key} is not one of {voters}"
         elif is_static:
             assert isinstance(self._current.role, Leader)
-            self._current.role.told_voters[request.voter.node_id] = request.voter
+            self._current.role.described_voters[request.voter.node_id] = request.voter
             error, message = NONE, None
         if error != NONE or is_static or not voters.needs_update(request.voter):
             self._out.emit(Reply(reply_to, self._current.voter_change_response(error, message)))
@@ -115,7 +115,7 @@ class Membership:
 
     def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
         """Return (error code, reason) if kraft.version cannot be raised to 1 now, else None. On the leader only."""
-        known = self._told_voters()
+        known = self._described_voters()
         missing = [node_id for node_id in self._replica.voters.current.ids if node_id not in known]
         if missing:
             return (
@@ -135,19 +135,19 @@ class Membership:
         assert isinstance(role, Leader), "only a leader raises kraft.version"
         assert self._replica.voters.kraft_version == 0, "kraft.version rises from 0"
         assert self.kraft_upgrade_refusal() is None, "the caller has checked kraft_upgrade_refusal"
-        known = self._told_voters()
+        known = self._described_voters()
         voters = VoterSet(known[node_id] for node_id in self._replica.voters.current.ids)
         self._replica.append_as_leader(role, (KRaftVersion(1), Voters(voters)))
         self._commitment.maybe_advance(role)
 
-    def _told_voters(self) -> dict[int, Voter]:
+    def _described_voters(self) -> dict[int, Voter]:
         assert isinstance(self._current.role, Leader), "voters describe themselves to the leader"
-        return {**self._current.role.told_voters, self._replica.local.node_id: self._config.local}
+        return {**self._current.role.described_voters, self._replica.local.node_id: self._config.local}
 
-    def note_told_leader(self, request: Request, response: Response) -> None:
+    def note_voter_update(self, request: Request, response: Response) -> None:
         role = self._current.role
         if isinstance(request, UpdateVoterRequest) and isinstance(role, Follower) and response.error == NONE:
-            role.has_told_leader = role.has_told_leader or request.leader_epoch == role.leader_epoch
+            role.is_known_to_leader = role.is_known_to_leader or request.leader_epoch == role.leader_epoch
 
     def _voter_change_error(self, change: str, now_ms: int) -> tuple[int, str | None]:
         """Return (error code, message) if no voter change may start now. `change`: adding, removing or updating."""
@@ -199,7 +199,7 @@ class Membership:
         if now_ms < role.update_voter_deadline_ms:
             return False
         is_static = self._replica.voters.kraft_version == 0
-        if role.has_told_leader if is_static else not self._replica.voters.current.needs_update(self._config.local):
+        if role.is_known_to_leader if is_static else not self._replica.voters.current.needs_update(self._config.local):
             role.update_voter_deadline_ms = now_ms + self._config.fetch_timeout_ms
             return False
         return self._send_voter_change(

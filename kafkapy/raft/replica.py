@@ -61,7 +61,7 @@ class Replica:
         self.log.reset_to_snapshot(snapshot_id)
         self.voters.reset(snapshot_id.offset, voters, kraft_version)
         self._out.emit(ResetLogToSnapshot(snapshot_id))
-        self._tell_voters(role)
+        self._apply_voters(role)
         self.learn_high_watermark(snapshot_id.offset)
 
     def delete_prefix(self, start_offset: int) -> None:
@@ -91,9 +91,9 @@ class Replica:
                 self.voters.add_kraft_version(offset, control.level)
             elif isinstance(control, Voters):
                 self.voters.add_voters(offset, control.voters)
-                self._tell_voters(role)
+                self._apply_voters(role)
 
-    def _tell_voters(self, role: Role) -> None:
+    def _apply_voters(self, role: Role) -> None:
         """Pass new voters to the role: a leader counts majorities of them, a new voter may start an election."""
         if isinstance(role, Leader):
             role.progress.set_voters(self.voters.current)

@@ -104,7 +104,7 @@ class Follower:
     fetch_deadline_ms: int
     update_voter_deadline_ms: int = FOREVER_MS
     has_fetched: bool = False
-    has_told_leader: bool = False
+    is_known_to_leader: bool = False
     """Whether the leader knows this voter's directory and endpoints. With kraft.version 0 they are not in the log."""
     snapshot_id: OffsetAndEpoch | None = None
     """The snapshot being downloaded; snapshot_position is the next byte."""
@@ -151,7 +151,7 @@ class Leader:
     begin_epoch_deadline_ms: int
     pending_fetches: list[PendingFetch] = field(default_factory=list)
     pending_voter_change: PendingVoterChange | None = None
-    told_voters: dict[int, Voter] = field(default_factory=dict)
+    described_voters: dict[int, Voter] = field(default_factory=dict)
     """Static voters as they described themselves by UpdateRaftVoter: the first voter set of kraft.version 1."""
     is_resigning: bool = False
 

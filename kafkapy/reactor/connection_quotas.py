@@ -50,7 +50,7 @@ class ConnectionQuotas:
         self.count = 0
 
     def update(self, limits: ReactorLimits) -> None:
-        """Change the limits; `is_exceeded` tells whether connections must be closed."""
+        """Change the limits; then `is_exceeded` is whether connections must be closed."""
         self._limits = limits
 
     def _new_rate(self) -> ConnectionRate:

@@ -54,16 +54,16 @@ class TlsConnector:
 
         def on_shaken(channel: TlsChannel | None, reason: str) -> None:
             if channel is None:
-                self._tell(host, port, reason)
+                self._report(host, port, reason)
                 on_done(None, ConnectionError(reason))
                 return
-            channel.on_failed = lambda error: self._tell(host, port, reason_of(error))
+            channel.on_failed = lambda error: self._report(host, port, reason_of(error))
             on_done(channel, None)
 
         cancel[:] = [self._inner.connect(host, port, on_connected)]
         return lambda: cancel[0]()
 
-    def _tell(self, host: str, port: int, reason: str) -> None:
+    def _report(self, host: str, port: int, reason: str) -> None:
         before, logged_at = self._logged.get((host, port), ("", 0.0))
         now = self._loop.time()
         if before != reason or now - logged_at >= LOG_AGAIN_S:

@@ -2,7 +2,7 @@
 
 The session epoch of a request determines its kind:
 
-    epoch 0             a full fetch that asks for a session; the session that it names, if any, is closed
+    epoch 0             a full fetch that requests a session; the session that it names, if any, is closed
     epoch -1            a full fetch without a session; the session that it names, if any, is closed
     epoch n > 0         an incremental fetch: the session's partitions, plus those named, minus those forgotten;
                         n must be the next epoch (INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_ID_NOT_FOUND)
@@ -117,7 +117,7 @@ class FetchSession:
                     known.high_watermark = (
                         UNKNOWN_OFFSET  # the follower may have dropped what it got for the other epoch
                     )
-                watch.ask(known)
+                watch.note_requested(known)
         for key in forgotten:
             gone = partitions.pop(key, None)
             if watch is not None and gone is not None:
@@ -148,7 +148,7 @@ class SessionWatch(Protocol):
     """Tracks which partitions of a session must be read (follower_watch.py)."""
 
     def take(self) -> list[FetchedPartition]: ...
-    def ask(self, requested: FetchedPartition) -> None: ...
+    def note_requested(self, requested: FetchedPartition) -> None: ...
     def forget(self, requested: FetchedPartition) -> None: ...
     def settle(self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]) -> None: ...
     def close(self) -> None: ...

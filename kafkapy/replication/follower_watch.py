@@ -6,7 +6,7 @@ role since they were last read. Partitions whose answer was incomplete, or whose
 set. The others need not be read or recorded: their follower again asked for the log end offset, so it was caught up
 when the session last fetched (FollowerState.session).
 
-Code that changes a partition calls `FollowerWatches.tell`. Changes without a call (log start offset raised by
+Code that changes a partition calls `FollowerWatches.notify`. Changes without a call (log start offset raised by
 retention) are found when runtime/isr_updates checks all partitions.
 
 A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
@@ -70,7 +70,7 @@ class FollowerWatches:
         """Let `clean_up` unsubscribe a watch."""
         self._closed.append(watch)
 
-    def tell(self, partition: "HostedPartition") -> None:
+    def notify(self, partition: "HostedPartition") -> None:
         """Report a change of a partition: its followers read it in their next fetch; a waiting fetch ends if due."""
         watches = self._by_partition.get(partition)
         if watches:
@@ -130,7 +130,7 @@ class FollowerWatch:
             del self._to_read[requested]
         return list(taken)
 
-    def ask(self, requested: "FetchedPartition") -> None:
+    def note_requested(self, requested: "FetchedPartition") -> None:
         """Read a partition that the request names."""
         self._to_read[requested] = self._named[requested] = None
 

@@ -40,7 +40,7 @@ KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 class Role(Enum):
     """The role of the local replica. LEGAL_ROLES has the legal transitions."""
 
-    NEW = "has not heard from the controller"
+    NEW = "not assigned a role by metadata yet"
     LEADER = "leads"
     FOLLOWER = "follows"
     OFFLINE = "its log directory has failed"

@@ -89,7 +89,7 @@ class ReplicaManager:
         self._request_flush = request_flush
         self._produces = Purgatory(wheel)
         self._fetches = Purgatory(wheel)
-        self.deletions = RecordDeletions(Purgatory(wheel), clock, on_deleted=self.watches.tell)
+        self.deletions = RecordDeletions(Purgatory(wheel), clock, on_deleted=self.watches.notify)
 
     def take_owed_flushes(self) -> list[PartitionAppend]:
         """Return and clear the appends just made whose answers must wait for a flush (flush.messages)."""
@@ -147,7 +147,7 @@ class ReplicaManager:
     def complete_waiting(self, partition: HostedPartition) -> None:
         """Complete the waiting requests that a change of the partition's offsets or role allows to complete."""
         if not partition.is_alone:
-            self.watches.tell(partition)
+            self.watches.notify(partition)
         if self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)
         if self._produces.waiting_count:
@@ -366,7 +366,7 @@ class ReplicaManager:
         if self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)  # followers read up to the log's end
         if not partition.is_alone:
-            self.watches.tell(partition)
+            self.watches.notify(partition)
 
     def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
         """Set the outcome of a failed append: an ApiError, a StorageError, or a broken invariant."""

@@ -137,7 +137,7 @@ class CleanerWorker:
             self._manager.helper_lost(cleaning, message)
 
     async def _steps(self, cleaning: "Cleaning", pass_id: int) -> dict[str, Any] | None:
-        while self._goes_on(cleaning):
+        while self._is_to_continue(cleaning):
             started_ms = self._clock.monotonic_ms()
             answer = await self._call("advance", pass_id=pass_id, max_bytes=self._throttle.step_bytes, max_ms=STEP_MS)
             if "is_lost" in answer:
@@ -159,7 +159,7 @@ class CleanerWorker:
         self._manager.drop_leftovers(cleaning)
         return None
 
-    def _goes_on(self, cleaning: "Cleaning") -> bool:
+    def _is_to_continue(self, cleaning: "Cleaning") -> bool:
         return not self._stop.is_set and self._manager.is_current(cleaning)
 
     async def _swap_in(self, cleaning: "Cleaning", cleaned: dict[str, Any]) -> bool:
@@ -176,7 +176,7 @@ class CleanerWorker:
 
     async def _pause(self, cleaning: "Cleaning", until_ms: float, pass_id: int) -> None:
         """Wait until until_ms; call the helper process in between to keep it alive."""
-        while (pause_ms := until_ms - self._clock.monotonic_ms()) > 0 and self._goes_on(cleaning):
+        while (pause_ms := until_ms - self._clock.monotonic_ms()) > 0 and self._is_to_continue(cleaning):
             await self._stop.wait(min(pause_ms, MAX_PAUSE_MS))
             if pause_ms > MAX_PAUSE_MS:
                 await self._call("advance", pass_id=pass_id, max_bytes=0, max_ms=0)

@@ -76,9 +76,9 @@ class LateTransactions:
         before, self._found = self._found, found
         for topic_partition, late in found.items():
             if before.get(topic_partition) != late and not self._is_expected(late.producer_id, topic_partition):
-                self._tell(topic_partition, late)
+                self._report(topic_partition, late)
 
-    def _tell(self, topic_partition: TopicPartition, late: "LateTransaction") -> None:
+    def _report(self, topic_partition: TopicPartition, late: "LateTransaction") -> None:
         topic, partition = topic_partition
         if self._is_known_here():
             advice = f"To abort it: kafkapy transactions abort {topic} {partition} --start-offset {late.first_offset}"

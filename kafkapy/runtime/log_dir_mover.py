@@ -237,7 +237,7 @@ class LogDirMover:
     async def _run(self, move: LogMove) -> None:
         """Run a move to its end. It also ends if the future log is lost or the move is cancelled."""
         assert self._slots is not None
-        is_told = False
+        is_reported = False
         try:
             async with self._slots:
                 logger.info(
@@ -247,9 +247,9 @@ class LogDirMover:
                 )
                 if not (await self._catch_up(move) and await self._make_durable(move)):
                     return
-                is_told = True
-                await self._tell(move)
-                is_told = not await self._finish(move)
+                is_reported = True
+                await self._report(move)
+                is_reported = not await self._finish(move)
         except StorageError as error:
             logger.error(
                 "Gave up the move of %s, which stays where it was; ask for it again: %s",
@@ -262,7 +262,7 @@ class LogDirMover:
             )
             self._drop(move)
         finally:
-            if is_told and not self._is_stopping:
+            if is_reported and not self._is_stopping:
                 self._revert(move)
 
     async def _catch_up(self, move: LogMove) -> bool:
@@ -318,7 +318,7 @@ class LogDirMover:
         except OSError as error:
             raise move.current.log_dir.note_failure(error, f"reading {move.partition.topic_partition}") from error
 
-    async def _tell(self, move: LogMove) -> None:
+    async def _report(self, move: LogMove) -> None:
         """Report the new directory to the controller; return once it is accepted."""
         target_id = move.target_id
         if target_id is None:

@@ -409,7 +409,7 @@ class Quorum:
         self._fatal = error
         logger.critical("Stopping this node's part in the metadata quorum: %s", error, exc_info=error)
         self._waiters.fail(error)
-        self._delivery.tell_end(self.leader_epoch)
+        self._delivery.notify_end(self.leader_epoch)
         self._on_fatal(error)
 
     # ---- listeners
@@ -421,7 +421,7 @@ class Quorum:
         turn = Turn(self._clock, CHUNKS_PER_TURN)
         self._is_notifying = True
         try:
-            while self._fatal is None and self._delivery.tell_next(self._log, self._core.high_watermark):
+            while self._fatal is None and self._delivery.notify_next(self._log, self._core.high_watermark):
                 if turn.is_over():
                     self._next_turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._notify_on)
                     break

@@ -56,7 +56,7 @@ class QuorumListener(Protocol):
 
 
 class Delivery:
-    """The state of notifications: what was delivered and what is next. Call `tell_next` until it returns False."""
+    """The state of notifications: what was delivered and what is next. Call `notify_next` until it returns False."""
 
     def __init__(self, node_id: int, on_own_committed: Callable[[list[CommittedBatch]], None] | None = None) -> None:
         """on_own_committed: called with batches that this node appended as the leader, once they are committed."""
@@ -119,11 +119,11 @@ class Delivery:
 
     # ---- notifications
 
-    def tell_next(self, log: MetadataLog, high_watermark: int) -> bool:
+    def notify_next(self, log: MetadataLog, high_watermark: int) -> bool:
         """Deliver one notification or take one step; return False if there was nothing to do."""
         notice = self._notice
         if notice is not None and notice.leader_id != self._node_id:
-            self._tell_leader(notice)
+            self._notify_leader(notice)
         elif self._steps:
             self._take_step()
         elif self._to_load is not None:
@@ -131,20 +131,22 @@ class Delivery:
         elif self.delivered_offset < high_watermark:
             self._deliver(log, high_watermark)
         elif notice is not None and notice.start_offset < high_watermark:
-            self._tell_leader(notice)
+            self._notify_leader(notice)
         else:
             return False
         return True
 
-    def tell_end(self, leader_epoch: int) -> None:
+    def notify_end(self, leader_epoch: int) -> None:
         """Notify listeners immediately that this node no longer leads, because the quorum has failed."""
         for listener in self.listeners:
             try:
                 listener.on_leader_change(NO_LEADER_ID, leader_epoch)
             except Exception:
-                logger.exception("A listener of the metadata quorum failed when told that the quorum has stopped")
+                logger.exception(
+                    "A listener of the metadata quorum failed when it was notified that the quorum has stopped"
+                )
 
-    def _tell_leader(self, notice: LeaderChanged) -> None:
+    def _notify_leader(self, notice: LeaderChanged) -> None:
         self._notice = None
         logger.info("The leader of the metadata quorum is %d in epoch %d", notice.leader_id, notice.leader_epoch)
         for listener in self.listeners:

@@ -2,9 +2,9 @@
 
 Append and replay are plain calls with no await in between, so the shard always equals its log. A response is sent when
 the high watermark has passed everything that the shard had replayed when the response was made, so that no failover
-undoes what a client was told. With no other replica in the ISR this holds at once, and the request never suspends. A
-decision's effects are carried out at the same moment. If the partition moves away or its log fails, pending requests
-fail with an error that makes clients look for another coordinator.
+undoes what a response has reported. With no other replica in the ISR this holds at once, and the request never
+suspends. A decision's effects are carried out at the same moment. If the partition moves away or its log fails, pending
+requests fail with an error that makes clients look for another coordinator.
 
 The host works for any kind of coordinator: a shard is anything with `replay`, a decision anything with the fields of
 `Decision`, and `CoordinatorLog` defines how the kind's records are written (coordinator_writer.py).

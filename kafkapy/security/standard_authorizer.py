@@ -66,7 +66,7 @@ class Question(NamedTuple):
 
 class AuditLog(Protocol):
     def is_enabled(self, *, is_allowed: bool, is_worth_telling: bool) -> bool:
-        """Return whether such a decision is logged; one that is not worth telling is logged at trace level only."""
+        """Return whether such a decision is logged; an unimportant one is logged at trace level only."""
         ...
 
     def write(self, question: Question, *, is_worth_telling: bool) -> None: ...

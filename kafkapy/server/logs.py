@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEVEL_NAMES: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 JSON_VARIABLE: Final = "KAFKAPY_LOG_JSON"
 FILE_VARIABLE: Final = "KAFKAPY_LOG_FILE"
-"""Environment variables that tell helper processes where and how to log."""
+"""Environment variables that define for helper processes where and how to log."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,7 +29,7 @@ MAX_ATTRIBUTE: Final = 500
 """Characters of an attribute that are kept, and matched: a client id may have 32,767."""
 MIN_EXPIRY_MS: Final = 60_000
 COMPRESSIONS: Final = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: the order of preference that clients are told."""
+"""zstd, lz4, gzip, snappy: the order of preference, as sent to clients."""
 LAST_COMPRESSION: Final = 4
 NEVER_MS: Final = -(1 << 62)
 RETRIED_AT_ONCE: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

@@ -1,7 +1,8 @@
 """Requests of classic members to a KIP-848 group: SyncGroup, Heartbeat, and the checks of JoinGroup.
 
-The generation of a classic member is its member epoch. Heartbeat tells it to rejoin if there is a newer target, if it
-has partitions to revoke, or if partitions that it waits for are free. Error messages are Kafka's, word for word.
+The generation of a classic member is its member epoch. The answer to a heartbeat requires it to rejoin if there is a
+newer target, if it has partitions to revoke, or if partitions that it waits for are free. Error messages are Kafka's,
+word for word.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """The deadlines of a KIP-848 group's members: soft state, lost with the coordinator.
 
 Each member has a session. A member of the consumer protocol that must revoke partitions has its rebalance time-out to
-leave its epoch. A classic member has the same time-out to join after it was told to, and to send SyncGroup after it has
-joined; its session time-out is that of its JoinGroup. A member that misses a deadline is removed.
+leave its epoch. A classic member has the same time-out to join after it was required to, and to send SyncGroup after it
+has joined; its session time-out is that of its JoinGroup. A member that misses a deadline is removed.
 
 When a new coordinator loads a member from the log, its session (with the group's session time-out, for classic members
 too until their next request) and its time to revoke begin anew, as in Apache Kafka.

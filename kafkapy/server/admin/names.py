@@ -23,12 +23,12 @@ Tags = tuple[tuple[str, str], ...]
 
 DEPRECATED_PREFIX: Final = "org.apache."
 """Of the domain of a MBean that Apache Kafka has under two names. Strimzi's rules make one name of both; then the JMX
-exporter adds a label that tells them apart."""
+exporter adds a label to distinguish them."""
 OBJECT_NAME: Final = "_objectname"
 
 
 def object_name(group: str, name: str) -> tuple[str, str]:
-    """Return the label by which the JMX exporter tells series apart that the rules give the same name."""
+    """Return the label by which the JMX exporter distinguishes series that the rules give the same name."""
     domain, _, kind = group.partition(":type=")
     return OBJECT_NAME, f"{domain}<type={kind}, name={name}><>Value"
 

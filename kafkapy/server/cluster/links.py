@@ -101,9 +101,9 @@ class LinkedChannel:
         """End the connection, as its user sees it."""
         self._is_cut = True
         if self._on_readable is not None:
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._on_readable is not None:
             self._on_readable()
 

@@ -208,7 +208,7 @@ class LocalCluster:
         self.plan.nodes.append(node)
         self.processes[node.node_id] = NodeProcess(self.data_dir, node)
         self._format(node, {})
-        self._tell_controllers()
+        self._write_controllers()
         self.plan.save(self.data_dir)
         return node
 
@@ -269,7 +269,7 @@ class LocalCluster:
         self.plan.nodes.remove(node)
         self.plan.save(self.data_dir)
         process = self.processes.pop(node_id)
-        self._tell_controllers()
+        self._write_controllers()
         shutil.rmtree(process.log_dir, ignore_errors=True)
         process.properties_file.unlink(missing_ok=True)
 
@@ -390,7 +390,7 @@ class LocalCluster:
         _write(process.properties_file, properties)
         return properties
 
-    def _tell_controllers(self) -> None:
+    def _write_controllers(self) -> None:
         """Write the list of controllers into all nodes' properties, for their next start. Raises OSError."""
         for process in self.processes.values():
             properties = parse_properties(process.properties_file.read_text())

@@ -167,8 +167,8 @@ class CoalescedAppend:
         for sequel in reversed(self._sequels):
             producer = sequel.producer
             if producer.producer_id == producer_id:
-                goes_on = producer_epoch == producer.producer_epoch and base_sequence == sequel.last_sequence + 1
-                return producer if goes_on else None
+                is_in_sequence = producer_epoch == producer.producer_epoch and base_sequence == sequel.last_sequence + 1
+                return producer if is_in_sequence else None
         return self._log.producer_state.producer_in_sequence(
             producer_id, producer_epoch, base_sequence, self._attributes != PLAIN
         )

@@ -69,12 +69,12 @@ def test_another_leader_is_told_between_steps_and_our_own_term_after_all_of_them
         delivery: Delivery = quorum._delivery
         told = len(listener.leaders)
         delivery.note_leader(LeaderChanged(leader_id=2, leader_epoch=7, start_offset=0))
-        assert delivery.tell_next(quorum._log, quorum.high_watermark)
+        assert delivery.notify_next(quorum._log, quorum.high_watermark)
         assert listener.leaders[told:] == [(2, 7)]
         assert listener.step_count < 10 * CHUNKS_PER_TURN
         delivery.note_leader(LeaderChanged(leader_id=1, leader_epoch=8, start_offset=0))
         while not listener.leaders[told + 1 :]:
-            assert delivery.tell_next(quorum._log, quorum.high_watermark)
+            assert delivery.notify_next(quorum._log, quorum.high_watermark)
         assert listener.step_count == 10 * CHUNKS_PER_TURN
         await quorum.close()
 
@@ -91,7 +91,7 @@ def test_another_snapshot_takes_the_place_of_steps_that_are_left() -> None:
         delivery: Delivery = quorum._delivery
         snapshot_id = quorum.latest_snapshot_id
         delivery.begin_with(snapshot_id)
-        assert delivery.tell_next(quorum._log, 0)
+        assert delivery.notify_next(quorum._log, 0)
         assert listener.step_count == taken
         assert listener.loaded[-1:] == [snapshot_id]
         await quorum.close()
