@@ -37,7 +37,7 @@ CAUGHT_UP_MS: Final = 10_000
 """How far a voter may be behind the most recent one, by its last caught-up time."""
 
 
-class Asked:
+class BrokerQueries:
     """A connection with its broker's supported versions; a context manager."""
 
     def __init__(self, connection: Connection) -> None:
@@ -48,7 +48,7 @@ class Asked:
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         self.features = {each.name: each.max_version_level for each in answer.finalized_features}
 
-    def __enter__(self) -> "Asked":
+    def __enter__(self) -> "BrokerQueries":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,7 +57,7 @@ class Asked:
     def knows(self, request_type: Any) -> bool:
         return request_type.API_KEY in self.versions
 
-    def ask(self, request: Any) -> Any:
+    def query(self, request: Any) -> Any:
         """Return the response at the highest common version. Raises OSError, ProtocolError."""
         api = APIS[request.API_KEY]
         least, most = self.versions.get(api.key, (0, -1))
@@ -69,9 +69,9 @@ class Asked:
 
 def survey(servers: str) -> Survey:
     """Query one broker about the cluster, and each broker about itself. Raises OSError, ProtocolError."""
-    with Asked(Connection.to_any(servers)) as asked:
-        cluster = asked.ask(DescribeClusterRequest(include_fenced_brokers=True))
-        leader_id, voters = _quorum(asked)
+    with BrokerQueries(Connection.to_any(servers)) as broker:
+        cluster = broker.query(DescribeClusterRequest(include_fenced_brokers=True))
+        leader_id, voters = _quorum(broker)
         alive = [each for each in cluster.brokers if not each.is_fenced]
         return Survey(
             cluster_id=cluster.cluster_id,
@@ -79,18 +79,18 @@ def survey(servers: str) -> Survey:
             fenced=[each.broker_id for each in cluster.brokers if each.is_fenced],
             leader_id=leader_id,
             voters=voters,
-            topics=_topics(asked),
-            reassigned=_reassigned(asked),
-            subscriptions=_subscriptions(asked),
+            topics=_topics(broker),
+            reassigned=_reassigned(broker),
+            subscriptions=_subscriptions(broker),
         )
 
 
-def _quorum(asked: Asked) -> tuple[int, list[Voter]]:
+def _quorum(broker: BrokerQueries) -> tuple[int, list[Voter]]:
     """Return the active controller and the voters; (-1, []) if there is no quorum."""
-    if not asked.knows(DescribeQuorumRequest):
+    if not broker.knows(DescribeQuorumRequest):
         return -1, []
     wanted = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
-    response = asked.ask(DescribeQuorumRequest(topics=[wanted]))
+    response = broker.query(DescribeQuorumRequest(topics=[wanted]))
     _check(response.error_code, "DescribeQuorum")
     partition = response.topics[0].partitions[0]
     _check(partition.error_code, "DescribeQuorum")
@@ -106,17 +106,17 @@ def _quorum(asked: Asked) -> tuple[int, list[Voter]]:
     return partition.leader_id, voters
 
 
-def _topics(asked: Asked) -> list[Topic]:
-    response = asked.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+def _topics(broker: BrokerQueries) -> list[Topic]:
+    response = broker.query(MetadataRequest(topics=None, allow_auto_topic_creation=False))
     topics = {
         topic.name: Topic(topic.name, [_partition(topic.name, each) for each in topic.partitions])
         for topic in response.topics
     }
     names = list(topics)
     for start in range(0, len(names), TOPICS_AT_ONCE):
-        asked_for = names[start : start + TOPICS_AT_ONCE]
-        resources = [DescribeConfigsResource(TOPIC_RESOURCE, name, TOPIC_KEYS) for name in asked_for]
-        for result in asked.ask(DescribeConfigsRequest(resources=resources)).results:
+        chunk = names[start : start + TOPICS_AT_ONCE]
+        resources = [DescribeConfigsResource(TOPIC_RESOURCE, name, TOPIC_KEYS) for name in chunk]
+        for result in broker.query(DescribeConfigsRequest(resources=resources)).results:
             values = {each.name: each.value for each in result.configs}
             topic = topics[result.resource_name]
             topic.min_insync_replicas = int(values.get("min.insync.replicas") or 1)
@@ -130,19 +130,19 @@ def _partition(topic: str, found: Any) -> Partition:
     )
 
 
-def _reassigned(asked: Asked) -> list[str]:
-    response = asked.ask(ListPartitionReassignmentsRequest(topics=None))
+def _reassigned(broker: BrokerQueries) -> list[str]:
+    response = broker.query(ListPartitionReassignmentsRequest(topics=None))
     _check(response.error_code, "ListPartitionReassignments")
     return [f"{topic.name}-{each.partition_index}" for topic in response.topics for each in topic.partitions]
 
 
-def _subscriptions(asked: Asked) -> list[str]:
+def _subscriptions(broker: BrokerQueries) -> list[str]:
     """Return the client metrics subscriptions. Brokers before 3.7 have none."""
-    if not asked.knows(ListConfigResourcesRequest):
+    if not broker.knows(ListConfigResourcesRequest):
         return []
-    is_filtered = asked.versions[ListConfigResourcesRequest.API_KEY or 0][1] > 0
+    is_filtered = broker.versions[ListConfigResourcesRequest.API_KEY or 0][1] > 0
     types = [CLIENT_METRICS_RESOURCE] if is_filtered else []
-    response = asked.ask(ListConfigResourcesRequest(resource_types=types))
+    response = broker.query(ListConfigResourcesRequest(resource_types=types))
     _check(response.error_code, "ListConfigResources")
     return [each.resource_name for each in response.config_resources]
 
@@ -153,36 +153,36 @@ def _subscriptions(asked: Asked) -> list[str]:
 def _broker(node_id: int, host: str, port: int) -> Broker:
     """Return a broker's answers about itself, or why there are none."""
     try:
-        with Asked(Connection(host, port)) as asked:
+        with BrokerQueries(Connection(host, port)) as broker:
             return Broker(
                 node_id,
-                properties=dict(_properties(asked, node_id)),
-                features=asked.features,
-                apis=frozenset(asked.versions),
-                group_types=_groups(asked),
-                offline_log_dirs=tuple(_offline_log_dirs(asked)),
+                properties=dict(_properties(broker, node_id)),
+                features=broker.features,
+                apis=frozenset(broker.versions),
+                group_types=_groups(broker),
+                offline_log_dirs=tuple(_offline_log_dirs(broker)),
             )
     except (OSError, ProtocolError) as error:
         return Broker(node_id, problem=f"{host}:{port} does not answer: {error}")
 
 
-def _properties(asked: Asked, node_id: int) -> Iterator[tuple[str, str]]:
+def _properties(broker: BrokerQueries, node_id: int) -> Iterator[tuple[str, str]]:
     resource = DescribeConfigsResource(BROKER_RESOURCE, str(node_id), None)
-    (result,) = asked.ask(DescribeConfigsRequest(resources=[resource])).results
+    (result,) = broker.query(DescribeConfigsRequest(resources=[resource])).results
     _check(result.error_code, f"DescribeConfigs of broker {node_id}")
     for each in result.configs:
         if each.config_source in SET_SOURCES:
             yield each.name, HIDDEN if each.value is None else each.value
 
 
-def _groups(asked: Asked) -> dict[str, str]:
-    response = asked.ask(ListGroupsRequest())
+def _groups(broker: BrokerQueries) -> dict[str, str]:
+    response = broker.query(ListGroupsRequest())
     _check(response.error_code, "ListGroups")
     return {each.group_id: each.group_type for each in response.groups}
 
 
-def _offline_log_dirs(asked: Asked) -> Sequence[str]:
-    response = asked.ask(DescribeLogDirsRequest(topics=[]))
+def _offline_log_dirs(broker: BrokerQueries) -> Sequence[str]:
+    response = broker.query(DescribeLogDirsRequest(topics=[]))
     _check(response.error_code, "DescribeLogDirs")
     return [each.log_dir for each in response.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
 

@@ -158,11 +158,11 @@ class CommandConfig:
     def _oidc(self) -> dict[str, str]:
         """Return the settings with which librdkafka obtains a token itself. Raises CommandConfigError."""
         from kafkapy.server.bearer_tokens import ASSERTION_PREFIX
-        from kafkapy.server.client_assertion import is_asked_for, is_jwt_bearer
+        from kafkapy.server.client_assertion import is_jwt_bearer, uses_assertion
         from kafkapy.server.token_endpoint import client_credentials, token_url
 
         options = self._module_options()
-        if is_asked_for(self._properties) or is_jwt_bearer(self._properties):
+        if uses_assertion(self._properties) or is_jwt_bearer(self._properties):
             raise CommandConfigError(f"{ASSERTION_PREFIX}*: the client of this command sends no assertions")
         try:
             url = token_url(self._properties)

@@ -42,8 +42,8 @@ CLICK_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ 
 """The base class of usage errors: click's, or that of the copy inside newer versions of typer."""
 
 
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"kafkapy {__version__} {compiled.description()}")
         raise typer.Exit
 

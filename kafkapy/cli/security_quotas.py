@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kafkapy.cli.asking import asking, checked
 from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
+from kafkapy.cli.connected import checked, connected
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.metadata.client_quotas import CLIENT_ID, IP, MATCH_DEFAULT, MATCH_EXACT, USER
 
@@ -107,7 +107,7 @@ def _described(server: str, named: Entity) -> list[tuple[Entity, dict[str, float
         ComponentData(entity_type, MATCH_DEFAULT if name is None else MATCH_EXACT, name)
         for entity_type, name in named.items()
     ]
-    with asking(server) as connection:
+    with connected(server) as connection:
         found = checked(connection.call(DescribeClientQuotasRequest(components), VERSION))
     return [
         (
@@ -122,7 +122,7 @@ def _alter(server: str, named: Entity, operations: list[Any]) -> None:
     from kafkapy.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData
 
     entry = EntryData([EntityData(entity_type, name) for entity_type, name in named.items()], operations)
-    with asking(server) as connection:
+    with connected(server) as connection:
         for result in connection.call(AlterClientQuotasRequest([entry]), VERSION).entries:
             checked(result)
 

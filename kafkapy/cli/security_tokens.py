@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kafkapy.cli.asking import asking, checked
 from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
+from kafkapy.cli.connected import checked, connected
 from kafkapy.cli.output import print_json, print_table
 
 token_app = typer.Typer(
@@ -45,7 +45,7 @@ def create_token(
 
     renewers = [CreatableRenewers("User", name) for name in renewer or ()]
     kind, name = ("User", owner) if owner else (None, None)
-    with asking(bootstrap_server) as connection:
+    with connected(bootstrap_server) as connection:
         token = checked(connection.call(CreateDelegationTokenRequest(kind, name, renewers, max_life), 3))
     hmac = base64.b64encode(token.hmac).decode()
     print(
@@ -71,7 +71,7 @@ def list_tokens(
     )
 
     owners = [DescribeDelegationTokenOwner("User", name) for name in owner] if owner else None
-    with asking(bootstrap_server) as connection:
+    with connected(bootstrap_server) as connection:
         found = checked(connection.call(DescribeDelegationTokenRequest(owners), 3)).tokens
     rows = sorted((_row(token) for token in found), key=lambda row: str(row["issued"]))
     if as_json:
@@ -94,7 +94,7 @@ def renew_token(
     from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 
     request = RenewDelegationTokenRequest(_decoded(hmac), period)
-    with asking(bootstrap_server) as connection:
+    with connected(bootstrap_server) as connection:
         answer = checked(connection.call(request, 2))
     print(f"Valid until {_iso(answer.expiry_timestamp_ms)}")
 
@@ -109,7 +109,7 @@ def expire_token(
     from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 
     request = ExpireDelegationTokenRequest(_decoded(hmac), period)
-    with asking(bootstrap_server) as connection:
+    with connected(bootstrap_server) as connection:
         answer = checked(connection.call(request, 2))
     print(f"Ends at {_iso(answer.expiry_timestamp_ms)}")
 

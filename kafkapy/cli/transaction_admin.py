@@ -108,12 +108,12 @@ class TransactionAdmin:
     def describe(self, transactional_id: str) -> tuple[int, TransactionState]:
         """Return the coordinator of a transactional id, and its description of it."""
 
-        def ask() -> tuple[int, tuple[int, TransactionState]]:
+        def query() -> tuple[int, tuple[int, TransactionState]]:
             node_id = self._coordinator_of(transactional_id)
             (state,) = self._call(node_id, DescribeTransactionsRequest([transactional_id]), 0).transaction_states
             return state.error_code, (node_id, state)
 
-        return _until_there(ask)
+        return _until_there(query)
 
     def producers_of(self, partition: TopicPartition) -> list[ProducerState]:
         """Return the producers in the state of the partition's leader."""
@@ -174,21 +174,21 @@ class TransactionAdmin:
         """Abort an ongoing transaction and fence its producer; return the new producer id and epoch."""
         request = InitProducerIdRequest(transactional_id, TERMINATION_TIMEOUT_MS)
 
-        def ask() -> tuple[int, tuple[int, int]]:
+        def query() -> tuple[int, tuple[int, int]]:
             response = self._call(self._coordinator_of(transactional_id), request, 4)
             return response.error_code, (response.producer_id, response.producer_epoch)
 
-        return _until_there(ask)
+        return _until_there(query)
 
     # -- brokers --------------------------------------------------------------------------------------------------
 
     def _coordinator_of(self, transactional_id: str) -> int:
-        def ask() -> tuple[int, Any]:
+        def query() -> tuple[int, Any]:
             request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION_KEY_TYPE)
             response = self._call(None, request, 3)
             return response.error_code, response
 
-        found = _until_there(ask)
+        found = _until_there(query)
         self._addresses[found.node_id] = (found.host, found.port)
         return int(found.node_id)
 
@@ -254,11 +254,11 @@ def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> in
     return leader
 
 
-def _until_there(ask: Callable[[], tuple[int, AnswerT]]) -> AnswerT:
+def _until_there(query: Callable[[], tuple[int, AnswerT]]) -> AnswerT:
     """Retry until the code is not retriable, at most TIMEOUT_S; return the answer. Raises TransactionError."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        code, answer = ask()
+        code, answer = query()
         if code not in _RETRIED or time.monotonic() >= deadline:
             _check(code)
             return answer

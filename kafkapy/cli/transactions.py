@@ -51,7 +51,7 @@ def list_transactions(
     bootstrap_server: Server = DEFAULT_SERVER,
 ) -> None:
     """List transactional ids with producer id, state and coordinator."""
-    with _asking(bootstrap_server) as admin:
+    with _connected(bootstrap_server) as admin:
         listed = admin.list_transactions(
             states=state or (), producer_ids=producer_id or (), duration_ms=longer_than, pattern=pattern
         )
@@ -67,7 +67,7 @@ def describe(
     transactional_id: TransactionalId, as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER
 ) -> None:
     """Show one transactional id: its producer, state and partitions."""
-    with _asking(bootstrap_server, transactional_id) as admin:
+    with _connected(bootstrap_server, transactional_id) as admin:
         coordinator, state = admin.describe(transactional_id)
     partitions = sorted(f"{topic.topic}-{number}" for topic in state.topics for number in topic.partitions)
     is_begun = state.transaction_start_time_ms >= 0
@@ -97,7 +97,7 @@ def producers(
 ) -> None:
     """Show the producers that a partition's leader remembers, with their open transactions."""
     requested = TopicPartition(topic, partition)
-    with _asking(bootstrap_server) as admin:
+    with _connected(bootstrap_server) as admin:
         rows = [_producer(each) for each in admin.producers_of(requested)]
     if as_json:
         print_json(rows)
@@ -124,7 +124,7 @@ def find_hanging(
     if partition is not None and topic is None:
         raise typer.BadParameter("--partition needs --topic")
     now_ms = _now_ms()
-    with _asking(bootstrap_server) as admin:
+    with _connected(bootstrap_server) as admin:
         partitions = admin.partitions(topic, broker)
         if partition is not None:
             partitions = [each for each in partitions if each.partition == partition]
@@ -171,7 +171,7 @@ def abort(
 ) -> None:
     """End a hanging transaction in one partition, without its coordinator."""
     requested = TopicPartition(topic, partition)
-    with _asking(bootstrap_server) as admin:
+    with _connected(bootstrap_server) as admin:
         found = [
             each
             for each in admin.open_transactions([requested])
@@ -186,13 +186,13 @@ def abort(
 @app.command()
 def terminate(transactional_id: TransactionalId, bootstrap_server: Server = DEFAULT_SERVER) -> None:
     """Abort the transaction of a transactional id and fence its producer."""
-    with _asking(bootstrap_server, transactional_id) as admin:
+    with _connected(bootstrap_server, transactional_id) as admin:
         producer_id, producer_epoch = admin.terminate(transactional_id)
     print(f"Fenced {transactional_id}: producer {producer_id} continues at epoch {producer_epoch}.")
 
 
 @contextmanager
-def _asking(servers: str, subject: str = "") -> "Iterator[TransactionAdmin]":
+def _connected(servers: str, subject: str = "") -> "Iterator[TransactionAdmin]":
     """Turn a failure into one line, which names the subject, and exit status 1."""
     from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
 

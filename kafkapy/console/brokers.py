@@ -77,11 +77,11 @@ class Brokers:
         connection = self._take_idle(address)
         if connection is not None:
             try:
-                return self._ask(address, connection, request, version)
+                return self._send_request(address, connection, request, version)
             except (OSError, ProtocolError):
                 self._close_idle(address)
         try:
-            return self._ask(address, Connection.to_any(address), request, version)
+            return self._send_request(address, Connection.to_any(address), request, version)
         except OSError as error:
             raise ClusterError(f"No broker answers at {address}: {error.strerror or error}.") from error
         except ProtocolError as error:
@@ -125,7 +125,7 @@ class Brokers:
         for each in idle:
             each.close()
 
-    def _ask(self, address: str, connection: Connection, request: Any, version: int) -> Any:
+    def _send_request(self, address: str, connection: Connection, request: Any, version: int) -> Any:
         try:
             answer = connection.call(request, version)
         except BaseException:

@@ -80,7 +80,7 @@ class LagWatch:
         self._lags = lags
         self._own: Clients | None = None
         self._left_out_until_s: dict[str, float] = {}
-        self._background = Background("console-lags", self.ask, INTERVAL_S, begins_at_once=False)
+        self._background = Background("console-lags", self.measure, INTERVAL_S, begins_at_once=False)
 
     def start(self) -> None:
         self._background.start()
@@ -88,7 +88,7 @@ class LagWatch:
     def stop(self) -> None:
         self._background.stop(STOP_S)
 
-    def ask(self) -> None:
+    def measure(self) -> None:
         """Measure the lag of each group once. A group with an error gets no point; pages show the error."""
         for name in self._wanted():
             if self._background.is_stopping:

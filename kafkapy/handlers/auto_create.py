@@ -46,7 +46,7 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
     if services.active_controller.is_local:
         meter = context.meter
         count = count_none if meter is None else meter.mutations_apart(is_strict=True)
-        services.active_controller.ask_soon(
+        services.active_controller.send_request_soon(
             request,
             lambda controller, _: controller.topics.decide_create(request, count_partitions=count),
             on_done,
@@ -64,7 +64,7 @@ async def create_topic(services: Services, name: str) -> None:
     """Create a topic and wait until the metadata has it. Failures are logged."""
     request = CreateTopicsRequest(topics=[creatable_topic(services, name)])
     try:
-        response = await services.active_controller.ask(
+        response = await services.active_controller.send_request(
             request, lambda controller, _: controller.topics.decide_create(request)
         )
         _log_failures(services, [name], response)

@@ -69,19 +69,19 @@ class TopicAccess:
         self._answers: dict[str, bool] = {}
 
     def allows(self, topic: str) -> bool:
-        return self._allows_everything or self._ask(topic)
+        return self._allows_everything or self._authorize(topic)
 
     def denied(self, topics: Iterable[str]) -> list[str]:
         """Return the topics that are denied; all of these topics are authorized."""
-        return [] if self._allows_everything else [topic for topic in topics if not self._ask(topic)]
+        return [] if self._allows_everything else [topic for topic in topics if not self._authorize(topic)]
 
-    async def ask_about(self, topics: Iterable[str]) -> None:
+    async def authorize_all(self, topics: Iterable[str]) -> None:
         """Authorize each topic, yielding to the event loop. Later `allows` and `denied` use the cached answers."""
         if not self._allows_everything:
             async for topic in walk(self._services, self._context).over(topics):
-                self._ask(topic)
+                self._authorize(topic)
 
-    def _ask(self, topic: str) -> bool:
+    def _authorize(self, topic: str) -> bool:
         answer = self._answers.get(topic)
         if answer is None:
             if self._counts is None:

@@ -71,7 +71,7 @@ class _Rights:
         self._describable = TopicAccess(services, context, AclOperation.DESCRIBE)
         self._deletable = TopicAccess(services, context, AclOperation.DELETE)
 
-    def ask(self, names: Iterable[str]) -> None:
+    def check_all(self, names: Iterable[str]) -> None:
         """Check both rights for each topic, needed or not, as Apache Kafka does."""
         for name in names:
             self._describable.allows(name)
@@ -118,7 +118,7 @@ def _find(
     """Return the topics to delete, id -> name; add the errors of missing and unauthorized topics to `results`."""
     by_id = controller.topics.by_id
     if rights is not None:
-        rights.ask({*requested.names, *(by_id[topic_id].name for topic_id in requested.ids if topic_id in by_id)})
+        rights.check_all({*requested.names, *(by_id[topic_id].name for topic_id in requested.ids if topic_id in by_id)})
     found: dict[Uuid, str] = {}
     for topic_id in requested.ids:
         topic = by_id.get(topic_id)

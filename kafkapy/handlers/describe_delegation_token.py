@@ -35,12 +35,12 @@ async def handle(
     tokens = [
         _described(token, secret, context.api_version)
         async for token in walk(services, context).over(services.metadata.image.delegation_tokens.values())
-        if _is_asked_for(token, owners) and _may_see(services, context, token)
+        if _is_requested(token, owners) and _may_see(services, context, token)
     ]
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
-def _is_asked_for(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
+def _is_requested(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
     return owners is None or token.owner in owners or not owners.isdisjoint(token.renewers)
 
 

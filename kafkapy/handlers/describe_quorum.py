@@ -24,7 +24,7 @@ async def handle(services: Services, context: RequestContext, request: DescribeQ
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeQuorumResponse(error_code=error, error_message=error.message)
-    if not _asks_for_the_metadata(request):
+    if not _is_about_the_metadata(request):
         return _failure(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     description = services.quorum.describe()
     if description is None:
@@ -32,7 +32,7 @@ async def handle(services: Services, context: RequestContext, request: DescribeQ
     return _described(description, context.api_version)
 
 
-def _asks_for_the_metadata(request: DescribeQuorumRequest) -> bool:
+def _is_about_the_metadata(request: DescribeQuorumRequest) -> bool:
     """Return whether the request is for the metadata partition only."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False

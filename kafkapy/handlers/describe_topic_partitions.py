@@ -33,7 +33,7 @@ async def handle(
     except ApiError as error:
         return _failed(request, ErrorCode(error.code))
     access = TopicAccess(services, context, AclOperation.DESCRIBE)
-    await access.ask_about(names)
+    await access.authorize_all(names)
     denied = access.denied(names)
     allowed = [name for name in names if access.allows(name)] if denied else names
     limit = max(1, min(services.config.node.max_request_partition_size_limit, request.response_partition_limit))

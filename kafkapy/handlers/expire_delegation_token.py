@@ -21,7 +21,7 @@ async def handle(
     expires_ms = await change(
         services,
         lambda controller, now_ms: controller.tokens.decide_expire(
-            asker=context.principal, token=request.hmac, period_ms=request.expiry_time_period_ms, now_ms=now_ms
+            requester=context.principal, token=request.hmac, period_ms=request.expiry_time_period_ms, now_ms=now_ms
         ),
     )
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms)

@@ -37,7 +37,7 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
     most_bytes = services.config.network.socket_request_max_bytes - ENVELOPE_BYTES - len(context.principal.encode())
     if len(frame) > most_bytes:
         raise CloseConnection(f"a request of {len(frame)} bytes is too large to be passed on to the controller")
-    response = await _ask(services, _envelope(context, frame))
+    response = await _send_request(services, _envelope(context, frame))
     if response is None:
         return None
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -111,7 +111,7 @@ def principal_data(data: bytes) -> DefaultPrincipalData:
     return DefaultPrincipalData.decode(data[2:], PRINCIPAL_VERSION)
 
 
-async def _ask(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse | None:
+async def _send_request(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse | None:
     """Send the envelope until an active controller answers; return None if this node has become the active one.
 
     Raises CloseConnection after request.timeout.ms.

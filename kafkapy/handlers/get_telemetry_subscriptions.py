@@ -17,7 +17,7 @@ async def handle(
 ) -> GetTelemetrySubscriptionsResponse:
     telemetry = services.telemetry
     assert telemetry is not None, "served only with a receiver"
-    instance = telemetry.instances.ask(
+    instance = telemetry.instances.subscribe(
         request.client_instance_id, context.connection_id, attributes_of(context), services.clock.monotonic_ms()
     )
     return GetTelemetrySubscriptionsResponse(

@@ -13,12 +13,12 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 async def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    ask = partial(services.authorizer.authorize, context, AclOperation.DESCRIBE, log_if_denied=False)
-    may_see_all = ask(ResourceType.CLUSTER, CLUSTER_NAME)
+    may_see = partial(services.authorizer.authorize, context, AclOperation.DESCRIBE, log_if_denied=False)
+    may_see_all = may_see(ResourceType.CLUSTER, CLUSTER_NAME)
     way = walk(services, context)
     groups = await services.groups.read_all(
         lambda shard: shard.list_groups(request.states_filter, request.types_filter), way
     )
     if not may_see_all:
-        groups = [group async for group in way.over(groups) if ask(ResourceType.GROUP, group.group_id)]
+        groups = [group async for group in way.over(groups) if may_see(ResourceType.GROUP, group.group_id)]
     return ListGroupsResponse(groups=groups)

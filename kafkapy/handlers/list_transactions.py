@@ -20,8 +20,8 @@ async def handle(
     now_ms = services.clock.wall_ms()
     way = walk(services, context)
     found = await services.transactions.read_all(lambda shard: shard.list_transactions(filters, now_ms), way)
-    ask = partial(services.authorizer.authorize, context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+    may_see = partial(services.authorizer.authorize, context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
     return ListTransactionsResponse(
         unknown_state_filters=filters.unknown_states,
-        transaction_states=[state async for state in way.over(found) if ask(state.transactional_id)],
+        transaction_states=[state async for state in way.over(found) if may_see(state.transactional_id)],
     )

@@ -16,7 +16,7 @@ from kafkapy.handlers.context import CloseConnection
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.seams import Clock
-from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings, Reply, VersionsAsked
+from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings, Reply, VersionsRequested
 from kafkapy.security.log_text import one_line
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class LoginGate:
         self.timeout_ms = gate.timeout_ms
 
     @property
-    def is_asked_further(self) -> bool:
+    def is_used_further(self) -> bool:
         return self._login.session_ends_ms is not None
 
     async def route(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
@@ -79,7 +79,7 @@ class LoginGate:
         login.settings = self._gate.settings(info.listener_name)
         try:
             reply = login.receive(frame, now_ms=now_ms, wall_ms=self._clock.wall_ms())
-        except VersionsAsked:
+        except VersionsRequested:
             return await self._answer_versions(info, frame)
         if reply.failure is not None:
             return await self._refuse(info, reply)

@@ -114,7 +114,7 @@ async def _all_topics(
     if not is_shared:
         return EncodedAnswer(await make())
     if authorizer.logs_what_it_allows:
-        await access.ask_about(image.topics.by_name)  # each request has its lines in the audit log
+        await access.authorize_all(image.topics.by_name)  # each request has its lines in the audit log
     if _is_small(image):  # others rarely ask before it is made
         return answers.find(image, version, key) or answers.keep(image, version, key, await make())
     return await answers.get_slowly(image, version, key, make)
@@ -224,7 +224,7 @@ def _topics(
 ) -> list[MetadataResponseTopic]:
     """Return the answers for the topics that the request names."""
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
-    names = _names_asked_for(request, image, ids)
+    names = _requested_names(request, image, ids)
     denied = access.denied(names)
     allowed = [name for name in names if access.allows(name)] if denied else names
     missing = [name for name in allowed if name not in image.topics.by_name]
@@ -239,7 +239,7 @@ def _topics(
     return [*_unknown_ids(image, ids), *topics, *_refused(refused), *_denied(image, denied, by_id=bool(ids))]
 
 
-def _names_asked_for(request: MetadataRequest, image: MetadataImage, ids: Sequence[Uuid]) -> list[str]:
+def _requested_names(request: MetadataRequest, image: MetadataImage, ids: Sequence[Uuid]) -> list[str]:
     """Return each requested name once; if topics are requested by id, the names of those that exist."""
     if ids:
         return [image.topics.by_id[topic_id].name for topic_id in ids if topic_id in image.topics.by_id]

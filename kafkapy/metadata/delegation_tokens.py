@@ -98,21 +98,21 @@ class DelegationTokenControl:
         created = CreatedToken(record, token_hmac(rules.secret, record.token_id))
         return Decision(created, [record], is_atomic=True)
 
-    def decide_renew(self, *, asker: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
+    def decide_renew(self, *, requester: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
         """Extend a token's validity; answer its new expiry time. `token` is its HMAC. Raises ApiError."""
         rules = self._checked_rules()
         found = self._find(token)
         if is_expired(found, now_ms):
             raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-        _check_may_change(found, asker)
+        _check_may_change(found, requester)
         period_ms = min(rules.expiry_time_ms, period_ms) if period_ms > 0 else rules.expiry_time_ms
         return _valid_until(found, _sum(now_ms, period_ms))
 
-    def decide_expire(self, *, asker: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
+    def decide_expire(self, *, requester: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
         """Make a token expire in `period_ms`, at once if negative; answer its expiry time. Raises ApiError."""
         self._checked_rules()
         found = self._find(token)
-        _check_may_change(found, asker)
+        _check_may_change(found, requester)
         if period_ms < 0:
             return Decision(now_ms, [RemoveDelegationTokenRecord(token_id=found.token_id)], is_atomic=True)
         if is_expired(found, now_ms):
@@ -152,8 +152,8 @@ class DelegationTokenControl:
             self._ids.pop(token_hmac(self._rules.secret, record.token_id), None)
 
 
-def _check_may_change(token: DelegationTokenRecord, asker: str) -> None:
-    if not is_owner_or_renewer(token, asker):
+def _check_may_change(token: DelegationTokenRecord, requester: str) -> None:
+    if not is_owner_or_renewer(token, requester):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 

@@ -180,14 +180,14 @@ class PartitionControl:
         self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = alter_partition_response.AlterPartitionResponse()
         records: list[Any] = []
-        for asked_topic in request.topics:
-            topic = self._topics.by_id.get(asked_topic.topic_id)
+        for requested_topic in request.topics:
+            topic = self._topics.by_id.get(requested_topic.topic_id)
             partitions = []
-            for requested in asked_topic.partitions:
+            for requested in requested_topic.partitions:
                 partitions.append(self._altered(request.broker_id, topic, requested, api_version, records))
                 yield []
             response.topics.append(
-                alter_partition_response.TopicData(topic_id=asked_topic.topic_id, partitions=partitions)
+                alter_partition_response.TopicData(topic_id=requested_topic.topic_id, partitions=partitions)
             )
         return Decision(response, records)
 
@@ -259,14 +259,16 @@ class PartitionControl:
         records: list[Any] = []
         for requested in request.directories:
             answer = assign_response.DirectoryData(id=requested.id)
-            for asked_topic in requested.topics:
-                topic = self._topics.by_id.get(asked_topic.topic_id)
+            for requested_topic in requested.topics:
+                topic = self._topics.by_id.get(requested_topic.topic_id)
                 partitions = []
-                for part in asked_topic.partitions:
+                for part in requested_topic.partitions:
                     code = self._assign(topic, part.partition_index, broker.id, requested.id, records)
                     partitions.append(assign_response.PartitionData(part.partition_index, code))
                     yield []
-                answer.topics.append(assign_response.TopicData(topic_id=asked_topic.topic_id, partitions=partitions))
+                answer.topics.append(
+                    assign_response.TopicData(topic_id=requested_topic.topic_id, partitions=partitions)
+                )
             response.directories.append(answer)
         return Decision(response, records)
 

@@ -49,18 +49,18 @@ class ReassignmentControl:
         response = alter_response.AlterPartitionReassignmentsResponse(
             error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
         )
-        for asked_topic in request.topics:
+        for requested_topic in request.topics:
             answers = []
-            for requested in asked_topic.partitions:
+            for requested in requested_topic.partitions:
                 answer = alter_response.ReassignablePartitionResponse(requested.partition_index, error_message=None)
                 try:
                     check_operation_size(len(records) + 1)
-                    records += self._alter(asked_topic.name, requested, request.allow_replication_factor_change)
+                    records += self._alter(requested_topic.name, requested, request.allow_replication_factor_change)
                 except ApiError as error:
                     answer.error_code, answer.error_message = int(error.code), error.message
                 answers.append(answer)
                 yield []
-            response.responses.append(alter_response.ReassignableTopicResponse(asked_topic.name, answers))
+            response.responses.append(alter_response.ReassignableTopicResponse(requested_topic.name, answers))
         return Decision(response, records, is_atomic=True)
 
     def decide_list(

@@ -125,7 +125,7 @@ class ClientConnection:
     def start(self, now_ms: int, timeout_ms: int) -> None:
         """Request the peer's versions, then log in. Call once, before all else."""
         self._login_began_ms = now_ms
-        self._ask_versions(API_VERSIONS_VERSION, now_ms + timeout_ms)
+        self._request_versions(API_VERSIONS_VERSION, now_ms + timeout_ms)
 
     def submit(self, request: ClientRequest) -> None:
         """Send a request, or queue it until versions are known and the login is done. Its deadline_ms must be set.
@@ -257,7 +257,7 @@ class ClientConnection:
 
     # ---- the peer's versions
 
-    def _ask_versions(self, version: int, deadline_ms: int) -> None:
+    def _request_versions(self, version: int, deadline_ms: int) -> None:
         def build(_version: int) -> Message:
             return ApiVersionsRequest(client_software_name="kafkapy", client_software_version=self._software_version)
 
@@ -271,7 +271,7 @@ class ClientConnection:
         assert isinstance(response, ApiVersionsResponse)
         versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         if response.error_code == UNSUPPORTED_VERSION and answered < requested:
-            self._ask_versions(min(versions.get(API_VERSIONS, (0, 0))[1], requested - 1), deadline_ms)
+            self._request_versions(min(versions.get(API_VERSIONS, (0, 0))[1], requested - 1), deadline_ms)
             return
         if response.error_code:
             raise ProtocolError(f"ApiVersions was answered with error {response.error_code}")
@@ -293,9 +293,9 @@ class ClientConnection:
         assert self._new_login is not None
         self._login = login = ClientLogin(self._new_login)
         self._login_began_ms = now_ms
-        self._ask_login(SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake(), deadline_ms)
+        self._send_login(SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake(), deadline_ms)
 
-    def _ask_login(self, api_key: int, version: int, message: Message, deadline_ms: int) -> None:
+    def _send_login(self, api_key: int, version: int, message: Message, deadline_ms: int) -> None:
         def on_response(response: Message, _version: int) -> None:
             self._go_on_with_login(response, deadline_ms)
 
@@ -312,7 +312,7 @@ class ClientConnection:
         message = login.next_request(response)
         if message is not None:
             version = min(AUTHENTICATE_VERSION, versions.get(SASL_AUTHENTICATE, (0, 0))[1])
-            self._ask_login(SASL_AUTHENTICATE, version, message, deadline_ms)
+            self._send_login(SASL_AUTHENTICATE, version, message, deadline_ms)
             return
         self._login = None
         self._count_login()

@@ -87,7 +87,7 @@ def coalesce_nothing(_info: ConnectionInfo, _data: bytes, _position: int, _most:
 
 
 class Login(Protocol):
-    """Handles a connection's requests until it is authenticated, and afterwards too if `is_asked_further`."""
+    """Handles a connection's requests until it is authenticated, and afterwards too if `is_used_further`."""
 
     @property
     def max_frame_bytes(self) -> int:
@@ -100,7 +100,7 @@ class Login(Protocol):
         ...
 
     @property
-    def is_asked_further(self) -> bool:
+    def is_used_further(self) -> bool:
         """Whether requests still go through this object after the login, because the session can expire."""
         ...
 

@@ -142,8 +142,8 @@ class Voting:
         if response.error != NONE:
             self._connections.back_off(node_id, now_ms)
             return
-        asked_as = Prospective if request.is_pre_vote else Candidate
-        if not isinstance(role, asked_as) or response.leader_epoch != request.leader_epoch:
+        requesting_role = Prospective if request.is_pre_vote else Candidate
+        if not isinstance(role, requesting_role) or response.leader_epoch != request.leader_epoch:
             return
         assert isinstance(role, Prospective | Candidate)
         role.tally.record(node_id, response.is_granted)

@@ -111,7 +111,7 @@ class Link:
         self._is_admitted = True
         self._machine.admit()
         self._login_deadline.cancel()
-        if not self._login.is_asked_further:
+        if not self._login.is_used_further:
             self._route, self._coalesce = self._processor.serving.route, self._processor.serving.coalesce
             self._login = None
 

@@ -27,7 +27,7 @@ OnWarm: TypeAlias = Callable[[int, BaseException | None], None]
 
 
 class _Stream:
-    """A sequential read of a file: [start, warm_end) has been read, [warm_end, asked_end) is being read."""
+    """A sequential read of a file: [start, warm_end) has been read, [warm_end, requested_end) is being read."""
 
     __slots__ = ("cached_bytes", "file", "requested_end", "start", "waiting", "warm_end")
 

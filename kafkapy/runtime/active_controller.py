@@ -45,7 +45,7 @@ class ActiveController:
         """Whether this node is the active controller, or the only node that could be."""
         return self._new_channel is None or self._controller.is_active
 
-    async def ask(
+    async def send_request(
         self,
         request: Message,
         decide: "Callable[[Controller, int], Decided[Any, ResponseT]]",
@@ -64,20 +64,20 @@ class ActiveController:
         answered: ResponseT = response
         return answered
 
-    def ask_soon(
+    def send_request_soon(
         self,
         request: Message,
         decide: "Callable[[Controller, int], Decided[Any, ResponseT]]",
         on_done: "Callable[[ResponseT | BaseException], None]",
     ) -> None:
-        """As `ask` without waiting; `on_done` gets the response or the error."""
+        """As `send_request` without waiting; `on_done` gets the response or the error."""
         if self.is_local:
             self._controller.write_soon(decide, on_done)
             return
 
         async def run() -> None:
             try:
-                result: ResponseT | BaseException = await self.ask(request, decide)
+                result: ResponseT | BaseException = await self.send_request(request, decide)
             except Exception as error:  # on_done must be called after any error
                 result = error
             on_done(result)

@@ -31,7 +31,7 @@ class BrokerChannels:
         self._peers: dict[int, Peer] = {}
         self._is_closed = False
 
-    async def ask(
+    async def send_request(
         self,
         broker_id: int,
         api_key: int,
@@ -48,7 +48,7 @@ class BrokerChannels:
         if address is None or self._is_closed:
             raise NoResponseError(f"broker {broker_id}", is_unsupported=False)
         peer = self._peer_at(broker_id, address)
-        answered = peer.ask(api_key, build, versions=versions, timeout_ms=timeout_ms)
+        answered = peer.send_request(api_key, build, versions=versions, timeout_ms=timeout_ms)
         while not answered.done():
             await asyncio.wait({answered}, timeout=ADDRESS_CHECK_S)
             if not answered.done() and self._address_of(broker_id) != address:

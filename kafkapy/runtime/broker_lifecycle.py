@@ -124,15 +124,15 @@ class BrokerLifecycle:
         Waits while there is no active controller. Raises ApiError for errors that a retry does not solve (wrong cluster
         id, unsupported feature level).
         """
-        response = await self._ask_until_answered(self._ask_to_register)
+        response = await self._retry_until_answered(self._send_registration)
         self.broker_epoch = response.broker_epoch
         self.state = LifecycleState.REGISTERED
         self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
         log.info("Successfully registered broker %d with broker epoch %d", self._config.node_id, self.broker_epoch)
         return self.broker_epoch
 
-    async def _ask_to_register(self) -> BrokerRegistrationResponse:
-        return await self._controller.ask(
+    async def _send_registration(self) -> BrokerRegistrationResponse:
+        return await self._controller.send_request(
             self._registration,
             lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms, is_local=True),
         )
@@ -148,7 +148,7 @@ class BrokerLifecycle:
         """Ask to be unfenced; return once the controller has agreed. To be called when the logs are loaded."""
         assert self.state is LifecycleState.REGISTERED, f"cannot unfence a broker that is {self.state.name}"
         self.state = LifecycleState.RUNNING
-        while (await self._ask_until_answered(self._heartbeat)).is_fenced:
+        while (await self._retry_until_answered(self._heartbeat)).is_fenced:
             await asyncio.sleep(RETRY_MS / 1000)
 
     @property
@@ -186,7 +186,7 @@ class BrokerLifecycle:
     async def allocate_producer_ids(self) -> range:
         """Return a block of producer ids reserved for this broker. Raises ApiError."""
         request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.broker_epoch)
-        response = await self._controller.ask(
+        response = await self._controller.send_request(
             request, lambda controller, _: controller.decide_allocate_producer_ids(request)
         )
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
@@ -243,7 +243,7 @@ class BrokerLifecycle:
             self._is_due.clear()
             try:
                 if self._is_registration_outdated():
-                    await self._ask_to_register()
+                    await self._send_registration()
                 response = await self._heartbeat()
             except ApiError as error:
                 log.warning("The controller refused a broker heartbeat, trying again: %s", error)
@@ -264,7 +264,7 @@ class BrokerLifecycle:
             offline_log_dirs=list(self._offline_directories),
             cordoned_log_dirs=self._cordoned(),
         )
-        response = await self._controller.ask(
+        response = await self._controller.send_request(
             request, lambda controller, now_ms: controller.decide_heartbeat(request, now_ms), may_interrupt=True
         )
         self._reported_directories.update(request.offline_log_dirs)
@@ -276,7 +276,7 @@ class BrokerLifecycle:
         is_known = self.state is not LifecycleState.REGISTERED
         return list(self._cordoned_directories()) if is_known and level >= MV_4_3_IV0 else None
 
-    async def _ask_until_answered(self, ask: Callable[[], Awaitable[R]]) -> R:
+    async def _retry_until_answered(self, send: Callable[[], Awaitable[R]]) -> R:
         """Retry every RETRY_MS; log each reason once.
 
         A broker that was killed waits here until its previous session expires, as in Apache Kafka: until then another
@@ -285,7 +285,7 @@ class BrokerLifecycle:
         logged = ""
         while True:
             try:
-                return await ask()
+                return await send()
             except ApiError as error:
                 if error.code not in RETRIED_ERRORS:
                     raise

@@ -43,7 +43,7 @@ class ControllerChannel:
         assert api_key is not None
         peer = self._peer_at(address)
         versions = (0, newest_version(api_key))
-        answered = peer.ask(api_key, lambda _version: request, versions=versions, timeout_ms=timeout_ms)
+        answered = peer.send_request(api_key, lambda _version: request, versions=versions, timeout_ms=timeout_ms)
         while not answered.done():
             await asyncio.wait({answered}, timeout=LEADER_CHECK_S)
             if not answered.done() and self._leader()[0] != leader_id:

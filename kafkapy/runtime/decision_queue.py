@@ -32,12 +32,12 @@ class DecisionQueue:
     async def take(self, timeout_ms: int | None = None) -> None:
         """Return when it is the caller's turn, at once if the lock is free. Raises ApiError REQUEST_TIMED_OUT."""
         counts = self._counts
-        asked_ns = 0 if counts is None else counts.now_ns()
+        requested_ns = 0 if counts is None else counts.now_ns()
         if self._is_taken:
             await self._turn(timeout_ms)
         self._is_taken = True
         if counts is not None:
-            self._began_ns = counts.note_started(asked_ns)
+            self._began_ns = counts.note_started(requested_ns)
 
     async def _turn(self, timeout_ms: int | None) -> None:
         """Wait until the lock is handed to the caller. Raises ApiError REQUEST_TIMED_OUT."""

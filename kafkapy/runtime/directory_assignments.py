@@ -146,7 +146,7 @@ class DirectoryAssignments:
                 directory.topics.append(topic)
             topic.partitions.append(PartitionData(partition_index=each.partition_id))
         request.directories = list(directories.values())
-        return await self._controller.ask(
+        return await self._controller.send_request(
             request, lambda controller, _: controller.partitions.decide_assign_replicas(request)
         )
 

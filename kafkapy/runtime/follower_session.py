@@ -87,7 +87,7 @@ class FollowerSession:
         """Return a partition's fields in the request in flight, None if that does not fetch it."""
         return self._sent.get(key)
 
-    def ask(self, key: PartitionKey, wanted: FetchPartition) -> None:
+    def request(self, key: PartitionKey, wanted: FetchPartition) -> None:
         """Add a partition, or change its position, from the next request on."""
         if self._requested.get(key) == wanted:
             return

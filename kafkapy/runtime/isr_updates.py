@@ -130,7 +130,7 @@ class IsrUpdates:
             if not sent:
                 continue
             try:
-                response = await self._ask(sent)
+                response = await self._send_request(sent)
                 self._note_failure(ErrorCode(response.error_code).name if response.error_code else None)
                 unsettled = self._take(response, sent)
                 if unsettled:
@@ -170,7 +170,7 @@ class IsrUpdates:
             self._wanted.setdefault(partition, pending)
         self._is_wanted.set()
 
-    async def _ask(self, sent: "dict[HostedPartition, PendingIsr]") -> AlterPartitionResponse:
+    async def _send_request(self, sent: "dict[HostedPartition, PendingIsr]") -> AlterPartitionResponse:
         request = AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         topics: dict[bytes, TopicData] = {}
         for partition, pending in sent.items():
@@ -184,7 +184,7 @@ class IsrUpdates:
                 )
             )
         request.topics = list(topics.values())
-        return await self._controller.ask(
+        return await self._controller.send_request(
             request,
             lambda controller, _: controller.partitions.decide_alter_partition(request, ALTER_PARTITION_VERSION),
         )

@@ -118,7 +118,7 @@ class Peer:
         else:
             self._loop.call_soon(self._submit, self._connection, request)
 
-    def ask(
+    def send_request(
         self, api_key: int, build: Callable[[int], Message], *, versions: tuple[int, int], timeout_ms: int
     ) -> "asyncio.Future[Message]":
         """Send `build(version)`; return a future of the response, which may fail with NoResponseError.

@@ -59,11 +59,11 @@ class ProducerIdManager:
 
     def _request_block(self) -> asyncio.Task[range]:
         if self._next_block is None:
-            self._next_block = asyncio.ensure_future(self._ask())
+            self._next_block = asyncio.ensure_future(self._allocate())
             self._next_block.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._next_block
 
-    async def _ask(self) -> range:
+    async def _allocate(self) -> range:
         """Request a block. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, which makes every producer retry."""
         try:
             return await self._allocate_block()

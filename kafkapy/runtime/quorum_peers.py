@@ -43,7 +43,7 @@ class RaftTransport(Protocol):
         """
         ...
 
-    def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
+    def query_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
         """Request the kraft.version levels that a prospective voter supports (ApiVersions)."""
         ...
 

@@ -86,7 +86,7 @@ class NetworkRaftTransport:
             )
         )
 
-    def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
+    def query_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
         address = self._address_of(voter.node_id, voter.endpoints)
         assert address is not None, "a voter's endpoints name the controllers' listener"
         peer = self._new_peer(*address)

@@ -138,7 +138,7 @@ class BrokerMarkers:
     async def _request(self, queued: Sequence[QueuedMarker], timeout_ms: int) -> None:
         codes: Mapping[tuple[int, TopicPartition], int] = {}
         try:
-            codes = await self._ask(queued, timeout_ms)
+            codes = await self._send_request(queued, timeout_ms)
         except NoResponseError as error:
             logger.info("Could not send transaction markers for %d partitions, trying again: %s", len(queued), error)
         finally:
@@ -157,9 +157,11 @@ class BrokerMarkers:
                     )
             self._send(timeout_ms)
 
-    async def _ask(self, queued: Sequence[QueuedMarker], timeout_ms: int) -> Mapping[tuple[int, TopicPartition], int]:
+    async def _send_request(
+        self, queued: Sequence[QueuedMarker], timeout_ms: int
+    ) -> Mapping[tuple[int, TopicPartition], int]:
         request = WriteTxnMarkersRequest(_request_markers(queued))
-        response = await self._channels.ask(
+        response = await self._channels.send_request(
             self._broker_id, WRITE_TXN_MARKERS, lambda _version: request, versions=VERSIONS, timeout_ms=timeout_ms
         )
         assert isinstance(response, WriteTxnMarkersResponse)

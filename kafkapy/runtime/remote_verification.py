@@ -60,7 +60,7 @@ class RemoteGate:
         """Queued questions by broker; a broker has an entry while a task sends its requests."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def ask(
+    async def verify(
         self, broker_id: int, producer: "TransactionalProducer", partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """Add partitions to the producer's transaction, or verify that they were added; return a code for each."""
@@ -69,27 +69,27 @@ class RemoteGate:
             self._waiting[broker_id].append(question)
         else:
             self._waiting[broker_id] = [question]
-            task = asyncio.get_running_loop().create_task(self._ask_all(broker_id))
+            task = asyncio.get_running_loop().create_task(self._send_all(broker_id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await question.answered
 
-    async def _ask_all(self, broker_id: int) -> None:
+    async def _send_all(self, broker_id: int) -> None:
         """Send one request after another until the queue is empty."""
         try:
             while self._waiting[broker_id]:
                 taken, self._waiting[broker_id] = _one_request(self._waiting[broker_id])
-                await self._ask(broker_id, taken)
+                await self._send(broker_id, taken)
         finally:
             for question in self._waiting.pop(broker_id):
                 question.answer(dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION))
 
-    async def _ask(self, broker_id: int, questions: Sequence[Question]) -> None:
+    async def _send(self, broker_id: int, questions: Sequence[Question]) -> None:
         request = AddPartitionsToTxnRequest(transactions=_transactions(questions))
         codes: Mapping[tuple[str, TopicPartition], int] = {}
         missing = int(ErrorCode.NETWORK_EXCEPTION)
         try:
-            response = await self._channels.ask(
+            response = await self._channels.send_request(
                 broker_id, ADD_PARTITIONS_TO_TXN, lambda _version: request, versions=VERSIONS,
                 timeout_ms=self._timeout_ms,
             )  # fmt: skip

@@ -77,7 +77,7 @@ class ReplicaFetcher:
         """Start to fetch a partition, or continue with its new metadata."""
         self._followed[key] = partition
         self._delayed.pop(key, None)
-        self._ask(key, partition)
+        self._request_partition(key, partition)
         self._changed.set()
 
     def remove(self, key: PartitionKey) -> None:
@@ -161,7 +161,7 @@ class ReplicaFetcher:
 
     # ---- requests
 
-    def _ask(self, key: PartitionKey, partition: "HostedPartition") -> None:
+    def _request_partition(self, key: PartitionKey, partition: "HostedPartition") -> None:
         """Let the next Fetch continue at the log's end offset."""
         log = partition.log
         if partition.role is not Role.FOLLOWER or log is None or log.is_offline:
@@ -176,7 +176,7 @@ class ReplicaFetcher:
             log_start_offset=log.log_start_offset,
             partition_max_bytes=self._fetchers.config().replication.replica_fetch_max_bytes,
         )
-        self._session.ask(key, wanted)
+        self._session.request(key, wanted)
 
     async def _fetch(self, requested: SessionRequest) -> FetchResponse:
         config = self._fetchers.config().replication
@@ -212,7 +212,7 @@ class ReplicaFetcher:
             self._peer = self._fetchers.new_peer(*address)
         timeout_ms = self._fetchers.config().replication.replica_socket_timeout_ms
         try:
-            return await self._peer.ask(api_key, build, versions=versions, timeout_ms=timeout_ms)
+            return await self._peer.send_request(api_key, build, versions=versions, timeout_ms=timeout_ms)
         except NoResponseError as error:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
 
@@ -245,7 +245,7 @@ class ReplicaFetcher:
     async def _take_one(
         self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData
     ) -> None:
-        if not _is_still_asked(partition, requested):
+        if not _is_still_requested(partition, requested):
             return
         try:
             await self._follow(key, partition, requested, answer)
@@ -262,7 +262,7 @@ class ReplicaFetcher:
             self.remove(key)
         else:
             if key in self._followed and key not in self._delayed:
-                self._ask(key, partition)
+                self._request_partition(key, partition)
 
     async def _follow(
         self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData
@@ -314,7 +314,7 @@ class ReplicaFetcher:
             now_ms = self._fetchers.clock.monotonic_ms()
             for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
                 del self._delayed[key]
-                self._ask(key, self._followed[key])
+                self._request_partition(key, self._followed[key])
 
     # ---- follower.replication.throttled.rate
 
@@ -347,7 +347,7 @@ class ReplicaFetcher:
         """Handle OFFSET_OUT_OF_RANGE: the leader's log ends earlier or starts later. Raises ApiError."""
         end_offset = await self._list_offset(partition, requested, LATEST)
         start_offset = await self._list_offset(partition, requested, EARLIEST)
-        if not _is_still_asked(partition, requested):
+        if not _is_still_requested(partition, requested):
             return
         if end_offset < requested.fetch_offset:
             logger.warning("Truncating %s: the leader's log ends at offset %d", partition.topic_partition, end_offset)
@@ -376,7 +376,7 @@ class ReplicaFetcher:
         return answer.offset
 
 
-def _is_still_asked(partition: "HostedPartition", requested: FetchPartition) -> bool:
+def _is_still_requested(partition: "HostedPartition", requested: FetchPartition) -> bool:
     """Whether a response is still valid: same leader epoch and same log end offset as in the request."""
     return (
         partition.role is Role.FOLLOWER

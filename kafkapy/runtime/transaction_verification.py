@@ -68,14 +68,14 @@ class Verified:
 class TransactionGate(Protocol):
     """Access to a transaction's coordinator, for a partition leader."""
 
-    async def ask(
+    async def verify(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """Add partitions to the producer's transaction, or verify that they were added; return a code for each."""
         ...
 
-    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
-        """As `ask` for one partition; None if its answer must be waited for. Then `ask`, which repeats the request."""
+    def verify_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+        """As `verify` for one partition; None if the answer must be awaited: then call `verify`, which repeats it."""
         ...
 
 
@@ -85,7 +85,7 @@ class LocalGate:
     def __init__(self, transactions: "TransactionCoordinator") -> None:
         self._transactions = transactions
 
-    async def ask(
+    async def verify(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """As specified by TransactionGate; NOT_COORDINATOR if another node coordinates the transactional id."""
@@ -107,7 +107,7 @@ class LocalGate:
             code = error.code
         return dict.fromkeys(partitions, code)
 
-    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+    def verify_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
         """As specified by TransactionGate."""
         transactional_id, producer_id = producer.transactional_id, producer.producer_id
         producer_epoch = producer.producer_epoch
@@ -141,27 +141,27 @@ class RoutedGate:
         self._new_remote = new_remote
         self._remote: RemoteGate | None = None
 
-    async def ask(
+    async def verify(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """As specified by TransactionGate; COORDINATOR_NOT_AVAILABLE if no broker coordinates the transactional id."""
         transactional_id = producer.transactional_id
         if self._transactions.is_hosted(transactional_id):
-            return await self._local.ask(producer, partitions)
+            return await self._local.verify(producer, partitions)
         broker_id = self._transactions.broker_of(transactional_id)
         if broker_id == self._node_id:
-            return await self._local.ask(producer, partitions)
+            return await self._local.verify(producer, partitions)
         if broker_id < 0:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self._remote is None:
             self._remote = self._new_remote()
-        return await self._remote.ask(broker_id, producer, partitions)
+        return await self._remote.verify(broker_id, producer, partitions)
 
-    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+    def verify_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
         """As specified by TransactionGate."""
         if not self._transactions.is_hosted(producer.transactional_id):
             return None
-        return self._local.ask_at_once(producer, partition)
+        return self._local.verify_at_once(producer, partition)
 
 
 class CountedGate:
@@ -171,21 +171,21 @@ class CountedGate:
         self._gate = gate
         self._counts = counts
 
-    async def ask(
+    async def verify(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """As specified by TransactionGate."""
-        asked_ns = self._counts.now_ns()
-        codes = await self._gate.ask(producer, partitions)
-        self._counts.note(asked_ns, sum(code != ErrorCode.NONE for code in codes.values()))
+        requested_ns = self._counts.now_ns()
+        codes = await self._gate.verify(producer, partitions)
+        self._counts.note(requested_ns, sum(code != ErrorCode.NONE for code in codes.values()))
         return codes
 
-    def ask_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
-        """As specified by TransactionGate. Only success is counted: in all other cases `ask` follows."""
-        asked_ns = self._counts.now_ns()
-        code = self._gate.ask_at_once(producer, partition)
+    def verify_at_once(self, producer: TransactionalProducer, partition: TopicPartition) -> int | None:
+        """As specified by TransactionGate. Only success is counted: in all other cases `verify` follows."""
+        requested_ns = self._counts.now_ns()
+        code = self._gate.verify_at_once(producer, partition)
         if code == ErrorCode.NONE:
-            self._counts.note(asked_ns, 0)
+            self._counts.note(requested_ns, 0)
         return code
 
 
@@ -226,7 +226,7 @@ class TransactionVerification:
             partition.topic_partition: partition for partition, each in verified.items() if each.guard is not None
         }
         if requested:
-            codes = await self._gate.ask(producer, list(requested))
+            codes = await self._gate.verify(producer, list(requested))
             for topic_partition, partition in requested.items():
                 verified[partition].code = _as_client_knows(codes[topic_partition], producer)
             self._abandon_refused(producer, verified)
@@ -239,7 +239,7 @@ class TransactionVerification:
         if not producer.is_adding and not self._config().transaction_partition_verification_enable:
             return None
         verified = self._start(producer, partition, base_sequence)
-        if verified.guard is None or self._gate.ask_at_once(producer, partition.topic_partition) != ErrorCode.NONE:
+        if verified.guard is None or self._gate.verify_at_once(producer, partition.topic_partition) != ErrorCode.NONE:
             return None
         return verified.guard
 

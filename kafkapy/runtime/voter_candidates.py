@@ -40,11 +40,11 @@ class VoterCandidates:
         self._transport = transport
         self._now_ms = now_ms
         self._step = step
-        self._is_asking = False
+        self._is_querying = False
 
     def receive(self, request: VoterChange, reply: Reply) -> None:
         """Handle a request, at once or after the node to add has reported its versions."""
-        if self._is_asking and self._core().is_leader:
+        if self._is_querying and self._core().is_leader:
             reply(self._refusal(PENDING_CHANGE))
         elif isinstance(request, AddVoterRequest):
             self._add(request, reply)
@@ -57,11 +57,11 @@ class VoterCandidates:
             reply(refusal)
             return
         assert self._transport is not None, "a quorum without a transport has no peers"
-        self._is_asking = True
-        self._transport.ask_kraft_versions(request.voter, lambda versions: self._go_on(request, reply, versions))
+        self._is_querying = True
+        self._transport.query_kraft_versions(request.voter, lambda versions: self._go_on(request, reply, versions))
 
     def _go_on(self, request: AddVoterRequest, reply: Reply, versions: "KraftVersions") -> None:
-        self._is_asking = False
+        self._is_querying = False
         if isinstance(versions, str):
             message = f"Aborted add voter operation for since API_VERSIONS returned an error {versions}"
             reply(self._refusal(message))

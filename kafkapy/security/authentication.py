@@ -70,7 +70,7 @@ class Reply:
     failure: str | None = None
 
 
-class VersionsAsked(Exception):
+class VersionsRequested(Exception):
     """The frame is an ApiVersions request: the caller answers it as usual, then calls `versions_answered`."""
 
 
@@ -125,7 +125,7 @@ class Login:
     # ---- logging in
 
     def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> Reply:
-        """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsAsked."""
+        """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsRequested."""
         if len(frame) > self.settings.max_receive_bytes:
             return self._fail("Failing SASL authentication due to invalid receive size")
         if self.state is LoginState.OTHER_MECHANISM:
@@ -137,7 +137,7 @@ class Login:
         assert self.state in (LoginState.VERSIONS_OR_HANDSHAKE, LoginState.HANDSHAKE), "a frame after the end"
         header, position = read_request_header(frame)
         if header.api_key == API_VERSIONS and self.state is LoginState.VERSIONS_OR_HANDSHAKE:
-            raise VersionsAsked
+            raise VersionsRequested
         if header.api_key != SASL_HANDSHAKE:
             raise ProtocolError(f"Unexpected Kafka request of type {_name(header)} during SASL handshake.")
         _check_version(header)

@@ -58,7 +58,7 @@ class AuthorizerNotReadyError(ApiError):
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """The part of a request that the decision and the audit log need; RequestContext implements it."""
 
     @property
@@ -90,7 +90,7 @@ class Authorizer(Protocol):
 
     def authorize(
         self,
-        asker: Asker,
+        requester: Requester,
         operation: AclOperation,
         resource_type: ResourceType,
         resource_name: str,
@@ -108,12 +108,14 @@ class Authorizer(Protocol):
         ...
 
     def is_allowed(
-        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
+        self, requester: Requester, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> bool:
         """Like authorize, without the audit log, for a request that will be authorized again."""
         ...
 
-    def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
+    def authorize_by_resource_type(
+        self, requester: Requester, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
         """Return whether the operation is allowed on at least one resource of the type (KIP-679)."""
         ...
 
@@ -130,7 +132,7 @@ class AllowAll:
 
     def authorize(
         self,
-        asker: Asker,
+        requester: Requester,
         operation: AclOperation,
         resource_type: ResourceType,
         resource_name: str,
@@ -142,11 +144,13 @@ class AllowAll:
         return True
 
     def is_allowed(
-        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
+        self, requester: Requester, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> bool:
         return True
 
-    def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
+    def authorize_by_resource_type(
+        self, requester: Requester, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
         return True
 
     def refresh(self) -> None:
@@ -161,14 +165,16 @@ def operations_bits(operations: Iterable[AclOperation]) -> int:
     return bits
 
 
-def authorized_operations(authorizer: Authorizer, asker: Asker, resource_type: ResourceType, resource_name: str) -> int:
-    """Return the bit field of all operations that the asker may perform on the resource."""
+def authorized_operations(
+    authorizer: Authorizer, requester: Requester, resource_type: ResourceType, resource_name: str
+) -> int:
+    """Return the bit field of all operations that the requester may perform on the resource."""
     if authorizer.allows_everything:
         return operations_bits(SUPPORTED_OPERATIONS[resource_type])
     return operations_bits(
         operation
         for operation in SUPPORTED_OPERATIONS[resource_type]
         if authorizer.authorize(
-            asker, operation, resource_type, resource_name, log_if_allowed=False, log_if_denied=False
+            requester, operation, resource_type, resource_name, log_if_allowed=False, log_if_denied=False
         )
     )

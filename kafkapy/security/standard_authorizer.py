@@ -21,7 +21,7 @@ from kafkapy.metadata.acl_types import (
     ResourceType,
 )
 from kafkapy.security.acl_index import AclIndex, Acls, details
-from kafkapy.security.authorizer import Asker, AuthorizerNotReadyError
+from kafkapy.security.authorizer import AuthorizerNotReadyError, Requester
 
 MAX_REMEMBERED: Final = 16_384
 """Maximum cached decisions; the cache is cleared when full."""
@@ -56,7 +56,7 @@ DEFAULT_DENY: Final = Rule(False, name="DefaultDeny")
 class Question(NamedTuple):
     """One check with its decision, for the audit log."""
 
-    asker: Asker
+    requester: Requester
     operation: AclOperation
     resource_type: ResourceType
     resource_name: str
@@ -101,7 +101,7 @@ class StandardAuthorizer:
 
     def authorize(
         self,
-        asker: Asker,
+        requester: Requester,
         operation: AclOperation,
         resource_type: ResourceType,
         resource_name: str,
@@ -110,23 +110,27 @@ class StandardAuthorizer:
         log_if_allowed: bool = True,
         log_if_denied: bool = True,
     ) -> bool:
-        rule = self.decide(asker.principal, asker.client_host, operation, resource_type, resource_name)
+        rule = self.decide(requester.principal, requester.client_host, operation, resource_type, resource_name)
         is_allowed = rule.is_allowed
         is_worth_telling = log_if_allowed if is_allowed else log_if_denied
         if self._audit_log.is_enabled(is_allowed=is_allowed, is_worth_telling=is_worth_telling):
-            question = Question(asker, operation, resource_type, resource_name, reference_count, rule)
+            question = Question(requester, operation, resource_type, resource_name, reference_count, rule)
             self._audit_log.write(question, is_worth_telling=is_worth_telling)
         return is_allowed
 
     def is_allowed(
-        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
+        self, requester: Requester, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> bool:
-        return self.decide(asker.principal, asker.client_host, operation, resource_type, resource_name).is_allowed
+        return self.decide(
+            requester.principal, requester.client_host, operation, resource_type, resource_name
+        ).is_allowed
 
-    def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
-        if self.authorize(asker, operation, resource_type, SOME_RESOURCE, reference_count=0, log_if_denied=False):
+    def authorize_by_resource_type(
+        self, requester: Requester, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        if self.authorize(requester, operation, resource_type, SOME_RESOURCE, reference_count=0, log_if_denied=False):
             return True
-        key = (asker.principal, asker.client_host, operation, resource_type)
+        key = (requester.principal, requester.client_host, operation, resource_type)
         answer = self._remembered_types.get(key)
         if answer is None:
             answer = _may_do_to_any(self._index, *key)

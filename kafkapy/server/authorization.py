@@ -52,12 +52,12 @@ def _level(*, is_allowed: bool, is_worth_telling: bool) -> int:
 
 def line_of(question: Question) -> str:
     """Return Kafka's line. Deviation: unprintable characters are escaped, so that a name cannot forge a line."""
-    asker = question.asker
+    requester = question.requester
     line = (
-        f"Principal = {asker.principal} is {'Allowed' if question.rule.is_allowed else 'Denied'} "
-        f"operation = {question.operation.name} from host = {asker.client_host} "
+        f"Principal = {requester.principal} is {'Allowed' if question.rule.is_allowed else 'Denied'} "
+        f"operation = {question.operation.name} from host = {requester.client_host} "
         f"on resource = {RESOURCE_NAMES[question.resource_type]}:LITERAL:{question.resource_name} "
-        f"for request = {api_name(asker.api_key)} with resourceRefCount = {question.reference_count} "
+        f"for request = {api_name(requester.api_key)} with resourceRefCount = {question.reference_count} "
         f"based on rule {question.rule}"
     )
     return line if line.isprintable() else line.encode("unicode_escape").decode("ascii")

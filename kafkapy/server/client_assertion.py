@@ -41,7 +41,7 @@ ES256_CURVE: Final = "secp256r1"
 ES256_BYTES: Final = 32
 
 
-def is_asked_for(properties: Mapping[str, str]) -> bool:
+def uses_assertion(properties: Mapping[str, str]) -> bool:
     """Whether a client proves its identity by an assertion instead of its secret, as Apache Kafka decides it."""
     return bool(properties.get(FILE_KEY) or properties.get(f"{ASSERTION_PREFIX}claim.iss"))
 

@@ -114,9 +114,9 @@ def read(url: str, context: "SSLContext | None" = None) -> bytes:
         return data
     if parts.scheme != "https":
         raise JwtError("only https and file URLs are read")
-    from kafkapy.server.web_request import WebError, ask
+    from kafkapy.server.web_request import WebError, send
 
     try:
-        return ask(url, context=context)
+        return send(url, context=context)
     except WebError as error:
         raise JwtError(str(error)) from error

@@ -66,30 +66,30 @@ class NodeToken:
         self._renew_at_ms = 0
         self._failures = 0
         self._not_before_ms = 0
-        self._is_asking = False
+        self._is_requesting = False
         _check(config(), listener)
-        self._maybe_ask(clock.wall_ms())
+        self._maybe_request(clock.wall_ms())
 
     def login(self) -> OAuthBearerClient:
         """Return the state machine of one login. Raises NoTokenError, KafkapyError."""
         now_ms = self._clock.wall_ms()
         if self._held is None or now_ms >= self._renew_at_ms:
-            self._maybe_ask(now_ms)
+            self._maybe_request(now_ms)
         held = self._held
         if held is None or now_ms >= held.expires_at_ms:
             raise NoTokenError("no valid bearer token is held yet")
         return OAuthBearerClient(held.text)
 
-    def _maybe_ask(self, now_ms: int) -> None:
-        if self._is_asking or now_ms < self._not_before_ms:
+    def _maybe_request(self, now_ms: int) -> None:
+        if self._is_requesting or now_ms < self._not_before_ms:
             return
-        self._is_asking = True
+        self._is_requesting = True
         config = self._config()
         properties = _properties(config, self._listener)
         options = server_options(config, self._listener, OAUTHBEARER)
 
         def done(text: str | None, error: BaseException | None) -> None:
-            self._is_asking = False
+            self._is_requesting = False
             self._take(text, error, properties)
 
         if _is_unsigned(config, self._listener):

@@ -327,7 +327,9 @@ class QuorumNode:
             if registered is not None and registered.incarnation_id == self._identity.incarnation_id:
                 return
             try:
-                await self.active.ask(request, lambda controller, _: controller.decide_register_controller(request))
+                await self.active.send_request(
+                    request, lambda controller, _: controller.decide_register_controller(request)
+                )
                 return
             except ApiError as error:
                 if error.code == ErrorCode.UNSUPPORTED_VERSION:
@@ -389,10 +391,10 @@ class _Transport:
             self._made = self._new_transport()
         self._made.send(node_id, endpoints, request, on_response)
 
-    def ask_kraft_versions(self, voter: "Voter", on_versions: "Callable[[KraftVersions], None]") -> None:
+    def query_kraft_versions(self, voter: "Voter", on_versions: "Callable[[KraftVersions], None]") -> None:
         if self._made is None:
             self._made = self._new_transport()
-        self._made.ask_kraft_versions(voter, on_versions)
+        self._made.query_kraft_versions(voter, on_versions)
 
     async def settle(self) -> None:
         if self._made is not None:

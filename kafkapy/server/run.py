@@ -73,11 +73,11 @@ def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = Non
 
 
 async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], stop_timeout_s: float) -> int:
-    asked_to_stop = _stop_signals()
+    stop_requested = _stop_signals()
     supervisor = _supervisor(server)
     if supervisor is not None:
-        asked_to_stop.add_done_callback(lambda _: supervisor.stopping())
-    if not await _started(server, asked_to_stop, stop_timeout_s):
+        stop_requested.add_done_callback(lambda _: supervisor.stopping())
+    if not await _started(server, stop_requested, stop_timeout_s):
         return 0
     freeze_heap()
     frozen = FrozenMetadata()
@@ -87,7 +87,7 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
     on_ready(server)
     if supervisor is not None:
         supervisor.ready(f"Serving on {server.bootstrap_servers}, cluster {server.cluster_id}")
-    await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((stop_requested, server.failed), return_when=asyncio.FIRST_COMPLETED)
     if server.failed.done():
         logger.critical("Stopping after a fatal error: %s", server.failed.result())
         if supervisor is not None:
@@ -98,26 +98,26 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
 def _stop_signals() -> "asyncio.Future[None]":
     """Return a future that is completed by the first signal that asks to stop."""
     loop = asyncio.get_running_loop()
-    asked_to_stop: asyncio.Future[None] = loop.create_future()
+    stop_requested: asyncio.Future[None] = loop.create_future()
 
     def stop(name: str) -> None:
         logger.info("Terminating process due to signal %s", name)
-        if not asked_to_stop.done():
-            asked_to_stop.set_result(None)
+        if not stop_requested.done():
+            stop_requested.set_result(None)
 
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as a JVM under nohup
             loop.add_signal_handler(each, stop, each.name)
-    return asked_to_stop
+    return stop_requested
 
 
-async def _started(server: NodeServer, asked_to_stop: "asyncio.Future[None]", stop_timeout_s: float) -> bool:
+async def _started(server: NodeServer, stop_requested: "asyncio.Future[None]", stop_timeout_s: float) -> bool:
     """Start the node; return whether it serves: not if it was asked to stop before. Raises as `start`.
 
     A start may wait for other nodes or recover logs for long, so a stop does not wait for its end.
     """
     start = asyncio.get_running_loop().create_task(server.start())
-    await asyncio.wait((start, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((start, stop_requested), return_when=asyncio.FIRST_COMPLETED)
     if not start.done():
         with _limited(server.node.stops, stop_timeout_s):
             start.cancel()

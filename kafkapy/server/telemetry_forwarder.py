@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kafkapy.errors import ConfigError
-from kafkapy.server.web_request import WebError, ask
+from kafkapy.server.web_request import WebError, send
 from kafkapy.telemetry.otlp import resource, resources_with
 
 MAX_WAITING: Final = 64
@@ -70,7 +70,7 @@ class HttpForwarder:
     def _run(self) -> None:
         while (push := self._waiting.get()) is not None:
             try:
-                ask(
+                send(
                     self._url,
                     body=resources_with(push[0], resource(push[1])),
                     headers=HEADERS,

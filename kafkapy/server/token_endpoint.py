@@ -16,8 +16,8 @@ from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafkapy.errors import ConfigError
 from kafkapy.server.bearer_tokens import ALLOWED_KEY, check_allowed, endpoint_context
-from kafkapy.server.client_assertion import is_asked_for, is_jwt_bearer, new_assertion
-from kafkapy.server.web_request import MAX_BYTES, TIMEOUT_S, WebError, ask
+from kafkapy.server.client_assertion import is_jwt_bearer, new_assertion, uses_assertion
+from kafkapy.server.web_request import MAX_BYTES, TIMEOUT_S, WebError, send
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -114,7 +114,7 @@ def _of_file(url: str) -> str:
 
 def _of_endpoint(url: str, properties: Mapping[str, str], options: Mapping[str, str]) -> str:
     headers, body = _request(properties, options)
-    answer = ask(
+    answer = send(
         url,
         context=_context(options),
         body=body.encode(),
@@ -135,7 +135,7 @@ def _request(properties: Mapping[str, str], options: Mapping[str, str]) -> tuple
     if is_jwt_bearer(properties):
         fields = {"grant_type": JWT_BEARER, "assertion": _assertion(properties)}
         return {}, _form(fields | _scope(properties.get(SCOPE_KEY)))
-    if is_asked_for(properties):
+    if uses_assertion(properties):
         fields = {
             "client_assertion_type": ASSERTION_TYPE,
             "client_assertion": _assertion(properties),

@@ -28,7 +28,7 @@ class WebError(Exception):
         self.is_retriable = status not in FINAL_STATUSES
 
 
-def ask(
+def send(
     url: str,
     *,
     context: ssl.SSLContext | None = None,
@@ -40,7 +40,7 @@ def ask(
 ) -> bytes:
     """Return the response body to a GET, or to a POST of `body`. `context`: None uses the system's trust store.
 
-    `allows_plain`: http URLs are asked, too.
+    `allows_plain`: http URLs are allowed, too.
 
     Blocks for at most connect_timeout_s (None: timeout_s) plus timeout_s. Raises WebError, OSError.
     """

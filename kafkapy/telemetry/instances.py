@@ -155,7 +155,9 @@ class ClientInstances:
         subscription = self._subscriptions[name] = Subscription.of(configs)
         return subscription
 
-    def ask(self, client_instance_id: Uuid, connection_id: str, attributes: Attributes, now_ms: int) -> ClientInstance:
+    def subscribe(
+        self, client_instance_id: Uuid, connection_id: str, attributes: Attributes, now_ms: int
+    ) -> ClientInstance:
         """Return the instance of a client that asks for its subscription; it gets an id if it has none.
 
         Raises ApiError THROTTLING_QUOTA_EXCEEDED.

@@ -25,7 +25,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from kafkapy.server.cluster.asking import ask
+from kafkapy.server.cluster.queries import query
 from tests.compat.test_cluster_tools import Load
 from tests.support import topics
 from tests.support.committed import commit
@@ -188,11 +188,11 @@ def lead_by(node: Server, topic: str, leader: int) -> None:
     replicas = [leader, OURS + JAVAS - leader]
     moved = [ReassignablePartition(partition, replicas) for partition in range(PARTITIONS)]
     address = ("127.0.0.1", node.port)
-    ask(address, AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, moved)]), timeout_s=TIMEOUT_S)
+    query(address, AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, moved)]), timeout_s=TIMEOUT_S)
     election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, list(range(PARTITIONS)))])
 
     def is_led() -> bool:
-        ask(address, election, timeout_s=TIMEOUT_S)
+        query(address, election, timeout_s=TIMEOUT_S)
         return in_sync(node, topic, by={OURS, JAVAS}, leaders={leader})
 
     eventually(is_led)

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafkapy.server.cluster import asking
+from kafkapy.server.cluster import queries
 from kafkapy.server.system_clock import CLOCK_OFFSET
 from tests.support import chaos, topics
 from tests.support.chaos import Chaos, Fault
@@ -119,7 +119,7 @@ def cluster(tmp_path: Path, disks: dict[int, MountedDisk], java_tool: Callable[.
 
 
 def under_replicated(cluster: ProxiedNodes) -> list[str]:
-    found = asking.partitions(("127.0.0.1", cluster.nodes[1].port))
+    found = queries.partitions(("127.0.0.1", cluster.nodes[1].port))
     return found.under_replicated + found.offline
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy import Cluster
 from kafkapy.__main__ import main
-from kafkapy.server.cluster import asking
+from kafkapy.server.cluster import queries
 from tests.support.eventually import eventually
 
 SETTINGS = ("--set", "broker.session.timeout.ms=2000", "--set", "broker.heartbeat.interval.ms=300")
@@ -50,6 +50,6 @@ def test_a_controller_joins_nodes_of_one_process() -> None:
     with Cluster(1, in_process=True) as cluster:
         added = cluster.add_controller()
         host, port = cluster.address_of(cluster.broker_ids[0]).split(":")
-        found = asking.quorum((host, int(port)))
+        found = queries.quorum((host, int(port)))
         assert found is not None
         assert sorted(found.voters) == [1, added]

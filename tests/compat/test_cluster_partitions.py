@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafkapy import Cluster
-from kafkapy.server.cluster.asking import partitions
 from kafkapy.server.cluster.plan import ClusterError
+from kafkapy.server.cluster.queries import partitions
 from tests.support.eventually import eventually
 from tests.support.replicated_topics import TIMEOUT_S, create, produce
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.nodes import ThreeNodes
 from kafkapy.errors import KafkapyError
-from kafkapy.server.cluster import asking
+from kafkapy.server.cluster import queries
 from tests.compat.test_cluster import KIND, TIMEOUT_S
 from tests.support.certificates import Authority
 from tests.support.copying import IS_SOAKED
@@ -72,7 +72,7 @@ class Secured(NamedTuple):
         """Return the leader of the quorum that any node tells, -1 if none does."""
         for node in self.nodes.nodes:
             with contextlib.suppress(OSError, KafkapyError):
-                found = asking.quorum(("127.0.0.1", node.port))
+                found = queries.quorum(("127.0.0.1", node.port))
                 if found is not None and found.leader_id > 0:
                     return found.leader_id
         return -1

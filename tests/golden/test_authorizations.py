@@ -48,9 +48,9 @@ class Replay:
             return self._ask(*fields)
         else:
             principal, host, operation, resource_type = fields
-            asker: Any = SimpleNamespace(api_key=0, principal=principal, client_host=host)
+            requester: Any = SimpleNamespace(api_key=0, principal=principal, client_host=host)
             is_allowed = self._authorizer.authorize_by_resource_type(
-                asker, AclOperation(int(operation)), ResourceType(int(resource_type))
+                requester, AclOperation(int(operation)), ResourceType(int(resource_type))
             )
             return "A" if is_allowed else "D"
         return ""
@@ -63,9 +63,9 @@ class Replay:
         self._ids[acl] = acl_id
 
     def _ask(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> str:
-        asker: Any = SimpleNamespace(api_key=0, principal=principal, client_host=host)
+        requester: Any = SimpleNamespace(api_key=0, principal=principal, client_host=host)
         is_allowed = self._authorizer.authorize(
-            asker, AclOperation(int(operation)), ResourceType(int(resource_type)), name
+            requester, AclOperation(int(operation)), ResourceType(int(resource_type)), name
         )
         rule = self._log.rule
         return f"{'A' if is_allowed else 'D'} {str(rule) if rule.acl is None else self._ids[rule.acl]}"

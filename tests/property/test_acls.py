@@ -183,8 +183,8 @@ class World:
         expected = model(self.model, *who, operation, resource_type, name)
         is_super_user = who[0] == "User:root"
         assert is_allowed == (is_super_user or (self.default if expected is None else expected))
-        asker: Any = SimpleNamespace(api_key=0, principal=who[0], client_host=who[1])
-        may_any = self.authorizer.authorize_by_resource_type(asker, operation, resource_type)
+        requester: Any = SimpleNamespace(api_key=0, principal=who[0], client_host=who[1])
+        may_any = self.authorizer.authorize_by_resource_type(requester, operation, resource_type)
         hardcode = self.authorizer.decide(*who, operation, resource_type, "hardcode").is_allowed
         assert may_any == (hardcode or model_of_any(self.model, *who, operation, resource_type))
 

@@ -42,7 +42,7 @@ class Leader:
 
 
 def ask(session: FollowerSession, number: int, offset: int) -> None:
-    session.ask((TOPIC_ID, number), FetchPartition(partition=number, fetch_offset=offset))
+    session.request((TOPIC_ID, number), FetchPartition(partition=number, fetch_offset=offset))
 
 
 @given(st.lists(STEPS, max_size=60))

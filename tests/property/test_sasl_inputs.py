@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkapy.errors import ProtocolError
 from kafkapy.metadata.scram_types import MECHANISMS
-from kafkapy.security.authentication import Login, LoginSettings, VersionsAsked
+from kafkapy.security.authentication import Login, LoginSettings, VersionsRequested
 from kafkapy.security.jaas import JaasError, option_text, parse_entry, parse_file
 from kafkapy.security.jwt_validator import JwtValidator, parse_jwks
 from kafkapy.security.oauthbearer import JwtError, OAuthBearerServer
@@ -71,7 +71,7 @@ def test_no_frame_breaks_a_login(frames: list[bytes]) -> None:
     for frame in frames:
         try:
             reply = login.receive(memoryview(frame), now_ms=0, wall_ms=WALL_MS)
-        except VersionsAsked:
+        except VersionsRequested:
             continue
         except ProtocolError:
             return

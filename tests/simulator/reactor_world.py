@@ -100,7 +100,7 @@ class SimLogin:
 
     max_frame_bytes = 1000
     timeout_ms = 10_000
-    is_asked_further = False
+    is_used_further = False
     coalesce: Coalesce = staticmethod(coalesce_nothing)
 
     def __init__(self, route: Route) -> None:

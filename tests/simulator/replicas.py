@@ -143,7 +143,7 @@ class SimPeer:
         self._to = int(host.removeprefix("host"))
         self._waiting: set[asyncio.Future[Any]] = set()
 
-    def ask(
+    def send_request(
         self, api_key: int, build: Callable[[int], Any], *, versions: tuple[int, int], timeout_ms: int
     ) -> "asyncio.Future[Any]":
         world, version = self._world, versions[1]
@@ -179,7 +179,7 @@ class SimController:
         self._world = world
         self._from = node_id
 
-    async def ask(self, request: Any, decide: Any) -> Any:
+    async def send_request(self, request: Any, decide: Any) -> Any:
         world = self._world
         answered: asyncio.Future[Any] = world.loop.create_future()
 

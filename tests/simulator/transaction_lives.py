@@ -261,8 +261,8 @@ async def commit_offset(hosting: TransactionHosting, producer: SimProducer, offs
     partition = hosting.manager.partitions.find(OFFSETS_TOPIC, 0)
     assert partition is not None
     name = producer.transactional_id
-    asker = TransactionalProducer(name, producer.producer_id, producer.epoch, True, True)
-    verified = (await hosting.verification.verify(asker, {partition: -1}))[partition]
+    requester = TransactionalProducer(name, producer.producer_id, producer.epoch, True, True)
+    verified = (await hosting.verification.verify(requester, {partition: -1}))[partition]
     if verified.code:
         return verified.code
     write = TransactionalWrite(producer.producer_id, producer.epoch, verified.guard)

@@ -246,9 +246,9 @@ class Client:
         partition = broker.manager.partitions.find(topic, 0)
         if partition is None:
             raise GaveUp
-        asker = TransactionalProducer(self.name, self._producer_id, self._epoch, True, True)
+        requester = TransactionalProducer(self.name, self._producer_id, self._epoch, True, True)
         sequence = self._sequences.get(topic, 0)
-        verified = await answered(broker.verification.verify_patiently(asker, {partition: sequence}))
+        verified = await answered(broker.verification.verify_patiently(requester, {partition: sequence}))
         is_dead = broker is not self._world.brokers.nodes[broker.node_id]
         if is_dead or verified is None or verified[partition].code:
             raise GaveUp

@@ -49,11 +49,15 @@ class InstantController:
         """As MetadataPublisher does."""
         return await self.write(decide, timeout_ms=timeout_ms)
 
-    async def ask(self, request: Any, decide: Callable[[Any, int], Any], *, may_interrupt: bool = False) -> Any:
+    async def send_request(
+        self, request: Any, decide: Callable[[Any, int], Any], *, may_interrupt: bool = False
+    ) -> Any:
         """As ActiveController does."""
         return await self.write(decide)
 
-    def ask_soon(self, request: Any, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]) -> None:
+    def send_request_soon(
+        self, request: Any, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]
+    ) -> None:
         self.write_soon(decide, on_done)
 
     def write_soon(self, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]) -> None:
@@ -77,7 +81,7 @@ class Deny:
 
     def authorize(
         self,
-        asker: Any,
+        requester: Any,
         operation: AclOperation,
         resource_type: ResourceType,
         resource_name: str,
@@ -88,12 +92,14 @@ class Deny:
     ) -> bool:
         question = (operation.name, resource_type.name, resource_name, reference_count, log_if_allowed, log_if_denied)
         self.questions.append(question)
-        return self.is_allowed(asker, operation, resource_type, resource_name)
+        return self.is_allowed(requester, operation, resource_type, resource_name)
 
-    def is_allowed(self, asker: Any, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
+    def is_allowed(
+        self, requester: Any, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> bool:
         return (operation, resource_name) not in self._denied and (operation, "") not in self._denied
 
-    def authorize_by_resource_type(self, asker: Any, operation: AclOperation, resource_type: ResourceType) -> bool:
+    def authorize_by_resource_type(self, requester: Any, operation: AclOperation, resource_type: ResourceType) -> bool:
         return (operation, "") not in self._denied
 
 

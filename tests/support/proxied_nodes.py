@@ -9,7 +9,7 @@ from typing import Self
 
 from harness.servers import Kafkapy, free_port
 from kafkapy.errors import KafkapyError
-from kafkapy.server.cluster import asking
+from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.proxies import Proxies
 
 NODE_IDS = (1, 2, 3)
@@ -118,7 +118,7 @@ class ProxiedNodes:
         """Return the leader that any node tells, None if none does."""
         for node in self._answering():
             try:
-                leader = asking.partitions(("127.0.0.1", node.port)).leaders[topic][partition]
+                leader = queries.partitions(("127.0.0.1", node.port)).leaders[topic][partition]
             except (OSError, KafkapyError, KeyError):
                 continue
             if leader in self.nodes:
@@ -129,7 +129,7 @@ class ProxiedNodes:
         """Return the active controller that any node tells, None if none does."""
         for node in self._answering():
             try:
-                leader_id, _ = asking.controllers(("127.0.0.1", self.controller_ports[node.node_id]))
+                leader_id, _ = queries.controllers(("127.0.0.1", self.controller_ports[node.node_id]))
             except (OSError, KafkapyError):
                 continue
             if leader_id in self.nodes:

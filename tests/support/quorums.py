@@ -85,7 +85,7 @@ class FakeTransport:
 
         self._loop.call_later(self._delay_s, arrive)
 
-    def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
+    def query_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
         is_there = voter.node_id in self._quorums and not {voter.node_id, self._source_id} & self.cut_off
         self._loop.call_later(self._delay_s, on_versions, (0, 1) if is_there else "BROKER_NOT_AVAILABLE")
 

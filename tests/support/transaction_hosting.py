@@ -117,9 +117,9 @@ class SimProducer:
         """Verify and append, as Produce 12 does; return the error code."""
         partition = self._hosting.manager.partitions.find(topic, partition_id)
         assert partition is not None
-        asker = TransactionalProducer(self.transactional_id, self.producer_id, self.epoch, True, True)
+        requester = TransactionalProducer(self.transactional_id, self.producer_id, self.epoch, True, True)
         sequence = self._sequences.get(f"{topic}-{partition_id}", 0)
-        verified = (await self._hosting.verification.verify_patiently(asker, {partition: sequence}))[partition]
+        verified = (await self._hosting.verification.verify_patiently(requester, {partition: sequence}))[partition]
         if verified.code:
             return verified.code
         records = batch(
@@ -136,8 +136,8 @@ class SimProducer:
         """Commit an offset of orders-0 in the transaction, as TxnOffsetCommit 5 does; return the error codes."""
         partition = self._hosting.manager.partitions.find(OFFSETS_TOPIC, self._hosting.groups.partition_of(group_id))
         assert partition is not None
-        asker = TransactionalProducer(self.transactional_id, self.producer_id, self.epoch, True, True)
-        verified = (await self._hosting.verification.verify(asker, {partition: NO_SEQUENCE}))[partition]
+        requester = TransactionalProducer(self.transactional_id, self.producer_id, self.epoch, True, True)
+        verified = (await self._hosting.verification.verify(requester, {partition: NO_SEQUENCE}))[partition]
         if verified.code:
             return [verified.code]
         asked = TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")

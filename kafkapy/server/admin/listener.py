@@ -77,14 +77,14 @@ class AdminListener:
 
     async def _live(self, _accept: str) -> Answer:
         try:
-            await self._ask(lambda: None)
+            await self._on_loop(lambda: None)
         except TimeoutError:
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
         return Answer(HTTPStatus.OK, PLAIN, b"ok\n")
 
     async def _ready(self, _accept: str) -> Answer:
         try:
-            missing = await self._ask(lambda: missing_of(self._node))
+            missing = await self._on_loop(lambda: missing_of(self._node))
         except TimeoutError:
             missing = {"event loop": _held_up()}
         status = HTTPStatus.SERVICE_UNAVAILABLE if missing else HTTPStatus.OK
@@ -131,16 +131,16 @@ class AdminListener:
 
     async def _collect_gauges(self) -> list[Measured]:
         """Return the node's gauges, read on its event loop in parts. Raises TimeoutError."""
-        steps = await self._ask(lambda: iter(self._node.gauges()))
+        steps = await self._on_loop(lambda: iter(self._node.gauges()))
         gauges: list[Measured] = []
         is_done = False
         while not is_done:
-            found = await self._ask(lambda: list(islice(steps, STEPS_AT_ONCE)))
+            found = await self._on_loop(lambda: list(islice(steps, STEPS_AT_ONCE)))
             gauges += [gauge for gauge in found if gauge is not None]
             is_done = len(found) < STEPS_AT_ONCE
         return gauges
 
-    async def _ask(self, call: Callable[[], R]) -> R:
+    async def _on_loop(self, call: Callable[[], R]) -> R:
         """Run `call` on the node's event loop; return its result. Raises TimeoutError, and what it raises."""
         requested: concurrent.futures.Future[R] = concurrent.futures.Future()
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from kafkapy.errors import KafkapyError
-from kafkapy.server.cluster import asking
+from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.in_process import InProcessCluster
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
 from kafkapy.server.cluster.plan import ClusterError
@@ -102,7 +102,7 @@ class Cluster:
         def find() -> int | None:
             for node in self._cluster.plan.controllers:
                 if self._answers(node.node_id):
-                    leader_id, _ = asking.controllers((node.address[0], node.controller_port))
+                    leader_id, _ = queries.controllers((node.address[0], node.controller_port))
                     if leader_id >= 0 and self._answers(leader_id):
                         return leader_id
             return None
@@ -123,13 +123,13 @@ class Cluster:
 
         return self._until(find, f"nobody leads {topic}-{partition}")
 
-    def partitions(self) -> asking.TopicPartitions:
+    def partitions(self) -> queries.TopicPartitions:
         """Return the partitions of all topics, from a running broker. Raises ClusterError after 30 s."""
 
-        def find() -> asking.TopicPartitions | None:
+        def find() -> queries.TopicPartitions | None:
             for broker in self._cluster.plan.brokers:
                 if self._answers(broker.node_id):
-                    return asking.partitions(broker.address)
+                    return queries.partitions(broker.address)
             return None
 
         return self._until(find, "no broker answers")

@@ -16,7 +16,7 @@ from kafkapy.config.load import load
 from kafkapy.config.properties import parse_properties
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError, ProtocolError
-from kafkapy.server.cluster import asking
+from kafkapy.server.cluster import queries
 from kafkapy.server.cluster.moving import move
 from kafkapy.server.cluster.plan import (
     BROKER,
@@ -59,8 +59,8 @@ class ClusterStatus:
     """`quorum` and `partitions` are None if no broker answers."""
 
     nodes: list[NodeStatus]
-    quorum: asking.QuorumView | None
-    partitions: asking.TopicPartitions | None
+    quorum: queries.QuorumView | None
+    partitions: queries.TopicPartitions | None
 
 
 class LocalCluster:
@@ -194,7 +194,7 @@ class LocalCluster:
         added = NodePlan(max(node_id, FIRST_CONTROLLER_ID), CONTROLLER, controller_port=port or free_ports(1)[0])
         return self._prepare(added)
 
-    def make_voter(self, node: NodePlan, address: asking.Address, timeout_s: float) -> None:
+    def make_voter(self, node: NodePlan, address: queries.Address, timeout_s: float) -> None:
         """Make a running controller a voter, by a request to a broker. Raises OSError, KafkapyError."""
         path = self.processes[node.node_id].log_dir / META_PROPERTIES
         directory_id = decode_meta_properties(path.read_bytes(), str(path)).directory_id
@@ -284,14 +284,14 @@ class LocalCluster:
     def _unregister(self, node: NodePlan) -> None:
         """Stop a broker that holds no replicas, and unregister it."""
         node_id = node.node_id
-        count = asking.partitions(self._answering_broker()).replica_counts.get(node_id, 0)
+        count = queries.partitions(self._answering_broker()).replica_counts.get(node_id, 0)
         if count:
             move = "move them with `kafkapy cluster move` first"
             raise ClusterError(f"node {node_id} has replicas of {count} partitions: {move}")
         if self.processes[node_id].pid is not None:
             self.stop(node_id)
         with contextlib.suppress(ProtocolError):  # a controller without UnregisterBroker keeps it as a fenced one
-            asking.unregister(self._answering_broker(), node_id)
+            queries.unregister(self._answering_broker(), node_id)
 
     # -- status ---------------------------------------------------------------------------------------------------
 
@@ -319,8 +319,8 @@ class LocalCluster:
         """Return whether a node answers; a broker answers clients once it is unfenced."""
         try:
             if node.is_broker:
-                return asking.brokers(node.address).get(node.node_id, False)
-            asking.api_versions(node.address)
+                return queries.brokers(node.address).get(node.node_id, False)
+            queries.api_versions(node.address)
         except (OSError, KafkapyError):
             return False
         return True
@@ -328,9 +328,9 @@ class LocalCluster:
     def status(self) -> ClusterStatus:
         """Return the state of the cluster, as far as nodes answer."""
         address = self._find_broker()
-        quorum = _or_none(lambda: asking.quorum(address)) if address is not None else None
-        found = _or_none(lambda: asking.partitions(address)) if address is not None else None
-        unfenced = (_or_none(lambda: asking.brokers(address)) if address is not None else None) or {}
+        quorum = _or_none(lambda: queries.quorum(address)) if address is not None else None
+        found = _or_none(lambda: queries.partitions(address)) if address is not None else None
+        unfenced = (_or_none(lambda: queries.brokers(address)) if address is not None else None) or {}
         nodes = [
             NodeStatus(
                 node.node_id,
@@ -343,21 +343,21 @@ class LocalCluster:
         ]
         return ClusterStatus(nodes, quorum, found)
 
-    def _state(self, node: NodePlan, is_unfenced: bool, quorum: asking.QuorumView | None) -> str:
+    def _state(self, node: NodePlan, is_unfenced: bool, quorum: queries.QuorumView | None) -> str:
         if self.processes[node.node_id].pid is None:
             return "stopped"
         if node.is_broker and not is_unfenced:
             return "fenced"
         return "running, active controller" if quorum is not None and quorum.leader_id == node.node_id else "running"
 
-    def _find_broker(self) -> asking.Address | None:
+    def _find_broker(self) -> queries.Address | None:
         """Return the address of a broker that answers; None if none does."""
         for node in self.plan.brokers:
             if self.processes[node.node_id].pid is not None and self._is_ready(node):
                 return node.address
         return None
 
-    def _answering_broker(self) -> asking.Address:
+    def _answering_broker(self) -> queries.Address:
         """Raises ClusterError."""
         address = self._find_broker()
         if address is None:

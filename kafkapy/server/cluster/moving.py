@@ -16,8 +16,8 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsTopics,
 )
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from kafkapy.server.cluster.asking import Address, ask
 from kafkapy.server.cluster.plan import ClusterError
+from kafkapy.server.cluster.queries import Address, query
 
 POLL_S: Final = 0.2
 TIMEOUT_S: Final = 60.0
@@ -53,11 +53,11 @@ def move(address: Address, topic: str, broker_ids: Sequence[int]) -> Iterator[tu
             yield arrived, len(wanted)
         if arrived < len(wanted):
             time.sleep(POLL_S)
-    ask(address, ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, list(wanted))]), timeout_s=TIMEOUT_S)
+    query(address, ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, list(wanted))]), timeout_s=TIMEOUT_S)
 
 
 def _replicas(address: Address, topic: str) -> dict[int, list[int]]:
-    (found,) = ask(address, MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics
+    (found,) = query(address, MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics
     if found.error_code:
         raise ClusterError(f"topic {topic}: {ErrorCode(found.error_code).name}")
     return {each.partition_index: list(each.replica_nodes) for each in found.partitions}
@@ -66,7 +66,7 @@ def _replicas(address: Address, topic: str) -> dict[int, list[int]]:
 def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> None:
     partitions = [ReassignablePartition(partition_id, replicas) for partition_id, replicas in wanted.items()]
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, partitions)])
-    response = ask(address, request, timeout_s=TIMEOUT_S)
+    response = query(address, request, timeout_s=TIMEOUT_S)
     answers = [response, *(each for answered in response.responses for each in answered.partitions)]
     for each in answers:
         if each.error_code:
@@ -75,7 +75,7 @@ def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> 
 
 def _running_count(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> int:
     requested = ListPartitionReassignmentsTopics(topic, list(wanted))
-    response = ask(address, ListPartitionReassignmentsRequest(topics=[requested]), timeout_s=TIMEOUT_S)
+    response = query(address, ListPartitionReassignmentsRequest(topics=[requested]), timeout_s=TIMEOUT_S)
     if response.error_code:
         raise ClusterError(response.error_message or ErrorCode(response.error_code).name)
     return sum(len(each.partitions) for each in response.topics)

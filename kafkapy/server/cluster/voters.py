@@ -7,8 +7,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from kafkapy.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
-from kafkapy.server.cluster.asking import Address, ask
 from kafkapy.server.cluster.plan import HOST, ClusterError, NodePlan
+from kafkapy.server.cluster.queries import Address, query
 from kafkapy.types import METADATA_PARTITION, Uuid
 
 POLL_S: Final = 0.2
@@ -49,7 +49,7 @@ def _directories(address: Address, node_id: int, timeout_s: float) -> list[Uuid]
     topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
     deadline = time.monotonic() + timeout_s
     while True:
-        response = ask(address, DescribeQuorumRequest(topics=[topic]))
+        response = query(address, DescribeQuorumRequest(topics=[topic]))
         partitions = [each for described in response.topics for each in described.partitions if not each.error_code]
         if partitions and not response.error_code:
             voters = partitions[0].current_voters
@@ -69,7 +69,7 @@ def _change(
     """Retry until the change is committed. `done`: the code if the change was made before."""
     deadline = time.monotonic() + timeout_s
     while True:
-        response = ask(address, request, timeout_s=2 * ANSWER_MS / 1000)
+        response = query(address, request, timeout_s=2 * ANSWER_MS / 1000)
         if response.error_code in (ErrorCode.NONE, done):
             return
         if response.error_code not in AGAIN or time.monotonic() > deadline:

@@ -58,7 +58,7 @@ def test_the_lag_of_a_group_that_no_page_showed_is_asked_for() -> None:
         watch = LagWatch(Clients(Settings(servers=broker.bootstrap_servers)), lags)
 
         def is_noted() -> bool:
-            watch.ask()
+            watch.measure()
             return bool(lags.of("readers"))
 
         eventually(is_noted)
@@ -72,7 +72,7 @@ def test_without_a_broker_nothing_is_noted(monkeypatch) -> None:
         servers = broker.bootstrap_servers
     lags = LagSamples()
     watch = LagWatch(Clients(Settings(servers=servers)), lags)
-    watch.ask()
+    watch.measure()
     assert lags.names() == []
 
 
@@ -92,5 +92,5 @@ def test_a_group_without_the_right_to_it_costs_no_other_its_points() -> None:
         settings = Settings(servers=broker.bootstrap_servers, properties=broker.client_config("bob"))
         watch = LagWatch(Clients(settings), lags)
         for _ in range(2):
-            watch.ask()
+            watch.measure()
     assert lags.names() == ["seen"]

@@ -266,12 +266,12 @@ def test_very_many_topics_are_asked_about_in_turns(handler: Any) -> None:
     cluster = Cluster(broker_count=1)
     create(services(cluster), *(f"t{number}" for number in range(2_500)))
     request: Any = MetadataRequest(topics=None) if handler is metadata else DescribeTopicPartitionsRequest()
-    asker = context(13 if handler is metadata else 0)
-    asker.connection = SimpleNamespace(is_held=False)
+    requester = context(13 if handler is metadata else 0)
+    requester.connection = SimpleNamespace(is_held=False)
 
     async def main(loop: SimLoop) -> None:
         authorizer = Deny((AclOperation.DESCRIBE, "t7"))
-        task = loop.create_task(handler.handle(services(cluster, authorizer=authorizer), asker, request))
+        task = loop.create_task(handler.handle(services(cluster, authorizer=authorizer), requester, request))
         turns = 0
         while not task.done():
             before = len(authorizer.questions)
@@ -279,7 +279,7 @@ def test_very_many_topics_are_asked_about_in_turns(handler: Any) -> None:
             assert len(authorizer.questions) - before <= 9 * STEPS_PER_TURN, "one and eight operations of a topic"
             turns += 1
         assert turns > 2
-        assert "t7" not in {topic.name for topic in on_wire(task.result(), asker.api_version).topics}
+        assert "t7" not in {topic.name for topic in on_wire(task.result(), requester.api_version).topics}
 
     run(main)
 

@@ -33,11 +33,11 @@ class Rights:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
 
-    def authorize(self, asker: Any, operation: AclOperation, *_: Any, **__: Any) -> bool:
-        self.asked.append((asker.principal, asker.client_host, operation.name))
+    def authorize(self, requester: Any, operation: AclOperation, *_: Any, **__: Any) -> bool:
+        self.asked.append((requester.principal, requester.client_host, operation.name))
         if operation == AclOperation.CLUSTER_ACTION:
-            return bool(asker.principal == BROKER)
-        return (asker.principal, asker.client_host) == ("User:alice", "10.0.0.7")
+            return bool(requester.principal == BROKER)
+        return (requester.principal, requester.client_host) == ("User:alice", "10.0.0.7")
 
 
 def frame(request: Any, version: int) -> bytes:

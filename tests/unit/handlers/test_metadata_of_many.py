@@ -28,9 +28,9 @@ def running_in(loop: SimLoop, cluster: Cluster) -> Any:
 
 def ask(running: Any, version: int = 13) -> "asyncio.Task[Any]":
     async def asked() -> Any:
-        asker = context(version)
-        asker.connection = SimpleNamespace(is_held=False)
-        return await metadata.handle(running, asker, MetadataRequest(topics=None))
+        requester = context(version)
+        requester.connection = SimpleNamespace(is_held=False)
+        return await metadata.handle(running, requester, MetadataRequest(topics=None))
 
     return asyncio.ensure_future(asked())
 

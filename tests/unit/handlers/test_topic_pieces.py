@@ -57,9 +57,9 @@ class OfPrincipals(Deny):
         self.allowed = allowed
         self.asked = 0
 
-    def authorize(self, asker: Any, _operation: AclOperation, _kind: Any, name: str, **_options: Any) -> bool:
+    def authorize(self, requester: Any, _operation: AclOperation, _kind: Any, name: str, **_options: Any) -> bool:
         self.asked += 1
-        return name == self.allowed.get(asker.principal)
+        return name == self.allowed.get(requester.principal)
 
 
 def cluster_with(*names: str) -> Cluster:
@@ -74,9 +74,9 @@ def create(cluster: Cluster, *names: str) -> None:
 
 
 def names_for(running: Any, principal: str) -> list[str]:
-    asker = context(13)
-    asker.principal = principal
-    response = on_wire(answer(metadata.handle(running, asker, MetadataRequest(topics=None))), 13)
+    requester = context(13)
+    requester.principal = principal
+    response = on_wire(answer(metadata.handle(running, requester, MetadataRequest(topics=None))), 13)
     return [topic.name for topic in response.topics]
 
 
@@ -99,9 +99,9 @@ def test_an_answer_is_for_one_host_and_one_listener() -> None:
     asked = []
     for host, listener in (("10.0.0.1", "PLAINTEXT"), ("10.0.0.2", "PLAINTEXT"), ("10.0.0.2", "OTHER")):
         for _ in range(2):
-            asker = context(13, listener)
-            asker.principal, asker.client_host = "User:ann", host
-            answer(metadata.handle(running, asker, MetadataRequest(topics=None)))
+            requester = context(13, listener)
+            requester.principal, requester.client_host = "User:ann", host
+            answer(metadata.handle(running, requester, MetadataRequest(topics=None)))
         asked.append(authorizer.asked)
     assert asked == [1, 2, 3]
 

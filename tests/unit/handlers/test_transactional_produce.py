@@ -23,7 +23,7 @@ class RefusingGate:
         self._code = code
         self.count = 0
 
-    async def ask(
+    async def verify(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         self.count += 1

@@ -69,7 +69,7 @@ def test_lifetimes_that_no_timestamp_holds_end_with_the_last_one() -> None:
     table = control(rules=TokenRules(b"secret", INT64_MAX, INT64_MAX))
     token = created(table)
     assert (token.record.max_timestamp, token.record.expiration_timestamp) == (INT64_MAX, INT64_MAX)
-    assert table.decide_renew(asker=ALICE, token=token.hmac, period_ms=-1, now_ms=NOW_MS).response == INT64_MAX
+    assert table.decide_renew(requester=ALICE, token=token.hmac, period_ms=-1, now_ms=NOW_MS).response == INT64_MAX
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_lifetimes_that_no_timestamp_holds_end_with_the_last_one() -> None:
 def test_a_renewed_token_is_valid_from_now_on(period_ms, now_ms, valid_until_ms) -> None:
     table = control()
     token = created(table)
-    decision = table.decide_renew(asker=BOB, token=token.hmac, period_ms=period_ms, now_ms=NOW_MS + now_ms)
+    decision = table.decide_renew(requester=BOB, token=token.hmac, period_ms=period_ms, now_ms=NOW_MS + now_ms)
     (record,) = decision.records
     assert decision.response == record.expiration_timestamp == NOW_MS + valid_until_ms
     assert table.by_id[token.record.token_id].expiration_timestamp == NOW_MS + 1_000
@@ -91,28 +91,28 @@ def test_a_renewed_token_is_valid_from_now_on(period_ms, now_ms, valid_until_ms)
 def test_none_is_renewed_beyond_its_longest_life() -> None:
     table = control()
     token = created(table, max_lifetime_ms=1_200)
-    decision = table.decide_renew(asker=ALICE, token=token.hmac, period_ms=-1, now_ms=NOW_MS + 900)
+    decision = table.decide_renew(requester=ALICE, token=token.hmac, period_ms=-1, now_ms=NOW_MS + 900)
     assert decision.response == NOW_MS + 1_200
 
 
 def test_only_owner_and_renewers_change_a_token() -> None:
     table = control()
     token = created(table, owner=CAROL)
-    how = {"asker": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS}
+    how = {"requester": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS}
     assert refused(table.decide_renew, **how) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert refused(table.decide_expire, **how) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-    assert table.decide_renew(**{**how, "asker": CAROL}).records
-    assert table.decide_expire(**{**how, "asker": BOB}).records
+    assert table.decide_renew(**{**how, "requester": CAROL}).records
+    assert table.decide_expire(**{**how, "requester": BOB}).records
 
 
 def test_a_token_that_is_over_can_only_be_removed() -> None:
     table = control()
     token = created(table)
-    how = {"asker": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS + 1_001}
+    how = {"requester": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS + 1_001}
     assert refused(table.decide_renew, **how) == ErrorCode.DELEGATION_TOKEN_EXPIRED
-    assert refused(table.decide_renew, **{**how, "asker": CAROL}) == ErrorCode.DELEGATION_TOKEN_EXPIRED
+    assert refused(table.decide_renew, **{**how, "requester": CAROL}) == ErrorCode.DELEGATION_TOKEN_EXPIRED
     assert refused(table.decide_expire, **how) == ErrorCode.DELEGATION_TOKEN_EXPIRED
-    assert refused(table.decide_expire, **{**how, "asker": CAROL}) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert refused(table.decide_expire, **{**how, "requester": CAROL}) == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     decision = table.decide_expire(**{**how, "period_ms": -1})
     table.replay_remove(*decision.records)
     assert decision.response == NOW_MS + 1_001
@@ -122,7 +122,7 @@ def test_a_token_that_is_over_can_only_be_removed() -> None:
 
 def test_without_a_key_or_such_records_there_are_no_tokens() -> None:
     token = created(control())
-    how = {"asker": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS}
+    how = {"requester": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS}
     for table, code in (
         (control(rules=None), ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
         (control(level=13), ErrorCode.UNSUPPORTED_VERSION),
@@ -140,7 +140,7 @@ def test_renewers_are_users() -> None:
 def test_what_the_image_had_is_found_by_its_hmac() -> None:
     record = created(control()).record
     table = control(tokens={record.token_id: record})
-    how = {"asker": ALICE, "period_ms": 1, "now_ms": NOW_MS}
+    how = {"requester": ALICE, "period_ms": 1, "now_ms": NOW_MS}
     assert table.decide_renew(token=token_hmac(b"secret", record.token_id), **how).records
     assert refused(table.decide_renew, token=b"", **how) == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 

@@ -44,7 +44,7 @@ def test_few_pushes_are_read_at_once() -> None:
         data, heavy_work = metrics_data(gauge("a", 1)), HeavyWork(SimIoPool(loop, worker_count=1))
         pushes = [
             telemetry.receive(
-                telemetry.instances.ask(ZERO_UUID, "c", {}, 0),
+                telemetry.instances.subscribe(ZERO_UUID, "c", {}, 0),
                 data,
                 0,
                 heavy_work=heavy_work,

@@ -10,7 +10,7 @@ A, B = b"a" * 16, b"b" * 16
 
 def asking(session: FollowerSession, *offsets: tuple[bytes, int, int]) -> FollowerSession:
     for topic_id, partition, offset in offsets:
-        session.ask((topic_id, partition), FetchPartition(partition=partition, fetch_offset=offset))
+        session.request((topic_id, partition), FetchPartition(partition=partition, fetch_offset=offset))
     return session
 
 

@@ -27,7 +27,7 @@ class FakeController:
         self._answers = list(answers)
         self.requests: list[AlterPartitionRequest] = []
 
-    async def ask(self, request: Any, _decide: Any) -> Any:
+    async def send_request(self, request: Any, _decide: Any) -> Any:
         self.requests.append(request)
         return self._answers.pop(0)(request)
 

@@ -17,7 +17,7 @@ ORDERS = TopicPartition("orders", 0)
 class Unreachable:
     """runtime.broker_channels.BrokerChannels to a broker that does not answer."""
 
-    async def ask(self, broker_id: int, *_: Any, **__: Any) -> Any:
+    async def send_request(self, broker_id: int, *_: Any, **__: Any) -> Any:
         await asyncio.sleep(1)
         raise NoResponseError(f"broker {broker_id}", is_unsupported=False)
 

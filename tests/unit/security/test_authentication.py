@@ -10,7 +10,7 @@ from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticate
 from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkapy.protocol.primitives import Writer
-from kafkapy.security.authentication import Login, LoginSettings, LoginState, VersionsAsked
+from kafkapy.security.authentication import Login, LoginSettings, LoginState, VersionsRequested
 from kafkapy.security.plain import PlainServer
 from kafkapy.security.sasl import SaslError
 
@@ -59,7 +59,7 @@ def lifetime_ms(reply) -> int:
 def test_versions_are_asked_until_they_were_understood() -> None:
     machine = login()
     for is_success in (False, False, True):
-        with pytest.raises(VersionsAsked):
+        with pytest.raises(VersionsRequested):
             receive(machine, ApiVersionsRequest(), 0)
         machine.versions_answered(is_success=is_success)
     with pytest.raises(ProtocolError, match="Unexpected Kafka request of type API_VERSIONS during SASL handshake"):

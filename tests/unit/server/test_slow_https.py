@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.server.web_request import WebError, ask
+from kafkapy.server.web_request import WebError, send
 from tests.support.certificates import Authority, client_context, server_context
 
 STEPS = 3000
@@ -72,7 +72,7 @@ def half_a_handshake(connection: socket.socket) -> socket.socket:
 
 def test_a_handshake_that_does_not_end_is_given_up() -> None:
     with dripping(half_a_handshake) as peer, pytest.raises((WebError, OSError)):
-        ask(peer.url, context=client_context(Authority("none")), timeout_s=0.3)
+        send(peer.url, context=client_context(Authority("none")), timeout_s=0.3)
     assert peer.was_cut
 
 
@@ -88,5 +88,5 @@ def test_an_answer_that_ends_with_its_connection_is_given_up_and_not_used(tmp_pa
         return encrypted
 
     with dripping(begin) as peer, pytest.raises(WebError, match="no answer within"):
-        ask(peer.url, context=client_context(authority), timeout_s=0.3, connect_timeout_s=5)
+        send(peer.url, context=client_context(authority), timeout_s=0.3, connect_timeout_s=5)
     assert peer.was_cut

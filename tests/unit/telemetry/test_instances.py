@@ -32,7 +32,7 @@ class World:
         )
 
     def ask(self, now_ms: int, client: bytes = ID, connection: str = "c") -> ClientInstance:
-        return self.instances.ask(client, connection, CLIENT, now_ms)
+        return self.instances.subscribe(client, connection, CLIENT, now_ms)
 
     def push(self, now_ms: int, *, subscription_id: int | None = None, **fields: object) -> ClientInstance:
         known = {each.client_instance_id: each.subscription_id for each in self.instances.known()}
@@ -173,7 +173,7 @@ def test_the_instance_unused_for_longest_makes_room(world: World, monkeypatch: p
 
 
 def test_attributes_are_cut(world: World) -> None:
-    instance = world.instances.ask(ID, "c", {"client_id": "x" * 32_767}, 0)
+    instance = world.instances.subscribe(ID, "c", {"client_id": "x" * 32_767}, 0)
     assert instance.attributes["client_id"] == "x" * 500
 
 

@@ -29,7 +29,7 @@ def telemetry() -> ClientTelemetry:
 
 
 def told(telemetry: ClientTelemetry, *points: Point) -> list[Gauge | BucketCounts | None]:
-    instance = telemetry.instances.ask(ZERO_UUID, "c", {"client_id": "a"}, 0)
+    instance = telemetry.instances.subscribe(ZERO_UUID, "c", {"client_id": "a"}, 0)
     for point in points:
         telemetry.received.note(instance.client_instance_id, point)
     return list(telemetry_gauges(telemetry))

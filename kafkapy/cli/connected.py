@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def asking(servers: str) -> "Iterator[Connection]":
+def connected(servers: str) -> "Iterator[Connection]":
     """Yield a connection; turn a failure into one line and exit status 1."""
     from kafkapy.cli.command_config import CommandConfigError
     from kafkapy.cli.connection import Connection

@@ -50,7 +50,7 @@ class QuorumView:
     observers: list[int]
 
 
-def ask(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S) -> Any:
+def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S) -> Any:
     """Return the response to a request at its newest version. Raises OSError, ProtocolError."""
     api_key = request.API_KEY
     assert api_key is not None
@@ -68,20 +68,20 @@ def ask(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S) -> 
 
 def brokers(address: Address) -> dict[int, bool]:
     """Return the registered brokers; True for those that are unfenced. Raises OSError, ProtocolError."""
-    response = ask(address, DescribeClusterRequest(include_fenced_brokers=True))
+    response = query(address, DescribeClusterRequest(include_fenced_brokers=True))
     return {broker.broker_id: not broker.is_fenced for broker in response.brokers}
 
 
 def controllers(address: Address) -> tuple[int, list[int]]:
     """Return the active controller (-1 if unknown) and all registered ones, as a controller listener reports them."""
-    response = ask(address, DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS))
+    response = query(address, DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS))
     return response.controller_id, [node.broker_id for node in response.brokers]
 
 
 def quorum(address: Address) -> QuorumView | None:
     """Return the quorum as the active controller sees it, queried through a broker; None while there is none."""
     topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
-    response = ask(address, DescribeQuorumRequest(topics=[topic]))
+    response = query(address, DescribeQuorumRequest(topics=[topic]))
     if response.error_code or not response.topics or response.topics[0].partitions[0].error_code:
         return None
     found = response.topics[0].partitions[0]
@@ -92,12 +92,12 @@ def quorum(address: Address) -> QuorumView | None:
 
 def api_versions(address: Address) -> None:
     """Return if the node answers. Raises OSError, ProtocolError."""
-    ask(address, ApiVersionsRequest(client_software_name="kafkapy", client_software_version="1"))
+    query(address, ApiVersionsRequest(client_software_name="kafkapy", client_software_version="1"))
 
 
 def unregister(address: Address, broker_id: int) -> None:
     """Unregister a stopped broker. Raises OSError, ProtocolError, ApiError."""
-    response = ask(address, UnregisterBrokerRequest(broker_id=broker_id), timeout_s=UNREGISTER_TIMEOUT_S)
+    response = query(address, UnregisterBrokerRequest(broker_id=broker_id), timeout_s=UNREGISTER_TIMEOUT_S)
     if response.error_code:
         raise answered_error(response.error_code, response.error_message)
 
@@ -105,7 +105,7 @@ def unregister(address: Address, broker_id: int) -> None:
 def partitions(address: Address) -> TopicPartitions:
     """Return the partitions of all topics, from a broker's metadata. Raises OSError, ProtocolError."""
     found = TopicPartitions()
-    for topic in ask(address, MetadataRequest(topics=None)).topics:
+    for topic in query(address, MetadataRequest(topics=None)).topics:
         found.topic_count += 1
         found.partition_count += len(topic.partitions)
         found.leaders[topic.name] = {each.partition_index: each.leader_id for each in topic.partitions}
