@@ -36,10 +36,6 @@ class Connection:
     deadline_ms: int = FOREVER_MS
     backoff_until_ms: int = 0
 
-    @property
-    def due_ms(self) -> int:
-        return self.deadline_ms if self.request is not None else self.backoff_until_ms
-
 
 class Connections:
     """The connections to the nodes asked in the current role, by node id (negative for bootstrap servers)."""
@@ -59,9 +55,14 @@ class Connections:
     def items(self) -> Iterator[tuple[int, Connection]]:
         return iter(self._by_node.items())
 
-    def due_times_ms(self) -> Iterator[int]:
-        """Yield when each connection's request times out or its back-off ends."""
-        return (connection.due_ms for connection in self._by_node.values())
+    def next_due_ms(self, *, after_ms: int, latest_ms: int) -> int:
+        """Return when the next request times out or back-off ends after `after_ms`, or latest_ms if that is earlier."""
+        earliest_ms = latest_ms
+        for connection in self._by_node.values():
+            due_ms = connection.deadline_ms if connection.request is not None else connection.backoff_until_ms
+            if after_ms < due_ms < earliest_ms:
+                earliest_ms = due_ms
+        return earliest_ms
 
     @property
     def has_request_in_flight(self) -> bool:

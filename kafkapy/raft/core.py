@@ -134,8 +134,9 @@ class RaftCore:
 
     def deadline_ms(self) -> int | None:
         """Return when to step TimePassed if no event comes before, None for never. It may lie in the past."""
-        deadlines = [self._role_deadline_ms(self._current.role), *self.connections.due_times_ms()]
-        earliest_ms = min((deadline for deadline in deadlines if deadline > self._polled_ms), default=FOREVER_MS)
+        role_deadline_ms = self._role_deadline_ms(self._current.role)
+        latest_ms = role_deadline_ms if role_deadline_ms > self._polled_ms else FOREVER_MS
+        earliest_ms = self.connections.next_due_ms(after_ms=self._polled_ms, latest_ms=latest_ms)
         return earliest_ms if earliest_ms < FOREVER_MS else None
 
     # ---- events

@@ -61,10 +61,16 @@ class Voting:
         return FENCED_LEADER_EPOCH if request.leader_epoch < self._current.leader_epoch else NONE
 
     def _grant_vote(self, request: VoteRequest, now_ms: int) -> bool:
-        """Decide on a vote, and record a real one (persisted before the response is sent)."""
+        """Decide on a vote, and record a real one (persisted before the response is sent).
+
+        A deviation: an observer whose fetch timeout has passed grants pre-votes. A new voter is an observer until it
+        has fetched its own voter set; if the leader dies before that, Apache Kafka's refuses until it is restarted.
+        """
         end = (request.end.leader_epoch, request.end.offset)
         is_up_to_date = end >= (self._replica.log.last_epoch, self._replica.log.end_offset)
         role = self._current.role
+        if isinstance(role, Follower) and now_ms >= role.fetch_deadline_ms:
+            role.has_fetched = False  # only of an observer: a voter would be Prospective
         is_granted = role.can_grant_vote(
             request.candidate, is_log_up_to_date=is_up_to_date, is_pre_vote=request.is_pre_vote
         )

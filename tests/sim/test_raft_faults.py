@@ -4,20 +4,21 @@ KAFKAPY_SOAK_SEEDS multiplies the number of seeds (default 1: 200 runs); a faili
 """
 
 from functools import partial
+from typing import Any
 
 import pytest
 
-from tests.sim.test_raft_properties import reach, seeds
+from tests.simulator import raft_runs
 from tests.simulator.raft_cluster import Cluster
 from tests.simulator.raft_faults import DiskNode, Faults
+from tests.simulator.raft_runs import reach, seeds
 
 
-def started(seed: int, voter_count: int, observer_count: int = 0, *, tears: float = 0.0, **options: float) -> Cluster:
+def started(seed: int, voter_count: int, observer_count: int = 0, *, tears: float = 0.0, **options: Any) -> Cluster:
     new_node = partial(DiskNode, tears=tears)
-    cluster = Cluster(seed, voter_count, observer_count, takes_snapshots=seed % 3 > 0, new_node=new_node, **options)  # type: ignore[arg-type]
-    cluster.start_all()
-    cluster.append_every(40)
-    return cluster
+    return raft_runs.started(
+        seed, voter_count, observer_count, takes_snapshots=seed % 3 > 0, new_node=new_node, **options
+    )
 
 
 def finish(cluster: Cluster) -> None:

@@ -12,9 +12,10 @@ import heapq
 import itertools
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from kafkapy.raft.core import RaftConfig, RaftCore
@@ -56,6 +57,26 @@ from kafkapy.types import OffsetAndEpoch, ReplicaKey
 SNAPSHOT_EVERY = 10
 """Committed records after which a node takes a snapshot, where the cluster does so at all."""
 SNAPSHOT_PARTS = 3
+KAFKAS_TIMEOUTS = {
+    "election_timeout_ms": 1000,
+    "election_backoff_max_ms": 100,
+    "fetch_timeout_ms": 3000,
+    "request_timeout_ms": 500,
+    "retry_backoff_ms": 50,
+    "fetch_max_wait_ms": 100,
+}
+"""Those of RaftEventSimulationTest."""
+SHORT_TIMEOUTS = {
+    "election_timeout_ms": 300,
+    "election_backoff_max_ms": 50,
+    "fetch_timeout_ms": 700,
+    "request_timeout_ms": 200,
+    "retry_backoff_ms": 50,
+    "fetch_max_wait_ms": 60,
+}
+"""A quarter of that, for messages of the same 1 to 20 ms: a run waits less for nothing."""
+base_offset_of = attrgetter("base_offset")
+last_offset_of = attrgetter("last_offset")
 
 
 @dataclass(slots=True)
@@ -106,6 +127,8 @@ class Node:
         self.part: list[bytes] = []
         self.part_from: Snapshot | None = None
         self.armed_ms: int | None = None
+        self.wanted_flush: FlushLog | None = None
+        self.is_flushing = False
 
     @property
     def is_running(self) -> bool:
@@ -152,6 +175,7 @@ class Node:
         self.core = RaftCore(config, view, history, self.found_election(), seed)
         self.incarnation += 1
         self.armed_ms = None
+        self.wanted_flush, self.is_flushing = None, False
         self.step(Started())
 
     def kill(self) -> None:
@@ -201,6 +225,7 @@ class Node:
         while followers:
             for effect in core.step(followers.pop(0), self.now_ms):
                 self.carry_out(effect, followers)
+        self.maybe_flush()
         self.check_own_log()
         self.cluster.check_node(self.node_id, core)
         self.arm()
@@ -227,7 +252,7 @@ class Node:
                 assert effect.batch.base_offset == self.end_offset
                 self.batches.append(effect.batch)
             case FlushLog():
-                cluster.after(cluster.rng.randrange(1, 6), self.when_alive(lambda: self.flushed(effect)))
+                self.wanted_flush = effect
             case TruncateLog():
                 self.truncate(effect.end_offset)
             case PersistElection():
@@ -266,13 +291,21 @@ class Node:
 
     # ---- the log
 
+    def maybe_flush(self) -> None:
+        """Start a sync if one is wanted and none is under way, as runtime/quorum_flush.py does."""
+        flush = self.wanted_flush
+        if flush is not None and not self.is_flushing:
+            self.wanted_flush, self.is_flushing = None, True
+            self.cluster.after(self.cluster.rng.randrange(1, 6), self.when_alive(lambda: self.flushed(flush)))
+
     def flushed(self, flush: FlushLog) -> None:
-        """A sync of all that was written when it was asked for has ended (truncations reach the platter at once)."""
+        """A sync of all that was written when it began has ended (truncations reach the platter at once)."""
         assert self.core is not None
+        self.is_flushing = False
         if flush.generation == self.core.log.generation:
             synced = self.platter.batches
             written = synced[-1].last_offset + 1 if synced else self.platter.start_offset
-            first = bisect_left(self.batches, written, key=lambda batch: batch.base_offset)
+            first = bisect_left(self.batches, written, key=base_offset_of)
             for batch in islice(self.batches, first, None):
                 if batch.base_offset < flush.end_offset:
                     synced.append(batch)
@@ -280,18 +313,19 @@ class Node:
 
     def truncate(self, end_offset: int) -> None:
         assert end_offset >= len(self.committed), "a committed record was cut"
-        self.batches = [batch for batch in self.batches if batch.base_offset < end_offset]
-        self.platter.batches = [batch for batch in self.platter.batches if batch.base_offset < end_offset]
+        for batches in (self.batches, self.platter.batches):
+            del batches[bisect_left(batches, end_offset, key=base_offset_of) :]
 
     def with_records(self, effect: ReplyWithRecords) -> Response:
         response = effect.response
         assert isinstance(response, FetchResponse)
-        found = [batch for batch in self.batches if batch.last_offset >= effect.fetch_offset]
-        return replace(response, batches=tuple(found[: self.cluster.rng.randrange(1, 30)]))
+        first = bisect_left(self.batches, effect.fetch_offset, key=last_offset_of)
+        found = self.batches[first : first + self.cluster.rng.randrange(1, 30)]
+        return replace(response, batches=tuple(found))
 
     def commit_to(self, high_watermark: int, followers: list[Any]) -> None:
         first = len(self.committed)
-        index = bisect_left(self.batches, first, key=lambda batch: batch.base_offset)
+        index = bisect_left(self.batches, first, key=base_offset_of)
         for batch in islice(self.batches, index, None):
             if batch.base_offset < high_watermark:
                 self.committed.extend(spread(batch))
@@ -372,6 +406,7 @@ class Cluster:
         takes_snapshots: bool = False,
         kraft_version: int = 1,
         new_node: "Callable[[Cluster, int], Node]" = Node,
+        timeouts: Mapping[str, int] = KAFKAS_TIMEOUTS,
     ) -> None:
         """loss, duplicates: the share of messages that never arrive, and of those that arrive twice."""
         self.seed = seed
@@ -380,14 +415,7 @@ class Cluster:
         self.loss = loss
         self.duplicates = duplicates
         self.takes_snapshots = takes_snapshots
-        self.timeouts: dict[str, int] = {
-            "election_timeout_ms": 1000,
-            "election_backoff_max_ms": 100,
-            "fetch_timeout_ms": 3000,
-            "request_timeout_ms": 500,
-            "retry_backoff_ms": 50,
-            "fetch_max_wait_ms": 100,
-        }
+        self.timeouts = timeouts
         voter_ids = range(1, voter_count + 1)
         self.static_voters = VoterSet(map(voter_of, voter_ids))
         self.nodes = {node_id: new_node(self, node_id) for node_id in range(1, voter_count + observer_count + 1)}
@@ -411,6 +439,11 @@ class Cluster:
             for node_id in voter_ids:
                 self.nodes[node_id].platter.snapshots[bootstrap.snapshot_id] = bootstrap
             self.static_voters = VoterSet()
+
+    @property
+    def patience_ms(self) -> int:
+        """How long a follower waits for its leader: how long faults last is drawn from that."""
+        return self.timeouts["fetch_timeout_ms"]
 
     # ---- time
 
@@ -520,8 +553,11 @@ class Cluster:
         return len(self.history)
 
     def all_reached(self, offset: int, node_ids: Iterable[int] | None = None) -> bool:
-        chosen = [self.nodes[node_id] for node_id in (node_ids if node_ids is not None else self.nodes)]
-        return all(node.core is not None and len(node.committed) >= offset for node in chosen)
+        for node_id in node_ids if node_ids is not None else self.nodes:
+            node = self.nodes[node_id]
+            if node.core is None or len(node.committed) < offset:
+                return False
+        return True
 
     # ---- what must always hold
 

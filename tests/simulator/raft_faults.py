@@ -16,7 +16,8 @@ from tests.simulator.raft_cluster import Cluster, Node
 DIRECTORY: Final = "/data"
 KEEPS: Final[tuple[Keep, ...]] = ("all", "none", "torn", "reordered")
 CHANGES_OF_A_WRITE: Final = 5
-LONGEST_JUMP_MS: Final = 20_000
+LONGEST_JUMP: Final = 7
+"""Of a clock, in fetch time-outs."""
 
 
 class DiskNode(Node):
@@ -44,7 +45,8 @@ class DiskNode(Node):
         except SimCrash:
             self.kill()
             self._disk.crash(self.cluster.rng.choice(KEEPS))
-            self.cluster.after(self.cluster.rng.randrange(1, 3000), lambda: self.is_running or self.start())
+            delay_ms = self.cluster.rng.randrange(1, self.cluster.patience_ms)
+            self.cluster.after(delay_ms, lambda: self.is_running or self.start())
 
     def persist(self, effect: PersistElection) -> None:
         rng = self.cluster.rng
@@ -80,7 +82,7 @@ class Faults:
     def some(self, *faults: Callable[[], None], count: int) -> None:
         for _ in range(count):
             self._rng.choice(faults)()
-            self._cluster.run_for(self._rng.randrange(50, 1500))
+            self._cluster.run_for(self._rng.randrange(50, self._cluster.patience_ms // 2))
 
     def heal(self) -> None:
         cluster = self._cluster
@@ -91,11 +93,12 @@ class Faults:
 
     def jump_clock(self) -> None:
         node = self._rng.choice(list(self._cluster.nodes.values()))
-        node.jump(self._rng.randrange(1, self._rng.choice((200, 4000, LONGEST_JUMP_MS))))
+        patience_ms = self._cluster.patience_ms
+        node.jump(self._rng.randrange(1, self._rng.choice((200, patience_ms, LONGEST_JUMP * patience_ms))))
 
     def jump_all_clocks(self) -> None:
         """As on a host whose virtual machines are all suspended."""
-        duration_ms = self._rng.randrange(LONGEST_JUMP_MS)
+        duration_ms = self._rng.randrange(LONGEST_JUMP * self._cluster.patience_ms)
         for node in self._cluster.nodes.values():
             node.jump(duration_ms + self._rng.randrange(50))
 
@@ -103,14 +106,14 @@ class Faults:
         node = self._rng.choice(list(self._cluster.nodes.values()))
         if node.is_running:
             node.kill()
-            self._cluster.run_for(self._rng.randrange(3000))
+            self._cluster.run_for(self._rng.randrange(self._cluster.patience_ms))
         if not node.is_running:
             node.start()
 
     def cut_off(self) -> None:
         count = self._rng.randrange(1, len(self._cluster.nodes))
         self._cluster.partitioned = set(self._rng.sample(list(self._cluster.nodes), count))
-        self._cluster.run_for(self._rng.randrange(100, 5000))
+        self._cluster.run_for(self._rng.randrange(100, 2 * self._cluster.patience_ms))
         self._cluster.partitioned = set()
 
     def change_voters_amid_a_cut(self) -> None:
@@ -124,7 +127,7 @@ class Faults:
         for _ in range(3):
             self.change_voters()
             cluster.run_for(self._rng.randrange(100))
-        cluster.run_for(self._rng.randrange(100, 5000))
+        cluster.run_for(self._rng.randrange(100, 2 * self._cluster.patience_ms))
         cluster.partitioned = set()
 
     def lose_disk(self) -> None:
@@ -141,7 +144,7 @@ class Faults:
             return
         node = self._rng.choice(list(cluster.nodes.values()))
         node.lose_disk()
-        cluster.run_for(self._rng.randrange(2000))
+        cluster.run_for(self._rng.randrange(cluster.patience_ms))
         if not node.is_running:
             node.start()
 

@@ -484,3 +484,19 @@ def test_an_observer_asks_the_voters_of_its_log_when_no_bootstrap_server_is_left
         effects = [effect for each in failed for effect in each] + core.step(TimePassed(), now_ms)
         waiting = of(effects, SendRequest)
     assert asked == {-2, 1, 2, 3}
+
+
+@pytest.mark.parametrize(("now_ms", "is_granted"), [(100, False), (100_000, True)])
+def test_an_observer_gives_pre_votes_once_its_leader_has_been_silent_for_the_fetch_timeout(
+    now_ms: int, is_granted: bool
+) -> None:
+    """It may be a voter by a record that it has not fetched, and its vote needed for a majority."""
+    core = a_core(3, log=a_log(end_offset=10, leader_epoch=3), node_id=4)
+    core.step(Started(), 0)
+    begin = m.BeginEpochRequest(leader_id=2, leader_epoch=3, leader_endpoints=ENDPOINTS)
+    core.step(RequestReceived("begin", begin), 1)
+    answer_fetch(core, high_watermark=10)
+    request = m.VoteRequest(candidate=local_voter(3).key, leader_epoch=3, end=OffsetAndEpoch(10, 3), is_pre_vote=True)
+    (reply,) = of(core.step(RequestReceived("vote", request), now_ms), Reply)
+    assert isinstance(reply.response, m.VoteResponse)
+    assert reply.response.is_granted == is_granted
