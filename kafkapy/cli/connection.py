@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from kafkapy.cli import command_config
 from kafkapy.cli.client import TIMEOUT_S
+from kafkapy.cli.deadline import arm, deadline_in, receive
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -18,7 +19,6 @@ from kafkapy.security.sasl import SaslClient
 CLIENT_ID = "kafkapy-cli"
 MAX_RESPONSE_BYTES: Final = 100_000_000
 """As librdkafka's receive.message.max.bytes: a server that is not a broker may announce 4 GiB."""
-RECEIVE_BYTES: Final = 1 << 20
 
 
 class LoginRefusedError(ConnectionError):
@@ -26,15 +26,21 @@ class LoginRefusedError(ConnectionError):
 
 
 class Connection:
-    """A context manager. Methods raise OSError, and ProtocolError for invalid responses."""
+    """A context manager. Methods raise OSError, and ProtocolError for invalid responses.
+
+    timeout_s: for a TLS handshake and login together, and for each request until its whole response is there.
+    """
 
     def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
         config = command_config.current()
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._correlation_id = 0
+        self._timeout_s = timeout_s
+        self._deadline_s = deadline_in(timeout_s)
         try:
             context = config.context()
             if context is not None:
+                arm(self._socket, self._deadline_s)
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
             login = config.login()
             if login is not None:
@@ -60,6 +66,10 @@ class Connection:
 
     def call(self, request: Any, version: int) -> Any:
         """Send a request and return its response."""
+        self._deadline_s = deadline_in(self._timeout_s)
+        return self._ask(request, version)
+
+    def _ask(self, request: Any, version: int) -> Any:
         self._correlation_id += 1
         out = Writer()
         write_request_header(
@@ -70,11 +80,12 @@ class Connection:
             client_id=CLIENT_ID,
         )
         request.write(out, version)
+        arm(self._socket, self._deadline_s)
         self._socket.sendall(len(out).to_bytes(4, "big") + out)
-        size = int.from_bytes(self._take(4), "big")
+        size = int.from_bytes(receive(self._socket, 4, self._deadline_s), "big")
         if size > MAX_RESPONSE_BYTES:
             raise ProtocolError(f"an answer of {size} bytes")
-        frame = self._take(size)
+        frame = receive(self._socket, size, self._deadline_s)
         answered, position = read_response_header(frame, request.API_KEY, version)
         if answered != self._correlation_id:
             raise ProtocolError(f"an answer to request {answered}, not {self._correlation_id}")
@@ -89,28 +100,19 @@ class Connection:
         from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
         from kafkapy.security.sasl import SaslError
 
-        handshake = self.call(SaslHandshakeRequest(mechanism=login.mechanism), 1)
+        handshake = self._ask(SaslHandshakeRequest(mechanism=login.mechanism), 1)
         if handshake.error_code:
             known = ", ".join(handshake.mechanisms) or "none"
             raise LoginRefusedError(f"the broker does not know {login.mechanism}, but {known}")
         token = login.evaluate(b"")
         try:
             while not login.is_complete:
-                answer = self.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+                answer = self._ask(SaslAuthenticateRequest(auth_bytes=token), 2)
                 if answer.error_code:
                     raise LoginRefusedError(answer.error_message or "the login failed")
                 token = login.evaluate(bytes(answer.auth_bytes))
         except SaslError as error:
             raise ConnectionError(f"the broker's part of the login is wrong: {error}") from error
-
-    def _take(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            received = self._socket.recv(min(size - len(data), RECEIVE_BYTES))
-            if not received:
-                raise ConnectionError("the broker closed the connection")
-            data += received
-        return bytes(data)
 
     def __enter__(self) -> Self:
         return self

@@ -4,11 +4,11 @@ librdkafka tries again and again, and says only after 10 to 30 s that it timed o
 """
 
 import socket
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.cli import command_config
+from kafkapy.cli.deadline import arm, deadline_in, receive
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -76,7 +76,7 @@ def _check_serves_plaintext(connection: socket.socket, server: str) -> None:
 
     A listener with TLS answers no request in plaintext; one with a login answers ApiVersions only.
     """
-    deadline_s = time.monotonic() + PROBE_TIMEOUT_S
+    deadline_s = deadline_in(PROBE_TIMEOUT_S)
     try:
         versions = _answer(connection, ApiVersionsRequest(), 0, deadline_s)
         if versions is None:
@@ -123,32 +123,18 @@ def _answer(connection: socket.socket, request: Any, version: int, deadline_s: f
     write_request_header(out, api_key=request.API_KEY, api_version=version, correlation_id=1, client_id=CLIENT_ID)
     request.write(out, version)
     try:
+        arm(connection, deadline_s)
         connection.sendall(len(out).to_bytes(4, "big") + out)
-        size = int.from_bytes(_take(connection, 4, deadline_s), "big")
+        size = int.from_bytes(receive(connection, 4, deadline_s), "big")
         if size > MOST_ANSWER_BYTES:
             return None
-        frame = _take(connection, size, deadline_s)
+        frame = receive(connection, size, deadline_s)
         _, position = read_response_header(frame, request.API_KEY, version)
         return response_type(request.API_KEY).decode(frame[position:], version)
     except TimeoutError:
         raise
-    except (OSError, EOFError, ProtocolError):
+    except (OSError, ProtocolError):
         return None
-
-
-def _take(connection: socket.socket, count: int, deadline_s: float) -> bytes:
-    """Receive so many bytes. Raises EOFError, OSError, and TimeoutError when the time is over."""
-    data = bytearray()
-    while len(data) < count:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        connection.settimeout(left_s)
-        received = connection.recv(count - len(data))
-        if not received:
-            raise EOFError
-        data += received
-    return bytes(data)
 
 
 def _host_and_port(server: str) -> tuple[str, int]:

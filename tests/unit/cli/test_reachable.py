@@ -1,6 +1,5 @@
 """A command whose TLS or login settings are missing or wrong is told so at once."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
-from kafkapy.cli.reachable import UnreachableError, _take, check_reachable
+from kafkapy.cli.reachable import UnreachableError, check_reachable
 from kafkapy.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkapy.protocol.primitives import Writer
 from kafkapy.server.dev_security import DevAuthority
@@ -50,14 +49,6 @@ def test_the_next_bootstrap_server_is_tried_if_one_does_not_serve() -> None:
 def test_a_name_that_no_host_can_have_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "list", "-b", f"{'x' * 64}.example:9092"]) == 1
     assert "kafkapy: no broker answers at xxx" in capsys.readouterr().err
-
-
-def test_a_server_that_sends_a_byte_now_and_then_is_left_after_the_time_of_the_probes() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall((1 << 20).to_bytes(4, "big") + b"x")
-        with pytest.raises(TimeoutError):
-            _take(ours, 1 << 20, deadline_s=0.0)
 
 
 def test_a_controllers_listener_is_told_from_one_with_a_login() -> None:
