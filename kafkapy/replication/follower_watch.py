@@ -18,7 +18,7 @@ A session that ends may have 100,000 partitions. Its watch is unsubscribed from 
 UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -96,7 +96,8 @@ class FollowerWatch:
         self.times = SessionTimes()
         self._watches = watches
         self._partitions: dict[FetchedPartition, HostedPartition] = {}
-        self._to_read: dict[FetchedPartition, None] = dict.fromkeys(requested)
+        self._to_read: OrderedDict[FetchedPartition, None] = OrderedDict.fromkeys(requested)
+        """In the order in which they are read. Unlike a dict it has no gaps at its begin, and takes entries there."""
         self._named: dict[FetchedPartition, None] = {}
         """Those of `_to_read` that the request names."""
         self._taken_early: dict[FetchedPartition, None] = {}
@@ -120,8 +121,8 @@ class FollowerWatch:
         most = READ_AT_ONCE if most is None else min(most, READ_AT_ONCE)
         named, self._named = self._named, {}
         if len(self._to_read) <= most:
-            taken, self._to_read = self._to_read, {}
-            return list(taken)
+            at_once, self._to_read = self._to_read, OrderedDict()
+            return list(at_once)
         taken = dict.fromkeys(islice(self._to_read, most))
         for requested in named:
             if requested not in taken:
@@ -151,7 +152,7 @@ class FollowerWatch:
     def close(self) -> None:
         """End the session: `FollowerWatches.clean_up` unsubscribes from its partitions."""
         self._is_closed = True
-        self._to_read, self._named, self._taken_early = {}, {}, {}
+        self._to_read, self._named, self._taken_early = OrderedDict(), {}, {}
         self._watches.note_closed(self)
 
     @property
@@ -187,8 +188,9 @@ class FollowerWatch:
                     self._to_read[requested] = None
                 else:
                     (early_crowded_out if requested in early else crowded_out)[requested] = None
-        if crowded_out:
-            self._to_read = crowded_out | self._to_read
+        for requested in reversed(crowded_out):
+            self._to_read[requested] = None
+            self._to_read.move_to_end(requested, last=False)
         self._to_read |= early_crowded_out
         self._to_read |= with_records
 
