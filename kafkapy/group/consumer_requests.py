@@ -15,13 +15,13 @@ from kafkapy.group.consumer.group import ConsumerGroup, supported_assignors
 from kafkapy.group.consumer.history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
-from kafkapy.group.consumer.subscriptions import MetadataHashes
+from kafkapy.group.consumer.subscriptions import MetadataHashes, ResolvedRegex
 from kafkapy.group.consumer.update import RequestContext
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.migration.upgrade import check_upgrade, upgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
-from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import Assignment as DescribedAssignment
 from kafkapy.protocol.messages.consumer_group_describe_response import DescribedGroup, Member, TopicPartitions
@@ -67,12 +67,11 @@ class ConsumerGroups:
         version: int,
         client: Client,
         now_ms: int,
-        may_describe: Callable[[str], bool] = lambda topic: True,
     ) -> GroupDecision:
         """Decide ConsumerGroupHeartbeat. Raises ApiError (KIP-848's codes) without having changed anything."""
         check_heartbeat(request, version, self._settings)
         member_id = request.member_id or self._new_member_id()
-        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata(), may_describe)
+        context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
         group = self._groups.get(request.group_id)
         self._history.begin_decision()
         if isinstance(group, ConsumerGroup):
@@ -81,6 +80,18 @@ class ConsumerGroups:
             noun = "Consumer group" if request.member_epoch > JOIN_EPOCH else "Group"
             raise _not_found(request.group_id, group, noun)
         return self._first_heartbeat(group, request, member_id, context)
+
+    def resolve_regexes(self, group_id: str, matches: Mapping[str, ResolvedRegex]) -> GroupDecision:
+        """Decide what was found of a decision's `due_regexes`; nothing if the group is gone."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return GroupDecision()
+        self._history.begin_decision()
+        return group.resolve_regexes(matches, self._metadata())
+
+    def prepare_hash(self, topic: TopicImage, image: MetadataImage) -> None:
+        """Compute a topic's part of the metadata hash, so that decisions find it."""
+        self._hashes.prepare(topic, image)
 
     def _first_heartbeat(
         self,

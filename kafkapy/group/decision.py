@@ -3,7 +3,7 @@
 Responses and replies are sent only after the decision's records, and all records before them, are committed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -30,6 +30,9 @@ class GroupDecision:
     made: the new group that the records create, with the soft state that records do not carry. Replaying the records
     puts it into the shard's map.
 
+    due_regexes: regular expressions of the group that are to be matched with the cluster's topics, outside of the
+    shard; the result is handed to ConsumerGroups.resolve_regexes.
+
     is_atomic: append all records or none, in one batch, which max.message.bytes bounds. Tombstones need not be atomic.
     """
 
@@ -38,6 +41,7 @@ class GroupDecision:
     replies: list[Reply] = field(default_factory=list)
     on_failed: Callable[[int], list[Reply]] | None = None
     made: Any = None
+    due_regexes: Set[str] = frozenset()
     is_atomic: bool = True
     effects: ClassVar[tuple[()]] = ()
     """Group decisions have no effects."""

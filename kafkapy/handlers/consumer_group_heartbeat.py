@@ -4,6 +4,8 @@ v1: the member generates its own id (KIP-1082); topics by regular expression (Su
 The member needs DESCRIBE on all topics that it names. Matches of its expression without DESCRIBE are left out.
 """
 
+from collections.abc import Set
+
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import Client, GroupDecision
 from kafkapy.group.shard import GroupShard
@@ -29,14 +31,21 @@ async def handle(
     named = TopicAccess(services, context, AclOperation.DESCRIBE)
     if named.denied(request.subscribed_topic_names or ()):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    matched = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=False)
     client = Client(context.client_id or "", f"/{context.client_host}")
     version = context.api_version
 
+    due_regexes: Set[str] = frozenset()
+
     def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
-        return shard.consumer.heartbeat(request, version, client, now_ms, matched.allows)
+        nonlocal due_regexes
+        decision = shard.consumer.heartbeat(request, version, client, now_ms)
+        due_regexes = decision.due_regexes
+        return decision
 
     response: ConsumerGroupHeartbeatResponse = await services.groups.call(request.group_id, decide)
+    if due_regexes:
+        matched = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=False)
+        services.groups.match_regexes(request.group_id, due_regexes, matched.allows)
     return response
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
@@ -14,8 +14,9 @@ from kafkapy.seams import Clock, IoPool, Random
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kafkapy.group.consumer.subscriptions import ResolvedRegex
     from kafkapy.group.decision import GroupDecision
     from kafkapy.group.shard import GroupShard
     from kafkapy.metadata.image import TopicImage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.coordinator_writer import CoordinatorLog, TransactionalWrite
     from kafkapy.runtime.group_host import GroupHost
     from kafkapy.runtime.markers import Marker
+    from kafkapy.runtime.regex_matching import RegexMatching
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -51,6 +53,8 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._random = random
         self._log: CoordinatorLog | None = None
         self._expirer: asyncio.Task[None] | None = None
+        self._matching: RegexMatching | None = None
+        """Made for the first regular expression."""
 
     async def call(
         self,
@@ -76,6 +80,26 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         host = self.host_of(group_id)
         shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups
         return await host.call(group_id, decide, shares_write=shares_write)
+
+    def match_regexes(self, group_id: str, regexes: Set[str], may_describe: "Callable[[str], bool]") -> None:
+        """Match a decision's `due_regexes` with the cluster's topics, then have the group's shard decide on that.
+
+        may_describe: whether the client is authorized to describe a topic.
+        """
+        from kafkapy.runtime.regex_matching import GroupToMatch, RegexMatching
+
+        try:
+            shard = self.host_of(group_id).shard
+        except ApiError:
+            return  # the group has moved: its next heartbeat there asks again
+        if self._matching is None:
+            self._matching = RegexMatching(
+                image=lambda: self._replica_manager.image, clock=self._clock, on_matched=self._resolve_regexes
+            )
+        self._matching.want(group_id, GroupToMatch(regexes, may_describe, shard.consumer.prepare_hash))
+
+    def _resolve_regexes(self, group_id: str, matches: "Mapping[str, ResolvedRegex]") -> None:
+        self.host_of(group_id).carry_out(lambda shard: shard.consumer.resolve_regexes(group_id, matches))
 
     def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""
@@ -149,7 +173,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._expirer = asyncio.get_running_loop().create_task(self._expire_regularly())
 
     def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":
-        return (self._expirer,)
+        return (self._expirer, self._matching.task if self._matching is not None else None)
 
     async def _expire_regularly(self) -> None:
         while True:

@@ -1,12 +1,13 @@
 """A shard of KIP-848 groups without a broker: decisions are encoded, kept as a log, decoded and replayed at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.consumer.group import ConsumerGroup
+from kafkapy.group.consumer.subscriptions import ResolvedRegex, TopicMatches, match_topics
 from kafkapy.group.decision import Client, GroupDecision
 from kafkapy.group.records import CoordinatorRecord, decode_record, encode_record
 from kafkapy.group.settings import GroupSettings
@@ -97,6 +98,9 @@ class GroupWorld:
     def send(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         decision = self.consumer.heartbeat(request, version, CLIENT, self.now_ms)
         self.written = self.commit(decision)
+        if decision.due_regexes:
+            matches = resolve(decision.due_regexes, self.image, WALL_START_MS + self.now_ms)
+            self.written = self.written + self.commit(self.consumer.resolve_regexes(request.group_id, matches))
         assert isinstance(decision.response, ConsumerGroupHeartbeatResponse)
         return decision.response
 
@@ -104,6 +108,22 @@ class GroupWorld:
         record = decode_record(*entry)
         assert record is not None
         self.shard.replay(record, offset)
+
+
+def resolve(regexes: Set[str], image: MetadataImage, wall_ms: int) -> dict[str, ResolvedRegex]:
+    """Match expressions with all topics, as RegexMatching does in turns."""
+
+    def matched(regex: str) -> Set[str]:
+        steps = match_topics(regex, frozenset(image.topics.by_name), TopicMatches())
+        try:
+            while True:
+                next(steps)
+        except StopIteration as end:
+            found: TopicMatches = end.value
+        return found.topics
+
+    version = image.provenance.last_offset
+    return {regex: ResolvedRegex(frozenset(matched(regex)), version, wall_ms) for regex in sorted(regexes)}
 
 
 class FakeConsumer:

@@ -1,5 +1,6 @@
 """A shard whose groups have members of both protocols: requests of either, and what the log makes of it all."""
 
+from collections.abc import Set
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -12,7 +13,8 @@ from kafkapy.group.shard import GroupShard
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from tests.support.classic_groups import CLIENT, GROUP, ClassicWorld
+from tests.support.classic_groups import CLIENT, GROUP, WALL_START_MS, ClassicWorld
+from tests.support.consumer_groups import resolve
 
 BETWEEN_GENERATIONS = "between two generations"
 
@@ -38,8 +40,20 @@ class MixedWorld(ClassicWorld):
 
     def send(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         """Send a ConsumerGroupHeartbeat. Raises ApiError."""
-        token = self.call(lambda token: self.shard.consumer.heartbeat(request, version, CLIENT, self.now_ms))
-        answer = self.take(token)
+        due: Set[str] = frozenset()
+
+        def decide(_token: int) -> GroupDecision:
+            nonlocal due
+            decision = self.shard.consumer.heartbeat(request, version, CLIENT, self.now_ms)
+            due = decision.due_regexes
+            return decision
+
+        answer = self.take(self.call(decide))
+        if due and not isinstance(answer, ApiError):
+            before = self.written
+            matches = resolve(due, self.image, WALL_START_MS + self.now_ms)
+            self.carry_out(self.shard.consumer.resolve_regexes(request.group_id, matches))
+            self.written = [*before, *self.written]
         if isinstance(answer, ApiError):
             raise answer
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)

@@ -15,7 +15,7 @@ classic_members.py     the other requests of classic members
 ../consumer_requests.py dispatch of a shard's requests and records to its KIP-848 groups
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -31,11 +31,12 @@ from kafkapy.group.consumer.records import (
     epoch_record,
     group_tombstones,
     member_tombstones,
+    regex_record,
     regex_tombstone,
 )
 from kafkapy.group.consumer.regex_schedule import RegexSchedule
 from kafkapy.group.consumer.state import ConsumerGroupLog, GroupState
-from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
+from kafkapy.group.consumer.subscriptions import MetadataHashes, ResolvedRegex, Subscriptions
 from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.consumer.update import RequestContext
 from kafkapy.group.decision import GroupDecision
@@ -232,9 +233,27 @@ class ConsumerGroup:
         return subscriptions
 
     def due_regexes(self, subscriptions: Subscriptions, image: MetadataImage, wall_ms: int) -> set[str]:
-        """Return the regular expressions that this heartbeat must resolve (regex_schedule.py)."""
+        """Return the regular expressions that are to be matched after this heartbeat (regex_schedule.py)."""
         interval_ms = self.settings.config.group_consumer_regex_refresh_interval_ms
         return self._regex_schedule.due(subscriptions, image, wall_ms, refresh_interval_ms=interval_ms)
+
+    def resolve_regexes(self, matches: Mapping[str, ResolvedRegex], image: MetadataImage) -> GroupDecision:
+        """Decide what the matching of expressions has found: bump the group epoch if the group's topics changed."""
+        subscriptions = self.log.subscriptions.copy()
+        records = []
+        has_changed = False
+        for regex, resolved in matches.items():
+            if regex not in subscriptions.regexes:
+                continue  # nobody subscribes to it any more
+            before = subscriptions.resolved.get(regex, ResolvedRegex())
+            has_changed = has_changed or resolved.topics != before.topics
+            subscriptions.resolved[regex] = resolved
+            records.append(regex_record(self.group_id, regex, resolved))
+        if has_changed:
+            group_epoch, metadata_hash = self.log.group_epoch + 1, self.hashes.of(subscriptions.topics(), image)
+            records.append(epoch_record(self.group_id, group_epoch, metadata_hash))
+            self.metadata_checked(image, group_epoch)
+        return GroupDecision(records=records)
 
     # Assignment
 

@@ -1,13 +1,14 @@
 """The decision of one ConsumerGroupHeartbeat, with the steps of update.py.
 
-Regular expressions are resolved last, so the topics that they match are assigned in the next heartbeat; until then the
-member has the topics that it subscribes to by name. Kafka resolves them on another thread. Deviation: a new expression
-is resolved in the same heartbeat, unless there are many (regex_schedule.py); Kafka waits until the group's last
+Regular expressions are matched after the heartbeat (runtime/regex_matching.py), so the topics that they match are
+assigned in a later one; until then the member has the topics that it subscribes to by name. Kafka matches them on
+another thread. Deviation: a new expression is matched at once (regex_schedule.py); Kafka waits until the group's last
 resolution is REFRESH_MIN_MS old.
 
 Source: KIP-848; from version 1 members generate their ids (KIP-1082) and may subscribe by regular expression.
 """
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from kafkapy.group.consumer.checks import (
 )
 from kafkapy.group.consumer.member import JOIN_EPOCH, ConsumerMember
 from kafkapy.group.consumer.reconcile import Reported
-from kafkapy.group.consumer.records import regex_record
-from kafkapy.group.consumer.subscriptions import resolve
 from kafkapy.group.consumer.update import MemberUpdate, RequestContext
 from kafkapy.group.decision import GroupDecision
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -63,8 +62,7 @@ class HeartbeatDecision(MemberUpdate):
         )
         if self._is_full_request() or self._updated.assigned != member.assigned:
             response.assignment = _assignment_answer(self._updated)
-        self._resolve_regexes()
-        return GroupDecision(response, self._records)
+        return GroupDecision(response, self._records, due_regexes=self._due_regexes())
 
     def _subscribe(self, member_id: str) -> ConsumerMember:
         """Return the group's member, a new one, or the replacement of a static member that has left temporarily."""
@@ -131,23 +129,12 @@ class HeartbeatDecision(MemberUpdate):
         regex = self._updated.subscribed_topic_regex
         return not regex or regex in self._subscriptions.resolved
 
-    def _resolve_regexes(self) -> None:
-        """Resolve the expressions that are due; bump the group epoch if the matched topics of any changed."""
+    def _due_regexes(self) -> Set[str]:
+        """Return the expressions that are to be matched now."""
         subscriptions, context = self._subscriptions, self._context
         if not subscriptions.regexes:
-            return
-        due = self._group.due_regexes(subscriptions, context.image, context.wall_ms)
-        if not due:
-            return
-        matches = resolve(due, context.image, context.wall_ms, context.may_describe)
-        has_changed = False
-        subscriptions = self._subscriptions = subscriptions.copy()
-        for regex, resolved in matches.items():
-            before = subscriptions.resolved.get(regex)
-            has_changed = has_changed or resolved.topics != (before.topics if before is not None else frozenset())
-            subscriptions.resolved[regex] = resolved
-            self._records.append(regex_record(self._group.group_id, regex, resolved))
-        self._update_group_epoch(has_changed)
+            return frozenset()
+        return self._group.due_regexes(subscriptions, context.image, context.wall_ms)
 
     def _is_full_request(self) -> bool:
         """Whether to send the assignment in any case: the member joins, or sends all its fields after an error."""

@@ -1,7 +1,7 @@
-"""The schedule by which heartbeats resolve a group's regular expressions.
+"""The schedule by which a group's regular expressions are matched with the cluster's topics.
 
-Matching an expression takes about 10 us per topic, on the event loop. So each heartbeat resolves a limited number; the
-group's next heartbeats resolve the rest.
+Matching an expression takes about 10 us per topic. So after each heartbeat a limited number is matched; the rest after
+the group's next heartbeats.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from kafkapy.metadata.image import MetadataImage
 REFRESH_MIN_MS: Final = 10_000
 """The minimum time between refreshes because of new topics."""
 MATCHES_PER_HEARTBEAT: Final = 10_000
-"""The maximum of topics times expressions, about 0.1 s; one expression is always resolved."""
+"""The maximum of topics times expressions, about 0.1 s of work; one expression is always matched."""
 
 
 class RegexSchedule:
@@ -27,7 +27,7 @@ class RegexSchedule:
     def due(
         self, subscriptions: Subscriptions, image: MetadataImage, wall_ms: int, *, refresh_interval_ms: int
     ) -> set[str]:
-        """Return the expressions to resolve now: new ones first, then, if a refresh is due, all others in turn.
+        """Return the expressions to match now: new ones first, then, if a refresh is due, all others in turn.
 
         A refresh is due if a resolution is older than refresh_interval_ms, or REFRESH_MIN_MS with new topics.
         """

@@ -5,8 +5,6 @@ Each step reads the replayed state of the group and adds records. Of the group o
 the metadata last compared with). The order of the records is Apache Kafka's.
 """
 
-from collections.abc import Callable
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkapy.dataclass import dataclass
@@ -44,8 +42,6 @@ class RequestContext:
     wall_ms: int
     """Wall clock, for records."""
     image: MetadataImage
-    may_describe: Callable[[str], bool] = field(default=lambda topic: True)
-    """Whether the client is authorized to describe a topic that its regular expression matches."""
 
 
 class MemberUpdate:

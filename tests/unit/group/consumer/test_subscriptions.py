@@ -1,11 +1,18 @@
 """Subscriptions: the metadata hash against Apache Kafka's, regular expressions by RE2's rules."""
 
+from collections.abc import Set
 from dataclasses import replace
 from struct import pack
 
 import pytest
 
-from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions, compile_regex, resolve
+from kafkapy.group.consumer.subscriptions import (
+    MetadataHashes,
+    Subscriptions,
+    TopicMatches,
+    compile_regex,
+    match_topics,
+)
 from kafkapy.group.xxh3 import xxh3_64
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicImage, TopicsImage
 from kafkapy.metadata.persistent import PersistentMap
@@ -86,13 +93,32 @@ def test_group_is_homogeneous_where_all_subscribe_alike(
     assert Subscriptions(names, regexes).is_homogeneous(member_count) == is_homogeneous
 
 
-def test_expression_matches_whole_names_that_the_member_may_see() -> None:
-    image = image_of(7, foo=1, foobar=1, barfoo=1, food=1)
+def test_expression_matches_whole_names() -> None:
+    assert matched("foo.*", {"foo", "foobar", "barfoo"}, TopicMatches()) == ({"foo", "foobar"}, 3)
 
-    resolved = resolve({"foo.*"}, image, 1_000, lambda topic: topic != "food")["foo.*"]
 
-    assert resolved.topics == {"foo", "foobar"}
-    assert (resolved.version, resolved.timestamp_ms) == (7, 1_000)
+def test_only_topics_that_were_added_are_matched() -> None:
+    before = TopicMatches(frozenset({"old", "gone", "other"}), frozenset({"old", "gone"}))
+
+    assert matched("(", {"old", "other"}, before) == ({"old"}, 2)
+    assert matched("n.w", {"old", "other", "new", "now", "newer"}, before) == ({"old", "new", "now"}, 5)
+
+
+def test_an_expression_that_is_not_valid_here_matches_nothing() -> None:
+    assert matched("(", {"foo", "bar"}, TopicMatches())[0] == set()
+
+
+def matched(regex: str, names: set[str], before: TopicMatches) -> tuple[Set[str], int]:
+    """Return the topics that match, and after how many names the matching gave way."""
+    steps, count = match_topics(regex, frozenset(names), before), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: TopicMatches = end.value
+            assert found.seen == names
+            return found.topics, count
+        count += 1
 
 
 @pytest.mark.parametrize("regex", ["(abc", "[z-a]", "a**", "(?=ahead)"])
