@@ -41,6 +41,7 @@ from tests.support.wire import ConnectionClosed, WireClient
 pytestmark = pytest.mark.ours
 
 PROPERTIES = {
+    "log.initial.task.delay.ms": "200",
     "log.retention.check.interval.ms": "200",
     "log.flush.offset.checkpoint.interval.ms": "300",
     "log.flush.start.offset.checkpoint.interval.ms": "300",
