@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import shlex
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,7 +77,7 @@ def cluster(
             node.wait_until_ready(START_S)
         yield nodes
     finally:
-        nodes.stop()
+        nodes.stop(signal.SIGKILL)
 
 
 def command_that_lowers(nodes: Nodes) -> list[str]:

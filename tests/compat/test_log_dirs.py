@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient
 from harness.servers import ApacheKafka, Server
 from tests.compat.conftest import new_server
 from tests.compat.test_confluent_kafka import consume
+from tests.support.quick_kafka import QuickKafka
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 VALUE_BYTES = 20_000
@@ -229,7 +230,7 @@ def test_the_directories_are_apache_kafkas(several: Server, paths: list[Path], t
     assert move(several.bootstrap, "handed-over", target) == "NoError"
     wait_for(lambda: (str(target), 0, False, 0) in replicas(several.bootstrap, "handed-over"))
     several.stop()
-    with ApacheKafka(paths[0], {"log.dirs": ",".join(map(str, paths))}) as apache:
+    with QuickKafka(paths[0], {"log.dirs": ",".join(map(str, paths))}) as apache:
         wait_for(lambda: len(replicas(apache.bootstrap, "handed-over")) == 3)
         assert (str(target), 0, False, 0) in replicas(apache.bootstrap, "handed-over")
         assert len(consume(apache.bootstrap, "handed-over", 30)) == 30

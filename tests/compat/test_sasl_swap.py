@@ -9,13 +9,14 @@ from typing import Any
 from confluent_kafka.admin import ScramMechanism
 
 from harness.listeners import node_keys
-from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy, free_port
+from harness.servers import CLUSTER_ID, Kafkapy, free_port
 from kafkapy.metadata.scram_types import MECHANISMS
 from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kafkapy.security.scram import ScramClient
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.eventually import eventually
 from tests.support.logins import jaas_keys, log_in, sasl_client
+from tests.support.quick_kafka import QuickKafka
 from tests.support.scram_users import add_user
 from tests.support.wire import WireClient
 
@@ -72,7 +73,7 @@ def test_users_log_in_to_whoever_has_the_directory(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kafkapy", "storage", "format", "-t", CLUSTER_ID, "-c", str(file)]
     subprocess.run([*command, "--add-scram", credential], check=True, capture_output=True)
     tokens: list[Any] = []
-    for kind in (ApacheKafka, Kafkapy) if SOAK_FACTOR == 1 else (ApacheKafka, Kafkapy, ApacheKafka):
+    for kind in (QuickKafka, Kafkapy) if SOAK_FACTOR == 1 else (QuickKafka, Kafkapy, QuickKafka):
         server = kind(directory, {**settings, "controller.quorum.bootstrap.servers": ""})
         server.port = port
         with server:

@@ -14,14 +14,15 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness.servers import ApacheKafka, Kafkapy, Server
+from harness.servers import Kafkapy, Server
 from tests.compat.test_confluent_kafka import create
 from tests.compat.test_restart import PROBLEMS, facts
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.committed import commit
+from tests.support.quick_kafka import QuickKafka
 from tools.kafka import JAVA_LIBS
 
-TURNS: tuple[type[ApacheKafka] | type[Kafkapy], ...] = (Kafkapy, ApacheKafka, Kafkapy, ApacheKafka, Kafkapy)
+TURNS: tuple[type[QuickKafka] | type[Kafkapy], ...] = (Kafkapy, QuickKafka, Kafkapy, QuickKafka, Kafkapy)
 TURN_COUNT = 3 if SOAK_FACTOR == 1 else len(TURNS)
 """There and back again; twice with KAFKAPY_SOAK_SEEDS."""
 CLEANING = {"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "500"}
