@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.servers import ApacheKafka, Kafkapy, Server, java
-from tools.kafka import JAVA_LIBS, kcat
+from tests.support.java_tools import OWN_JVM, JavaTools, are_here
+from tools.kafka import kcat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,16 +66,27 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def java_tool() -> Callable[..., str]:
-    """Run a class of Apache Kafka's tools and return its standard output; skip where its jars are missing."""
-    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
+def tools() -> Iterator[JavaTools]:
+    """Apache Kafka's tools in one JVM; skip where its jars are missing."""
+    if not are_here():
         pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
+    with JavaTools() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def java_tool(tools: JavaTools) -> Callable[..., str]:
+    """Run a class of Apache Kafka's tools, or a source file, and return its standard output."""
 
     def run(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 180) -> str:
-        command = java(main_class, *arguments)
-        result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s)
-        assert result.returncode == 0, f"{main_class} failed:\n{result.stdout}\n{result.stderr}"
-        return result.stdout
+        if main_class.endswith((".java", *OWN_JVM)):
+            command = java(main_class, *arguments, options=QUICK_JVM.split())
+            ended = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s)
+            status, output, text = ended.returncode, ended.stdout, f"{ended.stdout}\n{ended.stderr}"
+        else:
+            status, text, output = tools.call(main_class, *arguments, stdin=stdin, timeout_s=timeout_s)
+        assert status == 0, f"{main_class} failed:\n{text}"
+        return output
 
     return run
 

@@ -20,17 +20,8 @@ from tests.support.otlp_messages import message
 from tests.support.scraped import Samples, samples_of, text_of
 from tests.support.telemetry import subscribe
 from tests.support.wire import WireClient
-from tools.kafka import JAVA_LIBS
 
 TOOL = "kafka-client-metrics"
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[JavaTools]:
-    if not JAVA_LIBS.is_dir():
-        pytest.skip("Apache Kafka's jars are missing: run `make tools`")
-    with JavaTools() as running:
-        yield running
 
 
 def test_all_commands_of_kafka_client_metrics(tools: JavaTools, server: Server) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ from tests.support.eventually import eventually
 from tests.support.idempotence import numbers_of
 from tests.support.java_tools import JavaTools, Printed
 from tests.support.wire import WireClient
-from tools.kafka import JAVA_LIBS
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {
@@ -49,12 +47,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
 
 
 @pytest.fixture(scope="module")
-def tool(cluster: ThreeNodes) -> Iterator[Tool]:
+def tool(cluster: ThreeNodes, tools: JavaTools) -> Tool:
     """Run a tool against the cluster."""
-    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
-        pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
-    with JavaTools() as tools:
-        yield lambda script, *arguments: tools.run(script, *_with_bootstrap(script, cluster.bootstrap, arguments))
+    return lambda script, *arguments: tools.run(script, *_with_bootstrap(script, cluster.bootstrap, arguments))
 
 
 def _with_bootstrap(script: str, bootstrap: str, arguments: Sequence[str]) -> list[str]:

@@ -78,22 +78,21 @@ CHANGES = [
 """What is told to the controllers, and of whom it is asked then."""
 
 
-def test_configs_that_the_controllers_are_told_are_the_brokers_as_well(cluster: Nodes) -> None:
+def test_configs_that_the_controllers_are_told_are_the_brokers_as_well(cluster: Nodes, tools: JavaTools) -> None:
     topics.create(cluster.bootstrap, "configured", partitions=2, replicas=2)
     bootstrap = {"controller": cluster.controllers_bootstrap, "server": cluster.bootstrap}
-    with JavaTools() as tools:
 
-        def configs(where: str, entity: Sequence[str], *more: str) -> Printed:
-            return tools.run("kafka-configs", f"--bootstrap-{where}", bootstrap[where], "--entity-type", *entity, *more)
+    def configs(where: str, entity: Sequence[str], *more: str) -> Printed:
+        return tools.run("kafka-configs", f"--bootstrap-{where}", bootstrap[where], "--entity-type", *entity, *more)
 
-        for entity, change, asked in CHANGES:
-            told = configs("controller", entity, "--alter", "--add-config", change)
-            assert told.status == 0, told.text
-            for where in asked:
-                seen = lambda where=where, entity=entity: configs(where, entity, "--describe").text  # noqa: E731
-                eventually(lambda seen=seen, change=change: change in seen(), what=f"{change} at the {where}")
-            told = configs("controller", entity, "--alter", "--delete-config", change.partition("=")[0])
-            assert told.status == 0, told.text
+    for entity, change, asked in CHANGES:
+        told = configs("controller", entity, "--alter", "--add-config", change)
+        assert told.status == 0, told.text
+        for where in asked:
+            seen = lambda where=where, entity=entity: configs(where, entity, "--describe").text  # noqa: E731
+            eventually(lambda seen=seen, change=change: change in seen(), what=f"{change} at the {where}")
+        told = configs("controller", entity, "--alter", "--delete-config", change.partition("=")[0])
+        assert told.status == 0, told.text
 
 
 def test_another_controller_takes_over_from_one_that_is_killed(cluster: Nodes, java_tool: Callable[..., str]) -> None:

@@ -16,18 +16,9 @@ from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tests.support.quorum_tool import QuorumTool
-from tools.kafka import JAVA_LIBS
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 TIMEOUT_S = 120
-
-
-@pytest.fixture
-def tools() -> Iterator[JavaTools]:
-    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
-        pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
-    with JavaTools() as running:
-        yield running
 
 
 @pytest.fixture

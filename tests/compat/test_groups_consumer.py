@@ -15,10 +15,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from harness.servers import ApacheKafka, Kafkapy, Server, java
+from harness.servers import Kafkapy, Server, java
 from tests.compat.conftest import new_server
 from tests.support.committed import commit
 from tests.support.eventually import eventually
+from tests.support.java_tools import are_here
+from tests.support.quick_kafka import QuickKafka
 from tools.kafka import JAVA_LIBS
 
 GROUP_PROPERTIES = {
@@ -174,7 +176,7 @@ def test_group_config_sets_the_heartbeat_interval(java_tool: Callable[..., str],
     assert "consumer.heartbeat.interval.ms=1500" in java_tool("kafka.admin.ConfigCommand", *entity, "--describe")
 
 
-def test_members_go_on_over_kill_minus_nine(tmp_path: Path) -> None:
+def test_members_go_on_over_kill_minus_nine(tmp_path: Path, describe_epochs: Callable[..., str]) -> None:
     with Kafkapy(tmp_path / "data", GROUP_PROPERTIES) as broker:
         create(broker.bootstrap, "orders", 4)
         first, second = member(broker.bootstrap, "g", "orders"), member(broker.bootstrap, "g", "orders")
@@ -200,27 +202,34 @@ def test_members_go_on_over_kill_minus_nine(tmp_path: Path) -> None:
         second.close()
 
 
-def describe_epochs(server: Server, group: str = "g") -> str:
-    """Return the group's state and epochs as the Java tool shows them; empty where there are no jars."""
-    if not JAVA_LIBS.is_dir():
-        return ""
-    asked = ["--bootstrap-server", server.bootstrap, "--timeout", "60000"]
-    command = java(GROUP_COMMAND, *asked, "--describe", "--group", group, "--state", "--verbose")
-    said = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
-    found = re.search(r"uniform +(\w+ +\d+ +\d+ +\d+)\n", said)
-    assert found, said
-    return found[1]
+@pytest.fixture
+def describe_epochs(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Return a group's state and epochs as the Java tool shows them; empty where there are no jars."""
+    java_tool = request.getfixturevalue("java_tool") if are_here() else None
+
+    def describe(server: Server, group: str = "g") -> str:
+        if java_tool is None:
+            return ""
+        asked = ["--bootstrap-server", server.bootstrap, "--timeout", "60000"]
+        said = java_tool(GROUP_COMMAND, *asked, "--describe", "--group", group, "--state", "--verbose")
+        found = re.search(r"uniform +(\w+ +\d+ +\d+ +\d+)\n", said)
+        assert found, said
+        return found[1]
+
+    return describe
 
 
 @pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
 @pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="runs both servers itself")
-def test_apache_kafka_and_kafkapy_go_on_with_each_others_groups(tmp_path: Path) -> None:
+def test_apache_kafka_and_kafkapy_go_on_with_each_others_groups(
+    tmp_path: Path, describe_epochs: Callable[..., str]
+) -> None:
     """The members stay, the epochs stay: not even the metadata hash gives a reason to rebalance.
 
     "g" has members of the consumer protocol. "m" begins with classic ones; it is converted here and taken over there as
     it is, converted back there and taken over here.
     """
-    kafka = ApacheKafka(tmp_path / "data", GROUP_PROPERTIES)
+    kafka = QuickKafka(tmp_path / "data", GROUP_PROPERTIES)
     kafka.prepare()
     kafkapy = Kafkapy(tmp_path / "data", GROUP_PROPERTIES)
     kafkapy.port = kafka.port

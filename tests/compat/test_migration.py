@@ -59,12 +59,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def tools() -> Iterator[JavaTools]:
-    with JavaTools() as running:
-        yield running
-
-
 @pytest.fixture(params=[combined_nodes, pytest.param(isolated_nodes, marks=only_soaked)], ids=["combined", "isolated"])
 def nodes(request: pytest.FixtureRequest, tmp_path: Path, tools: JavaTools) -> Iterator[dict[int, MigratingNode]]:
     """Running nodes of Apache Kafka, with the features that it formats directories with."""

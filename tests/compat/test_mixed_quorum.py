@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -42,12 +42,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def tools() -> Iterator[JavaTools]:
-    with JavaTools() as running:
-        yield running
-
-
 class Voters:
     """Three nodes of two kinds, the first of which forms the quorum. A controller's port goes with its id."""
 
@@ -63,7 +57,7 @@ class Voters:
 
     def __exit__(self, *_: object) -> None:
         for node in self.nodes.values():
-            node.stop()
+            node.stop(signal.SIGKILL)
 
     def start(self, kind: Kind, node_id: int, properties: Mapping[str, str], *format_arguments: str) -> None:
         """Start a node in a directory that is new."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from harness.servers import ApacheKafka, Kafkapy
 from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
-from tools.kafka import JAVA_LIBS
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {"offsets.topic.replication.factor": "1", "transaction.state.log.num.partitions": "1"}
@@ -29,8 +27,6 @@ LIST_KEYS = ("leader.replication.throttled.replicas", "follower.replication.thro
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
-    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
-        pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
     properties = PROPERTIES | {"replica.fetch.max.bytes": "65536"}
     with ThreeNodes(KIND, tmp_path_factory.mktemp("three"), properties) as running:
         yield running
@@ -60,7 +56,9 @@ def fill(bootstrap: str, topic: str) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: ThreeNodes, tmp_path: Path) -> None:
+def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(
+    cluster: ThreeNodes, tools: JavaTools, tmp_path: Path
+) -> None:
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
     topics.create(cluster.bootstrap, "moving", replica_assignment=[[1]])
     eventually(lambda: partition_of(client).leader == 1)
@@ -69,24 +67,21 @@ def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: Thre
     moves = [{"topic": "moving", "partition": 0, "replicas": [2, 3]}]
     path.write_text(json.dumps({"version": 1, "partitions": moves}))
     reassign = ("kafka-reassign-partitions", "--bootstrap-server", cluster.bootstrap, "--reassignment-json-file")
-    with JavaTools() as tools:
-        started_s = time.monotonic()
-        executed = tools.run(*reassign, str(path), "--execute", "--throttle", str(RATE))
-        assert executed.status == 0, executed.text
-        assert f"The inter-broker throttle limit was set to {RATE} B/s" in executed.text
-        for broker in ("1", "2", "3"):
-            wait_for_configs(client, ConfigResource.Type.BROKER, broker, dict.fromkeys(RATE_KEYS, str(RATE)))
-        listed = dict(zip(LIST_KEYS, ("0:1", "0:2,0:3"), strict=True))
-        wait_for_configs(client, ConfigResource.Type.TOPIC, "moving", listed)
+    started_s = time.monotonic()
+    executed = tools.run(*reassign, str(path), "--execute", "--throttle", str(RATE))
+    assert executed.status == 0, executed.text
+    assert f"The inter-broker throttle limit was set to {RATE} B/s" in executed.text
+    for broker in ("1", "2", "3"):
+        wait_for_configs(client, ConfigResource.Type.BROKER, broker, dict.fromkeys(RATE_KEYS, str(RATE)))
+    listed = dict(zip(LIST_KEYS, ("0:1", "0:2,0:3"), strict=True))
+    wait_for_configs(client, ConfigResource.Type.TOPIC, "moving", listed)
 
-        def is_complete() -> bool:
-            return (
-                "Reassignment of partition moving-0 is completed." in tools.run(*reassign, str(path), "--verify").text
-            )
+    def is_complete() -> bool:
+        return "Reassignment of partition moving-0 is completed." in tools.run(*reassign, str(path), "--verify").text
 
-        eventually(is_complete, 180)
-        # the leader sends what two replicas have to get, so each alone is twice as fast as the throttle allows
-        assert time.monotonic() - started_s > SIZE_BYTES / RATE
+    eventually(is_complete, 180)
+    # the leader sends what two replicas have to get, so each alone is twice as fast as the throttle allows
+    assert time.monotonic() - started_s > SIZE_BYTES / RATE
     wait_for_configs(client, ConfigResource.Type.TOPIC, "moving", {})
     for broker in ("1", "2", "3"):
         wait_for_configs(client, ConfigResource.Type.BROKER, broker, {})

@@ -1,6 +1,7 @@
 """Apache Kafka's command line tools, run one after the other in one JVM, whose start costs most of the time."""
 
 import base64
+import shutil
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,11 @@ CLASSES: Final = {
 """By the names of the scripts."""
 
 
+TIMED_OUT: Final = 124
+OWN_JVM: Final = ("ConsoleProducer", "ConsoleConsumer")
+"""These count records in static fields and end by a shutdown hook."""
+
+
 class Printed(NamedTuple):
     """How a tool ended, and all that it printed."""
 
@@ -32,28 +38,70 @@ class Printed(NamedTuple):
     text: str
 
 
+class Ended(NamedTuple):
+    """How a class ended, all that it printed, and what of that was standard output."""
+
+    status: int
+    text: str
+    output: str
+
+
+def are_here() -> bool:
+    return JAVA_LIBS.is_dir() and shutil.which("java") is not None
+
+
 class JavaTools:
-    """A context manager over the JVM that runs them."""
+    """The JVM that runs them, started with the first one; a context manager that ends it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{JAVA_LIBS}/*"]
-        self._process = subprocess.Popen(
-            [*command, str(SOURCE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.communicate()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
 
     def run(self, script: str, *arguments: str) -> Printed:
-        """Run a tool to its end."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\t".join((CLASSES[script], *arguments)) + "\n")
-        self._process.stdin.flush()
-        status, _, text = self._process.stdout.readline().strip().partition("\t")
-        lines = base64.b64decode(text).decode().splitlines(keepends=True)
-        return Printed(int(status), "".join(line for line in lines if not line.startswith("SLF4J:")))
+        """Run a tool, by its script's name, to its end."""
+        ended = self.call(CLASSES[script], *arguments)
+        return Printed(ended.status, ended.text)
+
+    def call(self, main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 180) -> Ended:
+        """Run a class that has a main method to its end. Raises TimeoutError."""
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        words = (stdin, main_class, *arguments)
+        process.stdin.write("\t".join((str(int(timeout_s * 1000)), *map(_encoded, words))) + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline().strip("\n").split("\t")
+        assert len(answer) == 3, f"the JVM of the tools has ended in {main_class}"
+        status, output, text = int(answer[0]), _decoded(answer[1]), _decoded(answer[2])
+        if status == TIMED_OUT:
+            raise TimeoutError(f"{main_class} runs for more than {timeout_s} s:\n{text}")
+        return Ended(status, text, output)
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            command = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{JAVA_LIBS}/*"]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                [*command, str(SOURCE)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+            )
+        return self._process
+
+
+def _encoded(word: str) -> str:
+    return base64.b64encode(word.encode()).decode()
+
+
+def _decoded(printed: str) -> str:
+    """Return the text without what SLF4J says of itself."""
+    lines = base64.b64decode(printed).decode().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("SLF4J"))
