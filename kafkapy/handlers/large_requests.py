@@ -119,13 +119,13 @@ class LargeRequests:
         decoded = self._services.decoded
         if context.api_key in PARKED or context.api_key in UNCOUNTED:
             request, elements = await self._work.run(work)
-            parked = self._take_parked(context.api_key, request, elements, frame_bytes)
+            parked = self._take_parked(context, request, elements, frame_bytes)
             if parked is not None:
                 return request, parked
             del request
-            room = await decoded.wait_prompt(elements, frame_bytes)
+            room = await decoded.wait_prompt(elements, frame_bytes, _client(context))
         else:
-            room = await decoded.wait_large(undecoded.most_elements, frame_bytes)
+            room = await decoded.wait_large(undecoded.most_elements, frame_bytes, _client(context))
         try:
             request, elements = await self._work.run(work)
         except BaseException:
@@ -134,13 +134,13 @@ class LargeRequests:
         room.shrink(elements * ELEMENT_BYTES + frame_bytes)
         return _without_waiting(context.api_key, request), room
 
-    def take_room(self, api_key: int, request: Any, elements: int, frame_bytes: int) -> Room | None:
+    def take_room(self, context: RequestContext, request: Any, elements: int, frame_bytes: int) -> Room | None:
         """Return room for the request of a small frame; None if it has to wait. Raises ProtocolError.
 
         frame_bytes: 0 for a Produce of any size, which still needs its frame.
         """
-        if api_key in PARKED or api_key in UNCOUNTED:
-            return self._take_parked(api_key, request, elements, frame_bytes)
+        if context.api_key in PARKED or context.api_key in UNCOUNTED:
+            return self._take_parked(context, request, elements, frame_bytes)
         return self._services.decoded.take(elements, frame_bytes)
 
     async def read_small(self, context: RequestContext, undecoded: Undecoded) -> tuple[Any, Room]:
@@ -148,26 +148,26 @@ class LargeRequests:
         context.connection.is_held = True
         decoded = self._services.decoded
         if context.api_key in PARKED:
-            room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame))
+            room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame), _client(context))
         else:
-            room = await decoded.wait(undecoded.most_elements, len(undecoded.frame))
+            room = await decoded.wait(undecoded.most_elements, len(undecoded.frame), _client(context))
         try:
             return _without_waiting(context.api_key, undecoded.read()[0]), room
         except BaseException:
             room.release()
             raise
 
-    def _take_parked(self, api_key: int, request: Any, elements: int, frame_bytes: int) -> Room | None:
+    def _take_parked(self, context: RequestContext, request: Any, elements: int, frame_bytes: int) -> Room | None:
         """Return room for a request that may wait for others. If there is none, it is answered without waiting.
 
         None: for that it must wait for room, with its decoded form dropped. Raises ProtocolError, which closes the
         connection, if the request cannot be answered so.
         """
-        decoded = self._services.decoded
+        decoded, api_key = self._services.decoded, context.api_key
         if (elements <= FEW_ELEMENTS and frame_bytes <= FEW_BYTES) or api_key in UNCOUNTED:
             return decoded.no_room()
         parking = PARKED[api_key]
-        room = decoded.take_parked(elements, frame_bytes, parking.share)
+        room = decoded.take_parked(elements, frame_bytes, parking.share, _client(context))
         if room is not None:
             return room
         if parking.time_limit is None:
@@ -214,6 +214,10 @@ def _without_waiting(api_key: int, request: Any) -> Any:
         assert parking.time_limit is not None
         setattr(request, parking.time_limit, 0)
     return request
+
+
+def _client(context: RequestContext) -> tuple[str, str]:
+    return context.principal, context.client_host
 
 
 def _timed(context: RequestContext, work: Callable[[], R]) -> Callable[[], R]:

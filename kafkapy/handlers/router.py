@@ -109,7 +109,7 @@ class Router:
                     if elements > FEW_ELEMENTS or (frame_bytes > FEW_BYTES and not needs_frame):
                         if needs_frame:
                             frame_bytes = 0  # counted as a frame
-                        room = self._large.take_room(header.api_key, request, elements, frame_bytes)
+                        room = self._large.take_room(context, request, elements, frame_bytes)
                         if room is None:
                             request = None  # decoded again later: it takes no memory while it waits
                             undecoded = Undecoded(request_class, frame, position, header.api_version, elements)

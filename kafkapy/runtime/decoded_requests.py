@@ -5,10 +5,12 @@ element is counted as ELEMENT_BYTES from its decoding until its request is answe
 as strings and byte strings are copied: the frame itself is freed when its request has been decoded and waits, and does
 not count as request memory (reactor/request_memory.py) then. Invariants:
 
-* A request waits for room only as a frame. Requests in small and in large frames wait in lanes of their own, each in
-  FIFO order; at most SMALL_DECODED_BYTES and LARGE_DECODED_BYTES are decoded there at a time.
+* A request waits for room only as a frame. Requests in small and in large frames wait in lanes of their own; at most
+  SMALL_DECODED_BYTES and LARGE_DECODED_BYTES are decoded there at a time. The clients that wait take turns. A client
+  is a principal at an address.
 * What a request with room waits for never waits for room itself: a JoinGroup for the other members, a write for the
   fetches of followers. These requests (`take_parked`) get room within PARKED_BYTES at once, or may not wait.
+  A client gets no more of it once it holds more than would stay free, so however much it takes, others have room.
 * A deviation, as Apache Kafka bounds bytes only: without room a Fetch, Produce or DeleteRecords is answered without
   waiting, and a JoinGroup, SyncGroup or AddPartitionsToTxn closes its connection.
 * A Fetch or DeleteRecords that may not wait for others waits as a frame for room within PROMPT_BYTES: all that hold it
@@ -17,6 +19,7 @@ not count as request memory (reactor/request_memory.py) then. Invariants:
 * A Produce counts as a frame until it waits for replicas, and by its elements only: it then keeps the names of topics.
 """
 
+from collections.abc import Hashable
 from typing import Final
 
 from kafkapy.runtime.pool import Lane
@@ -63,6 +66,27 @@ class Room:
         self._lane.leave(self.byte_count)
 
 
+class _ParkedRoom(Room):
+    """Counts as held by its client, too."""
+
+    __slots__ = ("_client", "_held")
+
+    def __init__(self, lane: Lane, byte_count: int, held: dict[Hashable, int], client: Hashable) -> None:
+        super().__init__(lane, byte_count)
+        self._held = held
+        self._client = client
+        held[client] = held.get(client, 0) + byte_count
+
+    def release(self) -> None:
+        super().release()
+        left_bytes = self._held[self._client] - self.byte_count
+        assert left_bytes >= 0
+        if left_bytes:
+            self._held[self._client] = left_bytes
+        else:
+            del self._held[self._client]
+
+
 class DecodedRequests:
     """The account of one node's requests."""
 
@@ -77,6 +101,8 @@ class DecodedRequests:
         self._large = Lane(most_bytes=large_bytes)
         self._parked = Lane(most_bytes=parked_bytes)
         self._prompt = Lane(most_bytes=prompt_bytes)
+        self._held: dict[Hashable, int] = {}
+        """Of the parked lane, by client."""
 
     @property
     def bytes_in_use(self) -> int:
@@ -87,39 +113,40 @@ class DecodedRequests:
         byte_count = min(elements * ELEMENT_BYTES + frame_bytes, self._small.most_bytes)
         return Room(self._small, byte_count) if self._small.try_enter(byte_count) else None
 
-    async def wait(self, elements: int, frame_bytes: int) -> Room:
+    async def wait(self, elements: int, frame_bytes: int, client: Hashable = None) -> Room:
         """Return room for a request of a small frame once there is some."""
-        return await _enter(self._small, elements * ELEMENT_BYTES + frame_bytes)
+        return await _enter(self._small, elements * ELEMENT_BYTES + frame_bytes, client)
 
-    async def wait_large(self, most_elements: int, frame_bytes: int) -> Room:
+    async def wait_large(self, most_elements: int, frame_bytes: int, client: Hashable = None) -> Room:
         """Return room for a request of a large frame, once there is some, for the most that it may have."""
-        return await _enter(self._large, min(most_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes)
+        return await _enter(self._large, min(most_elements, frame_bytes) * ELEMENT_BYTES + frame_bytes, client)
 
-    async def wait_prompt(self, elements: int, frame_bytes: int) -> Room:
+    async def wait_prompt(self, elements: int, frame_bytes: int, client: Hashable = None) -> Room:
         """Return room for a request that could wait for others, but will be answered without waiting."""
-        return await _enter(self._prompt, elements * ELEMENT_BYTES + frame_bytes)
+        return await _enter(self._prompt, elements * ELEMENT_BYTES + frame_bytes, client)
 
-    def take_parked(self, elements: int, frame_bytes: int, share: float) -> Room | None:
+    def take_parked(self, elements: int, frame_bytes: int, share: float, client: Hashable = None) -> Room | None:
         """Return room for a decoded request that may wait for other requests; None if it must not wait.
 
         share: of PARKED_BYTES, what may be in use with this request.
         """
         byte_count = elements * ELEMENT_BYTES + frame_bytes
-        if self._parked.bytes_in_use + byte_count > share * self._parked.most_bytes:
+        free_bytes = share * self._parked.most_bytes - self._parked.bytes_in_use - byte_count
+        if free_bytes < self._held.get(client, 0):
             return None
         is_in = self._parked.try_enter(byte_count)
         assert is_in, "nothing waits for this lane"
-        return Room(self._parked, byte_count)
+        return _ParkedRoom(self._parked, byte_count, self._held, client)
 
     def no_room(self) -> Room:
         """Return the room of a request that is not counted."""
-        room = self.take_parked(0, 0, 1.0)
-        assert room is not None
-        return room
+        is_in = self._parked.try_enter(0)
+        assert is_in, "nothing waits for this lane"
+        return Room(self._parked, 0)
 
 
-async def _enter(lane: Lane, byte_count: int) -> Room:
+async def _enter(lane: Lane, byte_count: int, client: Hashable) -> Room:
     """Wait for room. What needs more than the whole lane has it alone."""
     held_bytes = min(byte_count, lane.most_bytes)
-    await lane.enter(held_bytes)
+    await lane.enter(held_bytes, client)
     return Room(lane, held_bytes)

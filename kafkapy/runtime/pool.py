@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final, TypeVar
 
@@ -99,14 +99,18 @@ class AnswerRoom:
 
 
 class Lane:
-    """A bound of memory, and of work at once, with a queue for it in FIFO order."""
+    """A bound of memory, and of work at once, with a queue for it: clients take turns, each in FIFO order.
+
+    Without clients all wait in one FIFO order.
+    """
 
     def __init__(self, *, most_bytes: int, most_at_once: int = UNLIMITED) -> None:
         self._most_at_once = most_at_once
         self.most_bytes = most_bytes
         self.bytes_in_use = 0
         self._count = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: dict[Hashable, deque[tuple[int, asyncio.Future[None]]]] = {}
+        """By client, the one whose turn is next first."""
 
     def try_enter(self, held_bytes: int) -> bool:
         """Take room if there is some and nobody waits for it; return whether it was taken."""
@@ -115,12 +119,12 @@ class Lane:
         self._take(held_bytes)
         return True
 
-    async def enter(self, held_bytes: int) -> None:
+    async def enter(self, held_bytes: int, client: Hashable = None) -> None:
         """Wait for room. If cancelled while waiting, nothing is held."""
         if self.try_enter(held_bytes):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((held_bytes, turn))
+        self._waiting.setdefault(client, deque()).append((held_bytes, turn))
         try:
             await turn
         except BaseException:
@@ -145,11 +149,18 @@ class Lane:
 
     def _admit(self) -> None:
         """Admit waiting work that now has room."""
-        while self._waiting and (self._waiting[0][1].done() or self._has_room(self._waiting[0][0])):
-            next_bytes, turn = self._waiting.popleft()
+        while self._waiting:
+            client, queue = next(iter(self._waiting.items()))
+            next_bytes, turn = queue[0]
             if not turn.done():  # else cancelled
+                if not self._has_room(next_bytes):
+                    return
                 self._take(next_bytes)
                 turn.set_result(None)
+            queue.popleft()
+            del self._waiting[client]
+            if queue:
+                self._waiting[client] = queue  # behind the other clients
 
     def _has_room(self, held_bytes: int) -> bool:
         return self._count < self._most_at_once and self.bytes_in_use + held_bytes <= self.most_bytes

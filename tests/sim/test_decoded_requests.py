@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from kafkapy.handlers.context import RequestContext
 from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, LargeRequests
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -18,7 +20,8 @@ from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinG
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, DecodedRequests
+from kafkapy.protocol.serving import ConnectionInfo
+from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, DecodedRequests, Room
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop, run
 from tests.support.wire import request_frame
@@ -283,17 +286,67 @@ def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait() -> No
         assert decoded.bytes_in_use == 1_980 * ELEMENT_BYTES + len(request_frame(fetch, 12))
         room_of = LargeRequests(services_of(machine)).take_room
         write, read = ProduceRequest(timeout_ms=1000), FetchRequest(max_wait_ms=1000)
-        assert room_of(FetchRequest.API_KEY, read, 33, 0) is None
+        assert room_of(context_of(read, "10.0.0.7"), read, 33, 0) is None
         rooms = [
-            room_of(ProduceRequest.API_KEY, write, 1_000, 0),
-            room_of(JoinGroupRequest.API_KEY, join("", 1), 900, 100 * ELEMENT_BYTES),
+            room_of(context_of(write, "10.0.0.8"), write, 1_000, 0),
+            room_of(context_of(join("", 1), "10.0.0.9"), join("", 1), 400, 100 * ELEMENT_BYTES),
         ]
         assert write.timeout_ms == 1000
-        assert decoded.bytes_in_use > 3_900 * ELEMENT_BYTES
+        assert decoded.bytes_in_use > 3_400 * ELEMENT_BYTES
         for room in rooms:
             assert room is not None
             room.release()
         await machine.stop()
+
+    run(main)
+
+
+def context_of(request: Any, host: str) -> RequestContext:
+    connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", host, 9)
+    return RequestContext(RequestHeader(request.API_KEY, request.MAX_VERSION, 1, "c"), connection)
+
+
+def test_a_client_that_takes_what_it_can_leaves_room_to_wait_for_others() -> None:
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests(parked_bytes=2 * 1_000 * ELEMENT_BYTES)
+        machine = await boot(loop, decoded)
+        room_of = LargeRequests(services_of(machine)).take_room
+        read = FetchRequest(max_wait_ms=1000)
+        rooms: list[Room] = []
+        held: dict[str, int] = {}
+        for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+            while (room := room_of(context_of(read, host), read, 50, 0)) is not None:
+                rooms.append(room)
+                held[host] = held.get(host, 0) + 50
+        assert held == {"10.0.0.1": 500, "10.0.0.2": 250, "10.0.0.3": 150}
+        for room in rooms:
+            room.release()
+        assert decoded.bytes_in_use == 0
+        assert not decoded._held
+        await machine.stop()
+
+    run(main)
+
+
+def test_clients_that_wait_for_room_take_turns() -> None:
+    async def main(loop: SimLoop) -> None:
+        decoded = DecodedRequests(small_bytes=100 * ELEMENT_BYTES)
+        first = await decoded.wait(100, 0, "greedy")
+        order: list[str] = []
+
+        async def wait(client: str) -> None:
+            room = await decoded.wait(100, 0, client)
+            order.append(client)
+            await asyncio.sleep(1)
+            room.release()
+
+        async with asyncio.TaskGroup() as waiting:
+            tasks = [waiting.create_task(wait(client)) for client in ["greedy"] * 5 + ["a", "b", "a"]]
+            await asyncio.sleep(1)
+            tasks[1].cancel()
+            first.release()
+        assert order == ["greedy", "a", "b", "a", "greedy", "greedy", "greedy"]
+        assert decoded.bytes_in_use == 0
 
     run(main)
 
