@@ -5,7 +5,7 @@ messages. Source: KIP-226, KIP-714, KIP-848, KIP-932.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.config.broker import BrokerConfig
@@ -20,7 +20,7 @@ from kafkapy.config.definitions import (
     topic_definitions,
 )
 from kafkapy.config.dynamic import DynamicConfig
-from kafkapy.config.patterns import PatternError, compiled, selector_and_pattern
+from kafkapy.config.patterns import PatternError, check, check_sizes, selector_and_pattern
 from kafkapy.config.topic import HOUR_MS, MINUTE_MS, inherited_values
 from kafkapy.errors import ApiError, ConfigError
 
@@ -291,23 +291,26 @@ def _validate_client_metrics(name: str, configs: Mapping[str, str]) -> None:
     patterns = values.get("match", ())
     if len(patterns) > MAX_MATCHES:
         raise ApiError(INVALID_CONFIG, f"Illegal client matching patterns: {len(patterns)} of them")
-    for pattern in patterns:
-        _validate_match(pattern)
+    _validate_matches(patterns)
 
 
-def _validate_match(pattern: str) -> None:
+def _validate_matches(entries: Sequence[str]) -> None:
     """Raise INVALID_CONFIG for what is no selector and pattern.
 
     Deviation: patterns are RE2's. One that only Java can compile (a lookahead, a back reference) is refused.
     """
-    parts = selector_and_pattern(pattern)
+    found = [(entry, selector_and_pattern(entry)) for entry in entries]
     try:
-        if parts is not None and parts[0] in MATCH_KEYS:
-            compiled(parts[1])
-            return
-    except PatternError:
-        pass
-    raise ApiError(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+        check_sizes(*(parts[1] for _, parts in found if parts is not None))
+    except PatternError as error:
+        raise ApiError(INVALID_CONFIG, f"Illegal client matching patterns: {error}") from error
+    for entry, parts in found:
+        try:
+            if parts is None or parts[0] not in MATCH_KEYS:
+                raise PatternError("no selector")
+            check(parts[1])
+        except PatternError as error:
+            raise ApiError(INVALID_CONFIG, f"Illegal client matching pattern: {entry}") from error
 
 
 def _number(value: Value) -> int | float:

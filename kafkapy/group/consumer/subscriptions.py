@@ -10,7 +10,7 @@ from dataclasses import field
 from struct import pack
 from typing import Any, Final
 
-from kafkapy.config.patterns import PatternError, compiled
+from kafkapy.config.patterns import PatternError, check, compiled
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.group.xxh3 import xxh3_64
@@ -153,13 +153,13 @@ def _text_bytes(text: str) -> bytes:
     return encoded + pack("<i", len(encoded) // 2)
 
 
-def compile_regex(regex: str) -> Any:
-    """Compile a SubscribedTopicRegex with RE2, whose syntax Kafka specifies.
+def check_regex(regex: str) -> None:
+    """Check a SubscribedTopicRegex by the syntax of RE2, as Kafka specifies.
 
     Raises INVALID_REGULAR_EXPRESSION, also if google-re2 is not installed.
     """
     try:
-        return compiled(regex)
+        check(regex)
     except PatternError as error:
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -199,6 +199,6 @@ def match_topics(regex: str, names: frozenset[str], before: TopicMatches) -> Gen
 
 def _compiled(regex: str) -> Any:
     try:
-        return compile_regex(regex)
-    except ApiError:
+        return compiled(regex)
+    except PatternError:
         return None

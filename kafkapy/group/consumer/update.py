@@ -22,7 +22,7 @@ from kafkapy.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from kafkapy.group.consumer.subscriptions import Subscriptions, compile_regex, topic_ids
+from kafkapy.group.consumer.subscriptions import Subscriptions, check_regex, topic_ids
 from kafkapy.group.decision import Client
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.metadata.image import MetadataImage
@@ -95,7 +95,7 @@ class MemberUpdate:
             self._subscriptions = group.subscriptions_with(self._replaced_member(), updated)
         subscriptions = self._subscriptions
         if has_changed and new_regex and new_regex not in group.log.subscriptions.regexes:
-            compile_regex(new_regex)
+            check_regex(new_regex)
         if has_changed and old_regex in group.log.subscriptions.resolved and old_regex not in subscriptions.regexes:
             self._records.append(regex_tombstone(group.group_id, old_regex))
         return has_changed

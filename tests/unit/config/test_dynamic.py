@@ -115,6 +115,20 @@ def test_controller_finds_the_value_that_counts(dynamic) -> None:
         (
             CLIENT_METRICS,
             "m",
+            {"match": ",".join(rf"client_id=\pL{n}\pN\pL" for n in range(24))},
+            40,
+            "more than 64 classes",
+        ),
+        (
+            CLIENT_METRICS,
+            "m",
+            {"match": ",".join(f"client_id={n}" + "a" * 1_500 for n in range(24))},
+            40,
+            "more than 32768 characters",
+        ),
+        (
+            CLIENT_METRICS,
+            "m",
             {"match": ",".join(f"client_id={n}" for n in range(25))},
             40,
             "Illegal client matching patterns: 25",

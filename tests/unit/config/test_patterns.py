@@ -19,7 +19,9 @@ def test_others_are_refused_with_a_reason(pattern: str) -> None:
     assert not str(raised.value).startswith("b'")
 
 
-@pytest.mark.parametrize("pattern", [r"[\pL\pN]{400}", r"(\pL|\pN|\pS){200}", "x" * 32_000])
+@pytest.mark.parametrize(
+    "pattern", [r"[\pL\pN]{400}", r"(\pL|\pN|\pS){200}", "x" * 32_000, r"\pL!|" * 65 + "x", "x|" * 17_000]
+)
 def test_a_request_has_no_pattern_that_takes_long_to_compile_and_much_to_keep(pattern: str) -> None:
     with pytest.raises(PatternError, match="pattern too large"):
         compiled(pattern)

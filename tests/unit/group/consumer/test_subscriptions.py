@@ -10,7 +10,7 @@ from kafkapy.group.consumer.subscriptions import (
     MetadataHashes,
     Subscriptions,
     TopicMatches,
-    compile_regex,
+    check_regex,
     match_topics,
 )
 from kafkapy.group.xxh3 import xxh3_64
@@ -123,7 +123,7 @@ def matched(regex: str, names: set[str], before: TopicMatches) -> tuple[Set[str]
 
 @pytest.mark.parametrize("regex", ["(abc", "[z-a]", "a**", "(?=ahead)"])
 def test_invalid_expression_is_refused_with_its_fault(regex: str) -> None:
-    code, message = error_of(compile_regex, regex)
+    code, message = error_of(check_regex, regex)
 
     assert code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert message is not None
