@@ -4,7 +4,7 @@ handlers/fetch.py has decided that the request is a follower's.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkapy.handlers.context import RequestContext, Services
@@ -16,7 +16,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.replication.fetch_read import FetchRead
 from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
-from kafkapy.replication.follower_watch import FollowerWatch
+from kafkapy.replication.follower_watch import READ_AT_ONCE, FollowerWatch
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.replication.partition_read import PartitionRead, failed_read
@@ -120,7 +120,8 @@ async def _read_news(
 ) -> tuple[FetchRead, Reads]:
     """Read `taken`, then the other partitions with news until the response is full; return all answers.
 
-    Gives way to other requests after each turn: there may be 100,000 partitions.
+    Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
+    100,000. Those of `taken` are read though the response is full: that notes the follower's progress.
     """
     read: FetchRead | None = None
     answers: Reads = []
@@ -128,17 +129,19 @@ async def _read_news(
     left = by.watch.unread_count
     try:
         while True:
-            readable, refused = _sort_out_for(services, context, taken, by.follower, by.watch)
-            first = 0 if read is None else len(read.answers)
-            read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
-            read_answers = iter(read.answers[first:])
-            answers += [(each, refused.get(each.key) or next(read_answers)) for each in taken]
-            read.must_answer |= bool(refused)
+            for some in _slices(taken):
+                if answers and turn.is_over(READ_AT_ONCE):
+                    await services.turns.next()
+                    turn.begin()
+                readable, refused = _sort_out_for(services, context, some, by.follower, by.watch)
+                first = 0 if read is None else len(read.answers)
+                read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
+                read_answers = iter(read.answers[first:])
+                answers += [(each, refused.get(each.key) or next(read_answers)) for each in some]
+                read.must_answer |= bool(refused)
+            assert read is not None, "there is at least one slice"
             if left <= 0 or read.is_full:
                 return read, answers
-            if turn.is_over(len(taken)):
-                await services.turns.next()
-                turn.begin()
             taken = by.watch.take(left)
             if not taken:  # the session has ended meanwhile
                 return read, answers
@@ -147,6 +150,13 @@ async def _read_news(
         if read is not None:
             read.release()
         raise
+
+
+def _slices(taken: Sequence[FetchedPartition]) -> Iterator[Sequence[FetchedPartition]]:
+    """Yield READ_AT_ONCE partitions at a time; one empty slice if there are none."""
+    yield taken[:READ_AT_ONCE]
+    for start in range(READ_AT_ONCE, len(taken), READ_AT_ONCE):
+        yield taken[start : start + READ_AT_ONCE]
 
 
 def _with_refused(

@@ -141,6 +141,25 @@ async def test_a_fetch_does_not_give_way_before_its_turn_is_over(loop: SimLoop) 
 
 
 @on_loop
+async def test_a_fetch_that_names_many_partitions_gives_way_between_them(loop: SimLoop) -> None:
+    partition_count, turn_count = 2 * READ_PER_TURN + 1, 3
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(partition_count, replicas=(1, 2))
+    await world.pass_ms(3000)
+    acknowledged_at_ms: set[int] = set()
+
+    async def produce(number: int) -> None:
+        assert (await world.produce(1, VALUE, number=number))[0] == 0
+        acknowledged_at_ms.add(loop.now_ms())
+
+    await asyncio.gather(*(world.nodes[1].run(produce(number)) for number in range(partition_count)))
+    named = [each for *_, each in world.requests if isinstance(each, FetchRequest)]
+    assert max(sum(len(topic.partitions) for topic in each.topics) for each in named) == partition_count
+    assert len(acknowledged_at_ms) >= turn_count, "the request that names all takes more than one turn"
+    await world.stop()
+
+
+@on_loop
 async def test_partitions_in_sync_are_served_while_others_cannot_join(loop: SimLoop) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 3)
