@@ -1,5 +1,6 @@
 """How hosted partitions follow the metadata, on a simulated disk."""
 
+from kafkapy.config.log import LogConfig
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
@@ -160,6 +161,25 @@ async def test_topic_configs_are_taken_over_at_once(loop: SimLoop) -> None:
     assert partition.log.config.retention_ms == 2_000
     hosting.alter_configs("orders", {"retention.ms": None})
     assert partition.log.config.retention_ms == hosting.config.log_config.retention_ms
+
+
+@on_loop
+async def test_partitions_of_a_topic_share_a_config_until_it_changes(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic(partition_count=2, configs={"retention.bytes": "7"})
+
+    def config_of(number: int) -> LogConfig:
+        partition = hosting.manager.partitions.find("orders", number)
+        assert partition is not None
+        assert partition.log is not None
+        return partition.log.config
+
+    assert config_of(0) is config_of(1)
+    assert config_of(1).retention_bytes == 7
+    hosting.alter_configs("orders", {"retention.bytes": "8"})
+    assert config_of(0) is config_of(1)
+    assert config_of(1).retention_bytes == 8
+    assert hosting.create_topic("others").log.config.retention_bytes == -1  # type: ignore[union-attr]
 
 
 @on_loop
