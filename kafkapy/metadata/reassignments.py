@@ -5,7 +5,8 @@ change that adds the last of them; the same change removes the replicas to be re
 one; a cancellation restores the previous replicas. The messages are imported with the first request.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
     from kafkapy.protocol.messages import list_partition_reassignments_request as list_request
     from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
+
+PARTITIONS_PER_STEP: Final = 200
+"""Partitions listed in one step: half a millisecond."""
 
 
 class ReassignmentControl:
@@ -65,20 +69,32 @@ class ReassignmentControl:
 
     def decide_list(
         self, request: "list_request.ListPartitionReassignmentsRequest"
-    ) -> "Decision[Any, list_response.ListPartitionReassignmentsResponse]":
+    ) -> "Steps[Any, list_response.ListPartitionReassignmentsResponse]":
         """Return the running reassignments of all or of the requested topics. No records."""
         from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
 
         response = list_response.ListPartitionReassignmentsResponse(error_message=None)
+        for topic, partition_ids in self._requested(request):
+            ongoing: list[list_response.OngoingPartitionReassignment] = []
+            for start in range(0, len(partition_ids), PARTITIONS_PER_STEP):
+                ongoing += _ongoing(topic, partition_ids[start : start + PARTITIONS_PER_STEP])
+                yield []
+            if ongoing:
+                response.topics.append(list_response.OngoingTopicReassignment(name=topic.name, partitions=ongoing))
+        return Decision(response, [])
+
+    def _requested(
+        self, request: "list_request.ListPartitionReassignmentsRequest"
+    ) -> "Iterator[tuple[Topic, list[int]]]":
+        """Yield each topic with the partitions to look at."""
         if request.topics is None:
             for topic_id, partition_ids in self._topics.indexes.reassigning.items():
-                _add_ongoing(response, self._topics.by_id[topic_id], list(partition_ids))
-            return Decision(response, [])
+                yield self._topics.by_id[topic_id], list(partition_ids)
+            return
         for requested in request.topics:
             topic = self._topics.by_name.get(requested.name)
             if topic is not None:
-                _add_ongoing(response, topic, requested.partition_indexes)
-        return Decision(response, [])
+                yield topic, requested.partition_indexes
 
     def _alter(
         self, name: str, requested: "alter_request.ReassignablePartition", allow_factor_change: bool
@@ -160,12 +176,10 @@ def _check_factor_unchanged(partition: PartitionRegistration, target: list[int])
         )
 
 
-def _add_ongoing(
-    response: "list_response.ListPartitionReassignmentsResponse", topic: Topic, partition_ids: list[int]
-) -> None:
+def _ongoing(topic: Topic, partition_ids: list[int]) -> "list[list_response.OngoingPartitionReassignment]":
     from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
 
-    ongoing = [
+    return [
         list_response.OngoingPartitionReassignment(
             partition_index=partition_id,
             replicas=list(partition.replicas),
@@ -175,5 +189,3 @@ def _add_ongoing(
         for partition_id in partition_ids
         if (partition := topic.partitions.get(partition_id)) is not None and partition.is_being_reassigned
     ]
-    if ongoing:
-        response.topics.append(list_response.OngoingTopicReassignment(name=topic.name, partitions=ongoing))

@@ -96,8 +96,8 @@ def ongoing(cluster: Cluster, topics: Mapping[str, Sequence[int]] | None = None)
     asked = None
     if topics is not None:
         asked = [list_request.ListPartitionReassignmentsTopics(name, list(ids)) for name, ids in topics.items()]
-    decision = cluster.controller.reassignments.decide_list(
-        list_request.ListPartitionReassignmentsRequest(topics=asked)
+    decision = end_of(
+        cluster.controller.reassignments.decide_list(list_request.ListPartitionReassignmentsRequest(topics=asked))
     )
     assert not decision.records
     return {

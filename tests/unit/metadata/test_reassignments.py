@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkapy.metadata.reassignments import PARTITIONS_PER_STEP
 from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_reassignments_request import (
@@ -9,6 +10,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kafkapy.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from tests.support.controllers import end_of
 from tests.support.placed_topics import NO_ELR, alter_isr, brokers, fence, ongoing, partition, place, reassign
 
@@ -32,6 +34,15 @@ def test_reordering_is_done_at_once_and_moving_begins() -> None:
     running = {("foo", 1): ([0, 2, 1, 3], [0], [3])}
     assert ongoing(cluster) == ongoing(cluster, {"foo": [0, 1, 2]}) == running
     assert ongoing(cluster, {"bar": [0, 1, 2], "baz": [0]}) == {}
+
+
+def test_many_reassignments_are_listed_in_steps() -> None:
+    cluster = brokers(0, 1)
+    place(cluster, "foo", *([0] for _ in range(PARTITIONS_PER_STEP + 1)))
+    reassign(cluster, {"foo": {number: [1] for number in range(PARTITIONS_PER_STEP + 1)}})
+    steps = cluster.controller.reassignments.decide_list(ListPartitionReassignmentsRequest(topics=None))
+    assert list(steps) == [[], []]
+    assert len(ongoing(cluster)) == PARTITIONS_PER_STEP + 1
 
 
 def test_reassignment_ends_when_the_last_added_replica_joins_the_isr() -> None:
