@@ -7,6 +7,7 @@ Topics have three replicas and min.insync.replicas 2. Costs and memory are those
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -40,11 +41,14 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import ListP
 
 REPLICAS = 3
 LARGE_BATCHES: dict[str, Any] = {"batch_size": "65536", "linger_ms": "10"}
+ONE_BATCH_BYTES = 70_000
+"""max.request.size with which a request holds one of those batches."""
 SETTLE_SECONDS, IDLE_SECONDS = 2.0, 30
 RATE = 300
 """Of the load that a node is taken from: a record every 10 ms to each of three partitions."""
 THREE_LEADERS = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 MOVE_RATE = 1_000
+MOVE_POLL_SECONDS = 0.1
 FOURTH = 4
 FEW, MANY = 10, 3_000
 GB = 1_000_000_000
@@ -179,7 +183,12 @@ def start_and_rest(server: Server, topic: str, scale: float) -> Figures:
 
 
 def brokers(server: Server, topic: str, scale: float) -> Figures:
-    """One to eight brokers (small runs: four) and one controller: what a GB costs them together, at one replica."""
+    """One to eight brokers (small runs: four) and one controller: what a GB costs them together, at one replica.
+
+    Each request holds one batch of 64 KiB, however many brokers there are. Where the producer may send what is ready
+    (`whole`), requests become smaller with each further broker, and the ratio shows the size of requests instead.
+    `idle_cores`: CPU of all nodes without load, a second of it; it is in a GB's cost for as long as that takes.
+    """
     kind = next(each for each in KINDS if isinstance(nodes_of(server).nodes[0], each))
     figures: Figures = {}
     counts = (1, 2, 4) if scale < 0.3 else (1, 2, 4, 8)
@@ -188,13 +197,26 @@ def brokers(server: Server, topic: str, scale: float) -> Figures:
         with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory:
             properties = {"offsets.topic.replication.factor": "1"}
             with Nodes(plans, Path(directory), properties) as cluster:
-                create_topic(cluster, topic, 4 * count)
-                records = int(1_000_000 * scale)
-                found = produce(cluster, topic, records=records, record_bytes=1024, acks="1", **LARGE_BATCHES)
-        figures[f"mb_{count}_per_s"] = found["mb_per_s"]
-        figures[f"cpu_s_per_gb_{count}"] = found["broker_cpu_s_per_gb"]
+                figures |= _cost_of_brokers(cluster, topic, scale)
     costs = [figures[f"cpu_s_per_gb_{count}"] for count in counts]
     return {**figures, "gb_growth": max(costs[1:]) / costs[0]}
+
+
+def _cost_of_brokers(cluster: Nodes, topic: str, scale: float) -> Figures:
+    records, count = int(1_000_000 * scale), len(cluster.brokers)
+    create_topic(cluster, topic, 4 * count)
+    produce(cluster, topic, records=1_000, record_bytes=1024, acks="1", **LARGE_BATCHES)  # imports, opened files
+    with Cost(cluster) as idle:
+        time.sleep(SETTLE_SECONDS)
+    whole = produce(cluster, topic, records=records, record_bytes=1024, acks="1", **LARGE_BATCHES)
+    one_batch = {**LARGE_BATCHES, "max_request_size": str(ONE_BATCH_BYTES)}
+    found = produce(cluster, topic, records=records, record_bytes=1024, acks="1", **one_batch)
+    return {
+        f"mb_{count}_per_s": found["mb_per_s"],
+        f"cpu_s_per_gb_{count}": found["broker_cpu_s_per_gb"],
+        f"whole_cpu_s_per_gb_{count}": whole["broker_cpu_s_per_gb"],
+        f"idle_cores_{count}": idle.cpu_s / idle.seconds,
+    }
 
 
 # -- a fourth node --------------------------------------------------------------------------------------------------
@@ -231,9 +253,15 @@ def _move(nodes: Nodes, topic: str, partitions: int, replicas: list[int]) -> Non
         answer = call(connection, request, 0)
         assert answer.error_code == 0, answer
         assert not any(each.error_code for each in answer.responses[0].partitions), answer
-        wait_until(
-            lambda: not call(connection, ListPartitionReassignmentsRequest(), 0).topics, "the end of the move", 1200
-        )
+        wait_until(lambda: _has_ended(connection), "the end of the move", 1200)
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Ask seldom: an answer that lists a thousand moves costs the controller, and its loop, some milliseconds."""
+    if call(connection, ListPartitionReassignmentsRequest(), 0).topics:
+        time.sleep(MOVE_POLL_SECONDS)
+        return False
+    return True
 
 
 WORKLOADS = [
