@@ -88,11 +88,13 @@ class PendingIsr:
     """An ISR requested from the controller. Compared by identity: an answer applies only to the change it was sent for.
 
     broker_epochs: one for each replica in `isr`, -1 if unknown, taken when the change was decided. A broker that
-    restarts before the request is sent must not join with the progress of its earlier incarnation.
+    restarts before the request is sent must not join with the progress of its earlier incarnation. added_count: the
+    number of replicas that it adds, negative if it removes some.
     """
 
     isr: tuple[int, ...]
     broker_epochs: tuple[int, ...]
+    added_count: int
 
 
 class Partition(Generic[LogT]):
@@ -380,7 +382,8 @@ class Partition(Generic[LogT]):
         """Start an ISR change; the caller sends it to the controller."""
         assert self.role is Role.LEADER
         assert self.pending_isr is None, "one change at a time"
-        self.pending_isr = PendingIsr(isr, tuple(self._broker_epoch_of(replica_id) for replica_id in isr))
+        broker_epochs = tuple(self._broker_epoch_of(replica_id) for replica_id in isr)
+        self.pending_isr = PendingIsr(isr, broker_epochs, len(isr) - len(self.isr))
         return self.pending_isr
 
     def _broker_epoch_of(self, replica_id: int) -> int:

@@ -204,15 +204,22 @@ class IsrUpdates:
         }
         unsettled = {}
         for partition, pending in sent.items():
-            if partition.pending_isr is not pending:
-                self._refusals.pop(partition, None)
-                continue  # newer metadata has settled it
             answer = answers.get((partition.topic_id, partition.topic_partition.partition))
-            if answer is None or not self._settle(partition, answer):
+            if partition.pending_isr is not pending:  # newer metadata has settled it
+                self._refusals.pop(partition, None)
+                if answer is not None and not answer.error_code:
+                    self._note_change(partition, pending)
+            elif answer is None or not self._settle(partition, pending, answer):
                 unsettled[partition] = pending
         return unsettled
 
-    def _settle(self, partition: "HostedPartition", answer: PartitionAnswer) -> bool:
+    def _note_change(self, partition: "HostedPartition", made: "PendingIsr") -> None:
+        """Count a change that the controller has made. Its metadata often arrives before its answer."""
+        self.shrink_count += made.added_count < 0
+        self.expand_count += made.added_count > 0
+        logger.info("ISR of %s updated to %s", partition.topic_partition, partition.isr)
+
+    def _settle(self, partition: "HostedPartition", pending: "PendingIsr", answer: PartitionAnswer) -> bool:
         """Apply one partition's result; return False if the change is to be sent again."""
         if answer.error_code:
             code = ErrorCode(answer.error_code)
@@ -233,16 +240,13 @@ class IsrUpdates:
                 self._replica_manager.notify_appended(partition)  # the high watermark need not wait for it now
             return True
         self._refusals.pop(partition, None)
-        replica_count = len(partition.isr)
-        self.shrink_count += len(answer.isr) < replica_count
-        self.expand_count += len(answer.isr) > replica_count
         has_moved = partition.end_isr_change(
             answer.isr,
             leader_epoch=answer.leader_epoch,
             partition_epoch=answer.partition_epoch,
             now_ms=self._clock.monotonic_ms(),
         )
-        logger.info("ISR of %s updated to %s", partition.topic_partition, partition.isr)
+        self._note_change(partition, pending)
         if has_moved:
             self._replica_manager.complete_waiting(partition)
         return True

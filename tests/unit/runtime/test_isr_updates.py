@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequest
 from kafkapy.protocol.messages.alter_partition_request import TopicData as Asked
@@ -110,6 +111,37 @@ async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
     assert (updates.expand_count, updates.shrink_count, updates.failure_count) == (1, 0, 0)
     asked = controller.requests[0].topics[0].partitions[0].new_isr_with_epochs
     assert [(each.broker_id, each.broker_epoch) for each in asked] == [(1, 5), (2, partition.followers[2].broker_epoch)]
+    await updates.stop()
+
+
+@on_loop
+async def test_a_change_is_counted_whose_metadata_arrives_before_its_answer(loop: SimLoop) -> None:
+    """So it is on a broker that is the active controller, too: its answer waits until the image is applied."""
+    known: list[HostedPartition] = []
+
+    def done_after_the_metadata(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        (partition,) = known
+        image = PartitionRegistration(
+            replicas=(1, 2),
+            directories=(bytes(16),) * 2,
+            isr=(1, 2),
+            removing_replicas=(),
+            adding_replicas=(),
+            elr=(),
+            last_known_elr=(),
+            leader=1,
+            leader_recovery_state=0,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch + 1,
+        )
+        assert not partition.become_leader(image, NOW_MS)
+        assert (partition.isr, partition.pending_isr) == ((1, 2), None)
+        return done(request)
+
+    partition, _, updates = set_up(loop, done_after_the_metadata)
+    known.append(partition)
+    await pass_ms(loop, 1)
+    assert (updates.expand_count, updates.shrink_count, updates.failure_count) == (1, 0, 0)
     await updates.stop()
 
 
