@@ -222,13 +222,12 @@ class _Plan:
         if partition is None and self._version >= TOPIC_IDS_SINCE:
             image = partitions.newest_image.topics.by_id.get(topic.topic_id)
             if image is None:
-                return _refusal(index, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+                return _refusal(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
             name = image.name
         if not self._access.allows(name):
             return _refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         if partition is None:
-            code = partitions.missing_code(name, index)
-            return _refusal(index, code, f"{name}-{index} is not here")
+            return _refusal(index, partitions.missing_code(name, index), None)
         if is_internal(name) and self._context.client_id != ADMIN_CLIENT_ID:
             return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
         assert not isinstance(data.records, FileRegion), "a request never carries a region"

@@ -242,6 +242,8 @@ def test_each_partition_answers_for_itself(client: WireClient, topic: str) -> No
         for each in response.responses
         for answer in each.partition_responses
     ]
+    (missing,) = (each for each in response.responses if each.name == "missing")
+    assert missing.partition_responses[0].error_message is None
     assert sorted(answers) == sorted(
         [
             (topic, 0, 0, 0),
