@@ -21,8 +21,11 @@ from kafkapy.protocol.messages.default_principal_data import DefaultPrincipalDat
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.runtime.decoded_requests import FEW_BYTES, Room
 
 RETRY_S: Final = 0.1
+FORWARDED_SHARE: Final = 0.5
+"""Of the room for requests that wait (runtime/decoded_requests.py): 64 MiB, a quarter of the default request memory."""
 ENVELOPE_BYTES: Final = 128
 """An upper bound of an Envelope's size without frame and principal: headers, address, lengths."""
 PRINCIPAL_VERSION: Final = 0
@@ -37,7 +40,11 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
     most_bytes = services.config.network.socket_request_max_bytes - ENVELOPE_BYTES - len(context.principal.encode())
     if len(frame) > most_bytes:
         raise CloseConnection(f"a request of {len(frame)} bytes is too large to be passed on to the controller")
-    response = await _send_request(services, _envelope(context, frame))
+    room = _room(services, context, len(frame))
+    try:
+        response = await _send_request(services, _envelope(context, frame))
+    finally:
+        room.release()
     if response is None:
         return None
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -45,6 +52,20 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
     out = Writer()
     out += response.response_data or b""
     return out
+
+
+def _room(services: Services, context: RequestContext, frame_bytes: int) -> Room:
+    """Return room for the copy of a frame in its Envelope: without a controller it waits for long, and the frame too.
+
+    So this bounds what such frames take of the request memory. Raises CloseConnection without room.
+    """
+    decoded = services.decoded
+    if frame_bytes <= FEW_BYTES:
+        return decoded.no_room()
+    room = decoded.take_parked(0, frame_bytes, FORWARDED_SHARE, (context.principal, context.client_host))
+    if room is None:
+        raise CloseConnection(f"a request of {frame_bytes} bytes: too many wait for the controller already")
+    return room
 
 
 async def forward_message(services: Services, context: RequestContext, request: Message) -> Message | None:

@@ -1,5 +1,6 @@
 """Passing requests on to the active controller, when there is none, and when this node becomes it."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from kafkapy.handlers.forwarding import ENVELOPE_BYTES, decode_principal, encode
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
+from kafkapy.runtime.decoded_requests import FEW_BYTES, DecodedRequests
 from tests.simulator.loop import SimLoop, run
 
 CONTEXT: Any = SimpleNamespace(
@@ -18,7 +20,7 @@ CONTEXT: Any = SimpleNamespace(
 )
 
 
-MAX_BYTES = 1000
+MAX_BYTES = 3 * FEW_BYTES
 
 
 class Elsewhere:
@@ -41,13 +43,18 @@ class Elsewhere:
         return answer
 
 
-def forwarded(elsewhere: Elsewhere, timeout_ms: int = 30_000, frame: bytes = b"frame") -> bytes | None:
-    """Return the answer to a frame."""
+def services_with(elsewhere: Elsewhere, timeout_ms: int = 30_000, *, parked_bytes: int = 1 << 20) -> Any:
     config = SimpleNamespace(
         node=SimpleNamespace(request_timeout_ms=timeout_ms),
         network=SimpleNamespace(socket_request_max_bytes=MAX_BYTES),
     )
-    services: Any = SimpleNamespace(active_controller=elsewhere, config=config)
+    decoded = DecodedRequests(parked_bytes=parked_bytes)
+    return SimpleNamespace(active_controller=elsewhere, config=config, decoded=decoded)
+
+
+def forwarded(elsewhere: Elsewhere, timeout_ms: int = 30_000, frame: bytes = b"frame") -> bytes | None:
+    """Return the answer to a frame."""
+    services = services_with(elsewhere, timeout_ms)
 
     async def main(loop: SimLoop) -> bytes | None:
         answer = await forward(services, CONTEXT, memoryview(frame))
@@ -63,6 +70,23 @@ def test_a_request_goes_as_it_came_with_the_clients_principal_and_address() -> N
     assert (envelope.request_data, envelope.client_host_address) == (b"frame", bytes([10, 0, 0, 7]))
     assert decode_principal(envelope.request_principal or b"") == "User:alice"
     assert principal_data(envelope.request_principal or b"").token_authenticated
+
+
+def test_large_requests_that_wait_for_a_controller_are_bounded_together() -> None:
+    services = services_with(Elsewhere(ApiError(ErrorCode.NOT_CONTROLLER)), parked_bytes=8 * FEW_BYTES)
+    frame = memoryview(bytes(2 * FEW_BYTES))
+
+    async def main(loop: SimLoop) -> None:
+        first = loop.create_task(forward(services, CONTEXT, frame))
+        await asyncio.sleep(1)
+        assert services.decoded.bytes_in_use == 2 * FEW_BYTES
+        with pytest.raises(CloseConnection, match="too many wait"):
+            await forward(services, CONTEXT, memoryview(bytes(2 * FEW_BYTES + 1)))
+        with pytest.raises(CloseConnection, match="in time"):
+            await first
+        assert services.decoded.bytes_in_use == 0
+
+    run(main)
 
 
 def test_it_is_asked_again_while_no_controller_is_active() -> None:
