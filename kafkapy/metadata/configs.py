@@ -6,7 +6,7 @@ resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KI
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
@@ -26,6 +26,8 @@ from kafkapy.protocol.messages.config_record import ConfigRecord
 
 if TYPE_CHECKING:
     from kafkapy.config.rules import EffectiveConfig
+
+ChangeT = TypeVar("ChangeT")
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
@@ -119,17 +121,7 @@ class ConfigControl:
 
         Raises ApiError POLICY_VIOLATION for too many records.
         """
-        records: list[ConfigRecord] = []
-        results: dict[ConfigResource, ApiError | None] = {}
-        for resource, operations in changes.items():
-            try:
-                records += self._incremental_records(resource, operations)
-                results[resource] = None
-            except ApiError as error:
-                results[resource] = error
-            check_operation_size(len(records))
-            yield []
-        return self._decision(records, results, validate_only)
+        return self._decide_each(changes, self._incremental_records, validate_only)
 
     def decide_legacy_alter(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
@@ -138,11 +130,20 @@ class ConfigControl:
 
         Raises ApiError POLICY_VIOLATION for too many records.
         """
+        return self._decide_each(changes, self._legacy_records, validate_only)
+
+    def _decide_each(
+        self,
+        changes: Mapping[ConfigResource, ChangeT],
+        records_of: Callable[[ConfigResource, ChangeT], list[ConfigRecord]],
+        validate_only: bool,
+    ) -> Steps[Any, dict[ConfigResource, ApiError | None]]:
+        """Decide the changes of each resource on their own, a step each."""
         records: list[ConfigRecord] = []
         results: dict[ConfigResource, ApiError | None] = {}
-        for resource, configs in changes.items():
+        for resource, change in changes.items():
             try:
-                records += self._legacy_records(resource, configs)
+                records += records_of(resource, change)
                 results[resource] = None
             except ApiError as error:
                 results[resource] = error
