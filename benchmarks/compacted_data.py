@@ -3,12 +3,12 @@
 It is written once, by librdkafka, through a kafkapy whose cleaner finds nothing dirty enough; each server gets a copy.
 """
 
-import random
 import signal
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from benchmarks.topics import alter_topic, create_topic
 from harness.servers import Kafkapy, Server
@@ -36,14 +36,14 @@ def write_topic(server: Server, topic: str, kind: Kind, size_bytes: int) -> None
     create_topic(server, topic, config=config)
     settings = {"linger.ms": 20, "batch.size": 16_384, "compression.type": kind.codec, "enable.idempotence": True}
     producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 4, **settings})
-    chance = random.Random(17)
+    random = Random(17)
     count = size_bytes // 300
     key_count = max(int(count * kind.keys_share), 1)
     for number in range(count):
-        key = chance.randrange(key_count)
+        key = random.randrange(key_count)
         while True:
             try:
-                producer.produce(topic, _value(number, chance.random()), b"customer-%010d" % key, partition=0)
+                producer.produce(topic, _value(number, random.random()), b"customer-%010d" % key, partition=0)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -52,10 +52,10 @@ def write_topic(server: Server, topic: str, kind: Kind, size_bytes: int) -> None
     assert producer.flush(120) == 0
 
 
-def _value(number: int, chance: float) -> bytes:
+def _value(number: int, random: float) -> bytes:
     """Return an order as a service might write it: 260 bytes, of which a codec spares about half."""
     return b'{"order":%d,"price":%.12f,"quantity":%d,"venue":"XNYS","state":"filled","note":"%-152x"}' % (
-        10_000_000 + number, chance, int(chance * 9999), int(chance * (1 << 53)) ** 6,
+        10_000_000 + number, random, int(random * 9999), int(random * (1 << 53)) ** 6,
     )  # fmt: skip
 
 

@@ -4,12 +4,12 @@ All answers to one kind of request have one size (no strings in them vary), so t
 they hold no error is seen afterwards, from what the partitions' end offsets say.
 """
 
-import random
 import select
 import socket
 import struct
 import time
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from harness.servers import Server
@@ -65,13 +65,13 @@ def call(connection: socket.socket, request: Any, version: int) -> Any:
 
 def new_batch(record_count: int, value_bytes: int) -> bytes:
     """Return a batch of records whose values are random letters, the same ones each time."""
-    chance = random.Random(record_count * 1_000_003 + value_bytes)
+    random = Random(record_count * 1_000_003 + value_bytes)
     now_ms = int(time.time() * 1000)
-    return build_batch([(now_ms, None, _letters(chance, value_bytes), ()) for _ in range(record_count)])
+    return build_batch([(now_ms, None, _letters(random, value_bytes), ()) for _ in range(record_count)])
 
 
-def _letters(chance: random.Random, count: int) -> bytes:
-    return bytes(65 + value % 26 for value in chance.randbytes(count))
+def _letters(random: Random, count: int) -> bytes:
+    return bytes(65 + value % 26 for value in random.randbytes(count))
 
 
 def produce_frame(topic: str, partition: int, batch: bytes, acks: int = 1) -> bytes:

@@ -10,9 +10,9 @@ A record's timestamp is when it arrived; its event time is earlier by the lag.
 
 import heapq
 import math
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -59,10 +59,10 @@ class Market(BaseModel):
 
 def generate(market: Market) -> Iterator[Event]:
     """Yield the market's events in order of arrival."""
-    chance = random.Random(market.seed)
+    random = Random(market.seed)
     pending: list[tuple[float, int, Event]] = []
     serial = 0
-    for now_ms, events in _happenings(market, chance):
+    for now_ms, events in _happenings(market, random):
         for arrival_ms, event in events:
             serial += 1
             event.arrival_ms = int(arrival_ms)
@@ -89,31 +89,31 @@ class _Book:
     asks: dict[int, int] = field(default_factory=dict)
 
 
-def _happenings(market: Market, chance: random.Random) -> Iterator[tuple[float, list[tuple[float, Event]]]]:
+def _happenings(market: Market, random: Random) -> Iterator[tuple[float, list[tuple[float, Event]]]]:
     """Yield (event time, [(arrival time, event)]) per trade: nothing yielded later arrives before that time."""
     books = [_new_book(index) for index in range(market.symbols)]
     weights = [1 / (rank + 1) for rank in range(market.symbols)]
-    for now_ms in _arrivals(market, chance):
-        book = chance.choices(books, weights)[0]
-        events = _trade(market, chance, book, now_ms)
-        updates = int(market.depth_per_trade + chance.random()) if market.depth_per_trade else 0
+    for now_ms in _arrivals(market, random):
+        book = random.choices(books, weights)[0]
+        events = _trade(market, random, book, now_ms)
+        updates = int(market.depth_per_trade + random.random()) if market.depth_per_trade else 0
         for _ in range(updates):
-            events.extend(_depth(market, chance, book, now_ms))
+            events.extend(_depth(market, random, book, now_ms))
         yield now_ms, events
 
 
-def _arrivals(market: Market, chance: random.Random) -> Iterator[float]:
+def _arrivals(market: Market, random: Random) -> Iterator[float]:
     """Yield the times of a Hawkes process of the wished mean rate, with the day's swing on its base rate."""
     base = market.trades_per_second / 1000 * (1 - market.branching)
     now, excitement = float(market.start_ms), 0.0
     for _ in range(market.events):
         while True:
             bound = base * 1.3 + excitement
-            wait = chance.expovariate(bound)
+            wait = random.expovariate(bound)
             now += wait
             excitement *= math.exp(-wait / market.decay_ms)
             swing = 1 + 0.3 * math.sin(2 * math.pi * (now % 86_400_000) / 86_400_000)
-            if chance.random() * bound <= base * swing + excitement:
+            if random.random() * bound <= base * swing + excitement:
                 break
         excitement += market.branching / market.decay_ms
         yield now
@@ -125,42 +125,42 @@ def _new_book(index: int) -> _Book:
     return _Book(SYMBOLS[index], tick, price // tick * tick)
 
 
-def _trade(market: Market, chance: random.Random, book: _Book, now_ms: float) -> list[tuple[float, Event]]:
-    if chance.random() < 0.002:
+def _trade(market: Market, random: Random, book: _Book, now_ms: float) -> list[tuple[float, Event]]:
+    if random.random() < 0.002:
         book.is_wild = not book.is_wild
-    if chance.random() < 0.3:
+    if random.random() < 0.3:
         book.is_sell = not book.is_sell
-    step = round(chance.gauss(-0.3 if book.is_sell else 0.3, 4.0 if book.is_wild else 1.2))
+    step = round(random.gauss(-0.3 if book.is_sell else 0.3, 4.0 if book.is_wild else 1.2))
     book.price = max(book.tick, book.price + step * book.tick)
     book.trade_id += 1
-    size = _size(chance)
+    size = _size(random)
     trade = Trade(book.symbol, book.trade_id, decimal_text(book.price), decimal_text(size), int(now_ms), book.is_sell)
-    lag_ms = market.median_lag_ms * chance.lognormvariate(0, 0.6)
-    if chance.random() < market.late:
-        lag_ms = chance.uniform(10_000, 60_000)
+    lag_ms = market.median_lag_ms * random.lognormvariate(0, 0.6)
+    if random.random() < market.late:
+        lag_ms = random.uniform(10_000, 60_000)
     events = [(now_ms + lag_ms, trade_event(trade))]
-    if chance.random() < market.duplicates:
-        events.append((now_ms + lag_ms + chance.uniform(0, 5_000), trade_event(trade)))
-    if chance.random() < market.malformed:
-        events.append((now_ms + lag_ms, Event("trade", book.symbol, _damaged(chance, trade), 0)))
+    if random.random() < market.duplicates:
+        events.append((now_ms + lag_ms + random.uniform(0, 5_000), trade_event(trade)))
+    if random.random() < market.malformed:
+        events.append((now_ms + lag_ms, Event("trade", book.symbol, _damaged(random, trade), 0)))
     return events
 
 
-def _size(chance: random.Random) -> int:
+def _size(random: Random) -> int:
     """Return a quantity: log-normal, every fourth a round lot."""
-    size = chance.lognormvariate(-2.5, 1.6)
-    if chance.random() < 0.25:
+    size = random.lognormvariate(-2.5, 1.6)
+    if random.random() < 0.25:
         size = max(0.01, round(size, 1 if size > 0.1 else 2))
     return max(1_000, round(size * UNIT) // 1_000 * 1_000)
 
 
-def _damaged(chance: random.Random, trade: Trade) -> bytes:
+def _damaged(random: Random, trade: Trade) -> bytes:
     """Return bytes that are no trade: cut, not JSON, more behind it, a field missing, or a value out of its type."""
     whole = trade.to_json()
     price = f'"price":"{trade.price}"'.encode()
-    return chance.choice(
+    return random.choice(
         [
-            whole[: chance.randint(1, len(whole) - 1)],
+            whole[: random.randint(1, len(whole) - 1)],
             b"\x00\xff" + whole[:8],
             b"",
             whole + b"}",
@@ -172,42 +172,42 @@ def _damaged(chance: random.Random, trade: Trade) -> bytes:
     )
 
 
-def _depth(market: Market, chance: random.Random, book: _Book, now_ms: float) -> list[tuple[float, Event]]:
+def _depth(market: Market, random: Random, book: _Book, now_ms: float) -> list[tuple[float, Event]]:
     """Change the book and tell it, unless the update is lost; a snapshot comes first and now and then."""
     arrival_ms = now_ms + market.median_lag_ms
     events: list[tuple[float, Event]] = []
     if book.updates % market.snapshot_every == 0:
-        _refill(market, chance, book)
+        _refill(market, random, book)
         book.update_id += 1
         levels = _levels(book.bids, reverse=True), _levels(book.asks)
         snapshot = Depth(book.symbol, "snapshot", int(now_ms), book.update_id, book.update_id, -1, *levels)
         events.append((arrival_ms, depth_event(snapshot)))
     book.updates += 1
     previous, first = book.update_id, book.update_id + 1
-    book.update_id += chance.randint(1, 5)
-    bids, asks = _change(chance, book)
+    book.update_id += random.randint(1, 5)
+    bids, asks = _change(random, book)
     delta = Depth(book.symbol, "delta", int(now_ms), first, book.update_id, previous, bids, asks)
-    if chance.random() >= market.gaps:
+    if random.random() >= market.gaps:
         events.append((arrival_ms, depth_event(delta)))
     return events
 
 
-def _refill(market: Market, chance: random.Random, book: _Book) -> None:
+def _refill(market: Market, random: Random, book: _Book) -> None:
     steps = range(1, market.depth_levels + 1)
-    book.bids = {book.price - step * book.tick: _size(chance) for step in steps if book.price > step * book.tick}
-    book.asks = {book.price + step * book.tick: _size(chance) for step in steps}
+    book.bids = {book.price - step * book.tick: _size(random) for step in steps if book.price > step * book.tick}
+    book.asks = {book.price + step * book.tick: _size(random) for step in steps}
 
 
-def _change(chance: random.Random, book: _Book) -> tuple[list[Level], list[Level]]:
+def _change(random: Random, book: _Book) -> tuple[list[Level], list[Level]]:
     """Move up to three levels of each side; sides never cross the price."""
     changed: list[list[Level]] = []
     for side, sign in ((book.bids, -1), (book.asks, 1)):
         crossed = [price for price in side if (price - book.price) * sign <= 0]
         updates = dict.fromkeys(crossed, 0)
-        for _ in range(chance.randint(0, 3)):
-            price = book.price + sign * book.tick * chance.randint(1, 20)
+        for _ in range(random.randint(0, 3)):
+            price = book.price + sign * book.tick * random.randint(1, 20)
             if price > 0:
-                updates[price] = 0 if chance.random() < 0.3 else _size(chance)
+                updates[price] = 0 if random.random() < 0.3 else _size(random)
         for price, size in updates.items():
             if size:
                 side[price] = size

@@ -13,11 +13,11 @@ or the name of another rule. Names below `*` and beginning with `*` are left out
 """
 
 import gzip
-import random
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 from kafkapy.metadata.acl_types import Acl
 from tools.kafka import JAVA_LIBS, fetch_logging_libs
@@ -121,30 +121,30 @@ def main() -> None:
 
 def script(default: str, seed: int) -> Iterator[str]:
     """Yield steps in which ACLs come and go, a few dozen at a time, and questions about them."""
-    dice = random.Random(seed)
+    dice = Random(seed)
     yield f"# {default} User:root;User:other"
     present: dict[int, str] = {}
     next_id = question_count = 0
     while question_count < QUESTIONS_PER_SEED:
-        chance = dice.random()
-        if chance < 0.04 or not present:
+        random = dice.random()
+        if random < 0.04 or not present:
             acl = random_acl(dice)
             if acl not in present.values():
                 present[next_id] = acl
                 yield f"+ {next_id} {acl}"
                 next_id += 1
-        elif chance < 0.04 + 0.001 * len(present):
+        elif random < 0.04 + 0.001 * len(present):
             removed = dice.choice(sorted(present))
             del present[removed]
             yield f"- {removed}"
-        elif chance < 0.082:
+        elif random < 0.082:
             yield "="
         else:
             question_count += 1
             yield question(dice)
 
 
-def random_acl(dice: random.Random) -> str:
+def random_acl(dice: Random) -> str:
     resource_type = dice.choice(TYPES)
     name, pattern = dice.choice((*((name, dice.choice((3, 4))) for name in NAMES), ("*", 3), ("*", 3)))
     principal = dice.choice((*PRINCIPALS[:4], "User:*", "User:*"))
@@ -154,7 +154,7 @@ def random_acl(dice: random.Random) -> str:
     )
 
 
-def question(dice: random.Random) -> str:
+def question(dice: Random) -> str:
     who = f"{dice.choice(PRINCIPALS)} {dice.choice(HOSTS)} {dice.choice(OPERATIONS)} {dice.choice(TYPES)}"
     return f"* {who}" if dice.random() < 0.1 else f"? {who} {dice.choice(NAMES)}"
 

@@ -10,13 +10,13 @@ a kill it may complete a transaction without its markers (see test_swap_transact
 then commits what was aborted.
 """
 
-import random
 import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -102,11 +102,11 @@ class Cast:
                 self.producers.append(WireProducer(self._bootstrap, transactional_id, is_v2=kind == "v2", **common))
 
 
-def trouble(broker: Server, producers: list[RecordingProducer], chance: random.Random) -> None:
+def trouble(broker: Server, producers: list[RecordingProducer], random: Random) -> None:
     """End the broker, or suspend it for longer than transactions may take, until everybody has done something."""
     deadline = time.monotonic() + TIMEOUT_S
-    for count, kind in enumerate(by_turns(chance)):
-        time.sleep(chance.uniform(0.5, 2.5))
+    for count, kind in enumerate(by_turns(random)):
+        time.sleep(random.uniform(0.5, 2.5))
         committed = [each.committed_count for each in producers]
         if count >= TROUBLES and min(committed) > 0 and sum(committed) >= COMMITTED_LEAST:
             return
@@ -115,19 +115,19 @@ def trouble(broker: Server, producers: list[RecordingProducer], chance: random.R
         assert broker.process.poll() is None, "the broker died of itself"
         if kind == signal.SIGSTOP:
             broker.process.send_signal(signal.SIGSTOP)
-            time.sleep(chance.choice((0.5, 1.5, 2.0)) * TRANSACTION_TIMEOUT_MS / 1000)
+            time.sleep(random.choice((0.5, 1.5, 2.0)) * TRANSACTION_TIMEOUT_MS / 1000)
             broker.process.send_signal(signal.SIGCONT)
         else:
             broker.stop(kind)
-            time.sleep(chance.choice((0.0, 0.0, TRANSACTION_TIMEOUT_MS / 1000)))
+            time.sleep(random.choice((0.0, 0.0, TRANSACTION_TIMEOUT_MS / 1000)))
             broker.start()
         with WireClient(broker.bootstrap) as client:
             goes_on(client, "pace")  # so that something is done between: Apache Kafka is fenced for 9 s after a kill
 
 
-def by_turns(chance: random.Random) -> Iterator[signal.Signals]:
+def by_turns(random: Random) -> Iterator[signal.Signals]:
     while True:
-        yield from chance.sample((signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP), 3)
+        yield from random.sample((signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP), 3)
 
 
 def record(broker: Server, recorder: Recorder, cast: Cast) -> None:
@@ -140,7 +140,7 @@ def record(broker: Server, recorder: Recorder, cast: Cast) -> None:
     with ThreadPoolExecutor(len(works)) as threads:
         futures = [threads.submit(work, is_over) for work in works]
         try:
-            trouble(broker, cast.producers, random.Random(SEED))
+            trouble(broker, cast.producers, Random(SEED))
         finally:
             over.append(True)
         for future in futures:

@@ -4,8 +4,8 @@ Two brokers on virtual time get the same bytes at the same moments: one serves w
 other each request by its handler. What the handler does with each is the affair of tests/scenarios and tests/golden.
 """
 
-import random
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -145,11 +145,11 @@ def test_an_odd_request_among_others_has_its_outcome_and_they_have_theirs(config
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_is_sent_together_has_the_outcome_of_each_alone(seed: int) -> None:
-    chance = random.Random(seed)
+    random = Random(seed)
     usual = [PLAIN, PLAIN, PLAIN, *(replace(PLAIN, producer=(number, 0, 0)) for number in (1, 1, 2))]
     unlikely = [odd for odd in ODD if odd.flip is None and odd.forged is None]
     pieces = [
-        [chance.choice(usual if chance.random() < 0.9 else unlikely) for _ in range(chance.randint(1, 50))]
+        [random.choice(usual if random.random() < 0.9 else unlikely) for _ in range(random.randint(1, 50))]
         for _ in range(40)
     ]
     together, alone = (run(lambda loop, way=way: serve(loop, {}, pieces, way)) for way in (True, False))

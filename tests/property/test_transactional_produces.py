@@ -4,8 +4,8 @@ As test_small_produces.py: two brokers on virtual time get the same bytes at the
 version 2 (Produce 12 and later adds partitions) and of others (AddPartitionsToTxn does), with mistakes among them.
 """
 
-import random
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -45,20 +45,20 @@ class Transactional:
         self._sequences = [0] * PARTITIONS
         self._added: set[int] = set()
 
-    def frames(self, chance: random.Random, client: KafkaClient, topic: Topic) -> list[bytes]:
+    def frames(self, random: Random, client: KafkaClient, topic: Topic) -> list[bytes]:
         """Return what it sends next: a batch, with what adds its partition, or the end of its transaction."""
-        if chance.random() < 0.08:
-            return [self._end(chance)]
-        partition = chance.choice((0, 0, 0, 1))
+        if random.random() < 0.08:
+            return [self._end(random)]
+        partition = random.choice((0, 0, 0, 1))
         frames = []
-        if self.version < 12 and partition not in self._added and chance.random() < 0.9:
+        if self.version < 12 and partition not in self._added and random.random() < 0.9:
             frames.append(self._add(topic, partition))
         self._added.add(partition)
-        mistake = chance.choice(MISTAKES) if chance.random() < 0.04 else ""
-        return [*frames, self._produce(chance, client, topic, partition, mistake)]
+        mistake = random.choice(MISTAKES) if random.random() < 0.04 else ""
+        return [*frames, self._produce(random, client, topic, partition, mistake)]
 
-    def _end(self, chance: random.Random) -> bytes:
-        is_committed, epoch = chance.random() < 0.7, self.producer_epoch
+    def _end(self, random: Random) -> bytes:
+        is_committed, epoch = random.random() < 0.7, self.producer_epoch
         self._added.clear()
         request = EndTxnRequest(self.transactional_id, self.producer_id, epoch, committed=is_committed)
         if self.version < 12:
@@ -76,11 +76,11 @@ class Transactional:
         )
         return request_frame(adding, 3)
 
-    def _produce(self, chance: random.Random, client: KafkaClient, topic: Topic, partition: int, mistake: str) -> bytes:
-        if chance.random() < 0.03:
-            values = [b"v" * chance.choice(LARGEST)]
+    def _produce(self, random: Random, client: KafkaClient, topic: Topic, partition: int, mistake: str) -> bytes:
+        if random.random() < 0.03:
+            values = [b"v" * random.choice(LARGEST)]
         else:
-            values = [b"v" * chance.choice(RECORD_BYTES)] * chance.choice(RECORD_COUNTS)
+            values = [b"v" * random.choice(RECORD_BYTES)] * random.choice(RECORD_COUNTS)
         sequence = self._sequences[partition]
         if mistake == "repeated":
             sequence = max(sequence - len(values), 0)
@@ -101,7 +101,7 @@ class Transactional:
 
 async def serve(loop: SimLoop, seed: int, config: dict[str, str], is_together: bool) -> Any:
     """Return all that clients and the disk see of what three producers send over one connection, in pieces."""
-    chance = random.Random(seed)
+    random = Random(seed)
     machine = Machine(loop, offsets_topic_num_partitions="1", transaction_state_log_num_partitions="1")
     await machine.boot()
     if not is_together:
@@ -116,9 +116,9 @@ async def serve(loop: SimLoop, seed: int, config: dict[str, str], is_together: b
     link, seen = machine.connect().link, []
     for _ in range(60):
         frames: list[bytes] = []
-        for producer in chance.choices(producers, k=chance.choice((1, 1, 2))):
-            for _ in range(chance.randint(1, 8)):
-                frames += producer.frames(chance, client, topic)
+        for producer in random.choices(producers, k=random.choice((1, 1, 2))):
+            for _ in range(random.randint(1, 8)):
+                frames += producer.frames(random, client, topic)
         await link.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames) + LAST)
         while LAST_ANSWER not in link.received and not link.is_ended:
             await link._wait_change()

@@ -4,13 +4,13 @@ The frames are Apache Kafka's own requests of golden/messages.jsonl.gz, every se
 and then changed at random (seeded). A canary connection is asked after each batch of them.
 """
 
-import random
 import socket
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from selectors import EVENT_READ, DefaultSelector
 
 import pytest
@@ -152,14 +152,14 @@ def may_close(api: ServedApi, frame: bytes, version: int) -> bool:
 
 
 def test_changed_frames_of_every_served_version_hurt_nobody_else(broker: Kafkapy, canary: Canary) -> None:
-    chance = random.Random(20190718)
+    random = Random(20190718)
     for api, version in served():
         send_batch(broker, frames_of(api, version)[:1])
     before_mb = broker.memory_mb()
     sent = 0
     for api, version in [*served()] * ROUNDS:
         frames = frames_of(api, version)
-        batch = [changed(chance.choice(frames), chance) for _ in range(FRAMES_PER_BATCH)]
+        batch = [changed(random.choice(frames), random) for _ in range(FRAMES_PER_BATCH)]
         send_batch(broker, batch)
         sent += len(batch)
         canary.check()
@@ -178,7 +178,7 @@ def crashes_in(broker: Kafkapy) -> list[str]:
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
 def test_changed_batches_are_refused_or_can_be_read(broker: Kafkapy, canary: Canary, codec: int) -> None:
     """With their CRC put right, so that the records are looked at: what is taken must not break its consumers."""
-    chance = random.Random(codec)
+    random = Random(codec)
     client = canary.client
     create_topic(client, "t")
     headers = [("name", b"value"), ("empty", None)]
@@ -190,7 +190,7 @@ def test_changed_batches_are_refused_or_can_be_read(broker: Kafkapy, canary: Can
             "base_sequence": min(producer_id, 0),
         }
         batch = build_batch(records, compression=codec, **fields)
-        codes = [produce(client, "t", changed_batch(batch, chance)).error_code for _ in range(300)]
+        codes = [produce(client, "t", changed_batch(batch, random)).error_code for _ in range(300)]
         assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
         assert {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE} & set(codes)
         canary.check()
@@ -201,11 +201,11 @@ def test_changed_batches_are_refused_or_can_be_read(broker: Kafkapy, canary: Can
 
 
 def test_bytes_that_are_no_protocol_at_all_hurt_nobody_else(broker: Kafkapy, canary: Canary) -> None:
-    chance = random.Random(1979)
+    random = Random(1979)
     hello = [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\0" * 64]
     for _ in range(20):
         with ExitStack() as stack:
-            for data in [*hello, *(chance.randbytes(chance.randrange(1, 300)) for _ in range(20))]:
+            for data in [*hello, *(random.randbytes(random.randrange(1, 300)) for _ in range(20))]:
                 connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
                 connection.sendall(data)
             canary.check()

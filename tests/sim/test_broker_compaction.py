@@ -1,7 +1,7 @@
 """A whole broker compacts while it is written to and read, loses power, and goes on."""
 
 import asyncio
-import random
+from random import Random
 
 import pytest
 
@@ -70,11 +70,11 @@ async def read_all(client: KafkaClient, topic: Topic) -> dict[bytes, int]:
 @pytest.mark.parametrize("keep", KEEPS)
 @pytest.mark.parametrize("seed", range(3 * SOAK_FACTOR))
 def test_the_newest_value_of_each_key_is_read_over_passes_and_power_cuts(seed: int, keep: Keep) -> None:
-    chance = random.Random(seed)
+    random = Random(seed)
     disk, values, topic = SimDisk(seed), {}, None
     passes = number = 0
     for life in range(3):
-        topic, passed, number = live(disk, values, topic, number, life, chance)
+        topic, passed, number = live(disk, values, topic, number, life, random)
         passes += passed
         disk.hook = None
         disk.crash(keep)
@@ -82,7 +82,7 @@ def test_the_newest_value_of_each_key_is_read_over_passes_and_power_cuts(seed: i
 
 
 def live(
-    disk: SimDisk, values: dict[bytes, int], topic: Topic | None, number: int, life_number: int, chance: random.Random
+    disk: SimDisk, values: dict[bytes, int], topic: Topic | None, number: int, life_number: int, random: Random
 ) -> tuple[Topic, int, int]:
     """Boot, check, work until the power goes; return the topic, the passes done, and the last number."""
 
@@ -105,7 +105,7 @@ def live(
         doom = Doom(loop, None)
         disk.hook = doom
         work = [loop.create_task(life.write(the_topic)), loop.create_task(life.read(the_topic))]
-        done, _ = await asyncio.wait([*work, doom.crashed], timeout=chance.uniform(2, 4))
+        done, _ = await asyncio.wait([*work, doom.crashed], timeout=random.uniform(2, 4))
         for task in done:
             task.result()
         doom.die()

@@ -1,8 +1,8 @@
 """A whole broker loses power at random moments, again and again, under all ideas of what a disk keeps."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import pytest
 
@@ -18,12 +18,12 @@ LIFE_COUNT = 3
 
 def live(seed: int) -> Computer:
     """Live through some lives that end in all ways, then through a last one that has time to look."""
-    chance = random.Random(seed)
+    random = Random(seed)
     computer = Computer(seed)
     for _ in range(LIFE_COUNT):
-        at_change = chance.randrange(400) if chance.random() < 0.5 else None
-        is_stop = at_change is None and chance.random() < 0.2
-        computer.live(End(chance.choice(KEEPS), chance.uniform(0.1, 2.5), at_change=at_change, is_stop=is_stop))
+        at_change = random.randrange(400) if random.random() < 0.5 else None
+        is_stop = at_change is None and random.random() < 0.2
+        computer.live(End(random.choice(KEEPS), random.uniform(0.1, 2.5), at_change=at_change, is_stop=is_stop))
     computer.live(End("all", 0.5))
     return computer
 

@@ -4,13 +4,13 @@ It loses and invents nothing.
 Directories that Apache Kafka 4.3.1 wrote, and one of kafkapy; a file each is flipped, zeroed, cut, grown or taken away.
 """
 
-import random
 import tarfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -33,27 +33,27 @@ NOT_CHECKED = ("meta.properties", "quorum-state", "log-start-offset-checkpoint",
 NO_VOTERS = "REQUEST_TIMED_OUT: The broker did not register with a controller within "
 """Where quorum-state is missing or damaged, and nothing else names the voters."""
 
-Damage = Callable[[bytearray, random.Random], None]
+Damage = Callable[[bytearray, Random], None]
 
 
-def flip_a_bit(data: bytearray, chance: random.Random) -> None:
-    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+def flip_a_bit(data: bytearray, random: Random) -> None:
+    data[random.randrange(len(data))] ^= 1 << random.randrange(8)
 
 
-def zero_a_page(data: bytearray, chance: random.Random) -> None:
-    start = chance.randrange(len(data)) & ~511
+def zero_a_page(data: bytearray, random: Random) -> None:
+    start = random.randrange(len(data)) & ~511
     data[start : start + 4096] = bytes(len(data[start : start + 4096]))
 
 
-def cut_the_tail(data: bytearray, chance: random.Random) -> None:
-    del data[chance.randrange(len(data)) :]
+def cut_the_tail(data: bytearray, random: Random) -> None:
+    del data[random.randrange(len(data)) :]
 
 
-def add_garbage(data: bytearray, chance: random.Random) -> None:
-    data += chance.randbytes(chance.randrange(1, 600))
+def add_garbage(data: bytearray, random: Random) -> None:
+    data += random.randbytes(random.randrange(1, 600))
 
 
-def double(data: bytearray, chance: random.Random) -> None:
+def double(data: bytearray, random: Random) -> None:
     data *= 2
 
 
@@ -148,18 +148,18 @@ def damageable(name: str) -> list[str]:
 
 def damaged(name: str, seed: int) -> tuple[SimDisk, str, str, bool]:
     """Return a damaged copy, the file, the damage, and whether the last stop looks clean."""
-    chance = random.Random(f"{name} {seed}")
+    random = Random(f"{name} {seed}")
     disk = intact(name).fork(seed)
-    path = chance.choice(damageable(name))
-    is_clean = chance.random() < 0.6
+    path = random.choice(damageable(name))
+    is_clean = random.random() < 0.6
     if not is_clean:
         disk.delete(f"{DATA_DIR}/.kafka_cleanshutdown")
-    if chance.random() < 0.1:
+    if random.random() < 0.1:
         disk.delete(path)
         return disk, path, "missing", is_clean
     data = bytearray(disk.read_file(path))
-    damage = chance.choice(DAMAGES)
-    damage(data, chance)
+    damage = random.choice(DAMAGES)
+    damage(data, random)
     disk.write_file_atomically(path, bytes(data))
     return disk, path, damage.__name__, is_clean
 

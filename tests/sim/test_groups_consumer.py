@@ -30,24 +30,24 @@ class World:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self.loses_messages = True
-        self.is_homogeneous = self.chance(0.5)
+        self.is_homogeneous = self.happens(0.5)
         self.topics = {name: (self._random.randbytes(16), self._random.randint(1, 9)) for name in TOPICS[:2]}
         self._offset = 1
         self.shard = GroupWorld(
             image_with(self.topics, 1),
             seed=seed,
             group_consumer_assignment_interval_ms=self._random.choice((0, 1_000)),
-            group_consumer_assignors=("uniform", "range") if self.chance(0.8) else ("range",),
+            group_consumer_assignors=("uniform", "range") if self.happens(0.8) else ("range",),
         )
         self.members: list[SimulatedMember] = []
         self.committed = CommittedOffsets("g")
         self._count = 0
 
-    def chance(self, probability: float) -> bool:
+    def happens(self, probability: float) -> bool:
         return self._random.random() < probability
 
     def pick_topics(self) -> tuple[str, ...]:
-        return TOPICS if self.is_homogeneous else tuple(name for name in TOPICS if self.chance(0.6))
+        return TOPICS if self.is_homogeneous else tuple(name for name in TOPICS if self.happens(0.6))
 
     def revocation_ms(self) -> int:
         return self._random.choice((0, 0, 1_000, 20_000, REBALANCE_MS - 3 * HEARTBEAT_MS))
@@ -69,7 +69,7 @@ class World:
             self.join()
         elif event < 0.16 and running:
             member = self._random.choice(running)
-            member.leave(-2 if member.instance_id is not None and self.chance(0.5) else -1)
+            member.leave(-2 if member.instance_id is not None and self.happens(0.5) else -1)
         elif event < 0.20 and running:
             self._random.choice(running).crash()
         elif event < 0.24:
@@ -84,8 +84,8 @@ class World:
         self.pass_time(self._random.choice((0, 200, 1_000, 5_000)))
 
     def join(self) -> None:
-        regex = ".*p.*" if self.chance(0.1) and not self.is_homogeneous else None
-        instance_id = f"instance-{self._count}" if self.chance(0.3) else None
+        regex = ".*p.*" if self.happens(0.1) and not self.is_homogeneous else None
+        instance_id = f"instance-{self._count}" if self.happens(0.3) else None
         self.members.append(SimulatedMember(self, self.new_id(), instance_id, regex))
 
     def come_back(self) -> None:
@@ -98,7 +98,7 @@ class World:
         name = self._random.choice(TOPICS)
         if name not in self.topics:
             self.topics[name] = self._random.randbytes(16), self._random.randint(1, 9)
-        elif self.chance(0.4):
+        elif self.happens(0.4):
             topic_id, _ = self.topics.pop(name)
             self.shard.commit(self.shard.shard.forget_topic(name, topic_id))
             self.committed.forget_topic(name)

@@ -68,8 +68,8 @@ class ModernConsumer(SimulatedMember):
 class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.policy = "bidirectional" if self.chance(0.8) else self.random.choice(("upgrade", "downgrade", "disabled"))
-        self.is_cooperative = self.chance(0.5)
+        self.policy = "bidirectional" if self.happens(0.8) else self.random.choice(("upgrade", "downgrade", "disabled"))
+        self.is_cooperative = self.happens(0.5)
         self.partition_count = self.random.randint(1, 8)
         self.shard = MixedWorld(
             image_of(t=self.partition_count),
@@ -83,7 +83,7 @@ class World:
         self.loses_messages = True
         self.converted_ms = -AFTERMATH_MS
         self.kind: type | None = None
-        self.moves_to_modern = self.chance(0.5)
+        self.moves_to_modern = self.happens(0.5)
         """Which way the operator migrates now: who comes mostly speaks that protocol, who leaves the other."""
         self._count = 0
         self.consumers: list[ClassicConsumer | ModernConsumer] = []
@@ -96,14 +96,14 @@ class World:
     def now_ms(self) -> int:
         return self.shard.now_ms
 
-    def chance(self, probability: float) -> bool:
+    def happens(self, probability: float) -> bool:
         return self.random.random() < probability
 
     def loses(self) -> bool:
-        return self.is_faulty and self.chance(0.05)
+        return self.is_faulty and self.happens(0.05)
 
     def slowness(self) -> int:
-        return self.random.randrange(40_000) if self.is_faulty and self.chance(0.1) else self.random.randrange(500)
+        return self.random.randrange(40_000) if self.is_faulty and self.happens(0.1) else self.random.randrange(500)
 
     def revocation_ms(self) -> int:
         return self.random.choice((0, 0, 1_000, 20_000, REBALANCE_MS - 15_000))
@@ -125,9 +125,9 @@ class World:
 
     def add(self, instance_id: str | None = None) -> None:
         self._count += 1
-        if instance_id is None and self.chance(0.3):
+        if instance_id is None and self.happens(0.3):
             instance_id = f"i{self._count}"
-        if self.chance(0.85) == self.moves_to_modern:
+        if self.happens(0.85) == self.moves_to_modern:
             self.consumers.append(ModernConsumer(self, f"modern-{self._count}", instance_id, None))
         else:
             self.consumers.append(ClassicConsumer(self, instance_id))
@@ -159,7 +159,7 @@ class World:
 
     def _fault(self) -> None:
         dice = self.random.random()
-        if self.chance(0.06):
+        if self.happens(0.06):
             self.moves_to_modern = not self.moves_to_modern
         consumer = self._pick()
         if dice < 0.05:
@@ -183,11 +183,11 @@ class World:
     def _pick(self) -> "ClassicConsumer | ModernConsumer":
         """Return a consumer, rather one of the protocol that is to go."""
         old = [consumer for consumer in self.consumers if self.moves_to_modern == isinstance(consumer, ClassicConsumer)]
-        return self.random.choice(old if old and self.chance(0.8) else self.consumers)
+        return self.random.choice(old if old and self.happens(0.8) else self.consumers)
 
     def _leave(self, consumer: ClassicConsumer | ModernConsumer) -> None:
         if isinstance(consumer, ModernConsumer):
-            consumer.leave(-2 if consumer.instance_id is not None and self.chance(0.5) else -1)
+            consumer.leave(-2 if consumer.instance_id is not None and self.happens(0.5) else -1)
             return
         if consumer.is_member and self.shard.log_error is None:
             self.shard.leave((consumer.member_id, consumer.instance_id))

@@ -3,10 +3,10 @@
 KAFKAPY_SOAK_SEEDS multiplies the seeds, and takes every change of the disk instead of some.
 """
 
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from random import Random
 
 import pytest
 
@@ -24,11 +24,11 @@ STRIDE = 97 if SOAK_FACTOR == 1 else 1
 
 def lived(computer: TransactionComputer, *, is_power_cut: bool) -> list[Event]:
     """Return the history of some lives that ended amid changes of the disk, and of a last one that looks."""
-    chance = random.Random(computer.seed)
+    random = Random(computer.seed)
     computer.begin()
     for _ in range(LIVES):
-        keep = chance.choice(KEEPS) if is_power_cut else "all"
-        computer.live(keep=keep, dies_at=chance.randrange(50, 1500))
+        keep = random.choice(KEEPS) if is_power_cut else "all"
+        computer.live(keep=keep, dies_at=random.randrange(50, 1500))
     return computer.end()
 
 

@@ -12,9 +12,9 @@ With PYTHONHASHSEED=0 two runs of the same source print the same.
 
 import json
 import logging
-import random
 import zlib
 from collections.abc import Iterator
+from random import Random
 from typing import Final
 
 from kafkapy.errors import ProtocolError
@@ -84,9 +84,9 @@ def _frames() -> Iterator[tuple[str, bytes]]:
     for api, version in served():
         if api.api_key in SHUTDOWN_APIS:
             continue
-        chance = random.Random(1000 * api.api_key + version)
+        random = Random(1000 * api.api_key + version)
         frames = frames_of(api, version)
-        frames += [changed(chance.choice(frames), chance) for _ in range(CHANGED_FRAMES)]
+        frames += [changed(random.choice(frames), random) for _ in range(CHANGED_FRAMES)]
         for number, frame in enumerate(frames):
             yield f"api {api.api_key} v{version} frame {number}", frame
 
@@ -95,11 +95,11 @@ def _produces(topic: Topic) -> Iterator[tuple[str, bytes]]:
     headers = [("name", b"value"), ("empty", None)]
     records = [(START_WALL_MS + n, b"k%d" % n, b"v" * n * 3, headers[: n % 3]) for n in range(40)]
     for codec in (NONE, GZIP, SNAPPY, LZ4, ZSTD):
-        chance = random.Random(codec)
+        random = Random(codec)
         whole = build_batch(records, compression=codec)
         few = build_batch(records[:2], compression=codec)
         for number in range(CHANGED_BATCHES):
-            batch = changed_batch(few if number % 2 else whole, chance)
+            batch = changed_batch(few if number % 2 else whole, random)
             data = TopicProduceData(name=topic.name, partition_data=[PartitionProduceData(0, batch)])
             request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])
             yield f"codec {codec} batch {number}", request_frame(request, PRODUCE_VERSION)
@@ -129,12 +129,12 @@ async def _outcome(machine: Machine, frame: bytes) -> str:
 
 
 def _decoded() -> Iterator[str]:
-    chance = random.Random(7)
+    random = Random(7)
     for message, by_version in sorted(golden_bodies().items()):
         kind = message_type(message)
         for version, bodies in sorted(by_version.items()):
             for number in range(CHANGED_MESSAGES):
-                data = changed(b"\0\0\0\0" + chance.choice(bodies), chance)[4:]
+                data = changed(b"\0\0\0\0" + random.choice(bodies), random)[4:]
                 yield f"{message} v{version} {number}: {_text_of(kind, data, version)}"
 
 

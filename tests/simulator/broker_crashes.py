@@ -8,10 +8,10 @@ missing either. Everything comes from the seed, so that a history that broke can
 
 import asyncio
 import hashlib
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from random import Random
 from typing import Any
 
 from kafkapy.protocol.error_code import ErrorCode
@@ -96,10 +96,10 @@ class Model:
 class User:
     """One client with a producer id of its own, doing one thing after another until the end."""
 
-    def __init__(self, machine: Machine, model: Model, chance: random.Random) -> None:
+    def __init__(self, machine: Machine, model: Model, random: Random) -> None:
         self.machine = machine
         self.model = model
-        self.chance = chance
+        self.random = random
         self.client = machine.connect()
         self._producer: dict[str, int] = {}
         self._sequences: dict[TopicPartition, int] = {}
@@ -110,10 +110,10 @@ class User:
         self._producer = {"producer_id": producer_id, "producer_epoch": producer_epoch}
         actions: list[Callable[[], Awaitable[None]]] = [self.create, self.produce, self.alter, self.fetch, self.delete]
         while True:
-            (action,) = self.chance.choices(actions, [2, 24, 2, 3, 1])
+            (action,) = self.random.choices(actions, [2, 24, 2, 3, 1])
             await action()
-            if self.chance.random() < 0.3:
-                await asyncio.sleep(self.chance.expovariate(20))
+            if self.random.random() < 0.3:
+                await asyncio.sleep(self.random.expovariate(20))
 
     def _note(self, text: str) -> None:
         self.model.history.append(f"{self.machine.clock.wall_ms()} {text}")
@@ -124,10 +124,10 @@ class User:
     async def create(self) -> None:
         if len(self._created()) >= 6:
             return
-        name, count = f"topic-{self.model.next_number()}", self.chance.randrange(1, 4)
+        name, count = f"topic-{self.model.next_number()}", self.random.randrange(1, 4)
         model = TopicModel(Topic(name, b""), [PartitionModel() for _ in range(count)])
         self.model.topics[name] = model
-        configs = self.chance.choice([{}, {"flush_messages": "1"}, {"segment_ms": "300"}])
+        configs = self.random.choice([{}, {"flush_messages": "1"}, {"segment_ms": "300"}])
         model.topic = await self.client.create_topic(name, count, **configs)
         model.fate = Fate.CREATED
         self._note(f"created {name} {model.topic.topic_id.hex()}")
@@ -136,7 +136,7 @@ class User:
         created = self._created()
         if len(created) < 3:
             return
-        model = self.chance.choice(created)
+        model = self.random.choice(created)
         model.fate = Fate.UNKNOWN
         await self.client.delete_topic(model.topic)
         model.fate = Fate.DELETED
@@ -146,7 +146,7 @@ class User:
         created = self._created()
         if not created:
             return
-        model, value = self.chance.choice(created), str(100_000 + self.model.next_number())
+        model, value = self.random.choice(created), str(100_000 + self.model.next_number())
         model.configs.add(value)
         change = AlterableConfig(ALTERED_KEY, 0, value)
         resource = AlterConfigsResource(TOPIC_RESOURCE, model.topic.name, [change])
@@ -161,13 +161,13 @@ class User:
         created = self._created()
         if not created:
             return
-        model = self.chance.choice(created)
-        partition = self.chance.randrange(len(model.partitions))
-        size_bytes = self.chance.choice([10, 10, 1000, 5000])
+        model = self.random.choice(created)
+        partition = self.random.randrange(len(model.partitions))
+        size_bytes = self.random.choice([10, 10, 1000, 5000])
         values = tuple(
-            b"%d " % self.model.next_number() + b"." * size_bytes for _ in range(self.chance.randrange(1, 4))
+            b"%d " % self.model.next_number() + b"." * size_bytes for _ in range(self.random.randrange(1, 4))
         )
-        producer = dict(self._producer) if self.chance.random() < 0.7 else {}
+        producer = dict(self._producer) if self.random.random() < 0.7 else {}
         key = TopicPartition(model.topic.name, partition)
         if producer:
             producer["base_sequence"] = self._sequences.get(key, 0)
@@ -196,12 +196,12 @@ class User:
         created = self._created()
         if not created:
             return
-        model = self.chance.choice(created)
-        partition = self.chance.randrange(len(model.partitions))
+        model = self.random.choice(created)
+        partition = self.random.randrange(len(model.partitions))
         known = model.partitions[partition].acknowledged
         if not known:
             return
-        offset = self.chance.choice(list(known))
+        offset = self.random.choice(list(known))
         answer = await self.client.fetch(model.topic, offset, partition=partition, max_wait_ms=50)
         if answer.error_code:
             assert answer.error_code in GONE, answer
@@ -316,7 +316,7 @@ class Computer:
         await checker.check()
         self._is_checked = True
         seeds = [f"{self.seed} {self._life_count} {number}" for number in range(USER_COUNT)]
-        users = [User(machine, self.model, random.Random(seed)) for seed in seeds]
+        users = [User(machine, self.model, Random(seed)) for seed in seeds]
         retries, self.model.retries = self.model.retries, []
         for retry in retries:
             await checker.retry(users[0], retry)

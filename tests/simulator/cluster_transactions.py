@@ -5,10 +5,10 @@ leader or coordinator it is for. What they did and saw is judged by tests/suppor
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from random import Random
 from typing import Any, Final
 
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
@@ -69,17 +69,17 @@ class ClusterStage(Stage):
     def wall_ms(self) -> int:
         return START_WALL_MS + self.world.loop.now_ms()
 
-    def new_connection(self, chance: random.Random, *, lost_share: float) -> "RoutedConnections":
+    def new_connection(self, random: Random, *, lost_share: float) -> "RoutedConnections":
         self._connection_count += 1
-        return RoutedConnections(self.world, f"10.2.0.{self._connection_count}", chance, lost_share)
+        return RoutedConnections(self.world, f"10.2.0.{self._connection_count}", random, lost_share)
 
 
 class RoutedConnections:
     """Sends each request to whom it is for, as far as the client knows."""
 
-    def __init__(self, world: ClusterWorld, host: str, chance: random.Random, lost_share: float) -> None:
+    def __init__(self, world: ClusterWorld, host: str, random: Random, lost_share: float) -> None:
         self._connections = Connections(world, host, host)
-        self._chance = chance
+        self._random = random
         self._lost_share = lost_share
         self._nodes: dict[tuple[Any, ...], int] = {}
         """Whom to ask, by what is asked for."""
@@ -90,7 +90,7 @@ class RoutedConnections:
         try:
             node_id = await self._find(what)
             answer = await self._connections.call(node_id, request, version)
-            if self._chance.random() < self._lost_share:
+            if self._random.random() < self._lost_share:
                 self._connections.drop(node_id)
                 raise LostError("lost by the client")
         except LostError as error:
@@ -189,15 +189,15 @@ class Transactor(Client):
         member: Callable[..., Membership],
     ) -> None:
         super().__init__(world, checker, name, 0)
-        chance = random.Random(f"{world.seed} {name}")
+        random = Random(f"{world.seed} {name}")
         self._client = TransactionClient(
             stage,
             name,
             instance=0,
             is_v2=True,
             numbers=[1],
-            chance=chance,
-            membership=member(stage, f"group-of-{name}", name, random.Random(f"{world.seed} member {name}")),
+            random=random,
+            membership=member(stage, f"group-of-{name}", name, Random(f"{world.seed} member {name}")),
         )
 
     async def step(self) -> None:
@@ -216,8 +216,8 @@ class CommittedReader(Client):
     def __init__(self, world: ClusterWorld, checker: ClusterChecker, stage: ClusterStage, names: Sequence[str]) -> None:
         super().__init__(world, checker, "committed", 0)
         self._stage = stage
-        chance = random.Random(f"{world.seed} reader")
-        self._reader = TransactionReader(stage, "committed", READ_COMMITTED, chance, names)
+        random = Random(f"{world.seed} reader")
+        self._reader = TransactionReader(stage, "committed", READ_COMMITTED, random, names)
 
     async def step(self) -> None:
         before = len(self._stage.history)
@@ -231,7 +231,7 @@ class TransactionClients:
 
     def __init__(self, world: ClusterWorld, checker: ClusterChecker) -> None:
         self._stage = ClusterStage(world)
-        self._chance = random.Random(world.seed)
+        self._random = Random(world.seed)
         members = MEMBERS[world.seed % len(MEMBERS)]
         self._names = [f"t-{number}" for number in range(len(members))]
         self.transactors = [
@@ -245,7 +245,7 @@ class TransactionClients:
         for transactor in self.transactors:
             await transactor.finish()
         await asyncio.sleep(2 * TIMEOUT_MS / 1000)
-        connections = self._stage.new_connection(self._chance, lost_share=0.0)
+        connections = self._stage.new_connection(self._random, lost_share=0.0)
         history = self._stage.history
         history += await look_at_all(connections, self._stage, self._names)  # type: ignore[arg-type]
         # a new leader may know of a lower high watermark than the former one, for a while, as Apache Kafka's

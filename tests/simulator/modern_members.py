@@ -62,7 +62,7 @@ class SimulatedMember:
         now_ms = self.world.shard.now_ms
         self.next_beat_ms = now_ms + HEARTBEAT_MS
         request = self.request()
-        if self.world.loses_messages and self.world.chance(0.05):
+        if self.world.loses_messages and self.world.happens(0.05):
             self.must_tell_all = True
             return
         try:
@@ -70,7 +70,7 @@ class SimulatedMember:
         except ApiError as error:
             self.refuse(error)
             return
-        if self.world.loses_messages and self.world.chance(0.05):
+        if self.world.loses_messages and self.world.happens(0.05):
             self.must_tell_all = True
             return
         self.accept(response)

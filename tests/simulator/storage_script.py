@@ -4,9 +4,9 @@ Three kinds of partitions: `plain-0` is appended to, truncated, and cut from its
 it is written; `short-<n>-0` come and go. Idempotent producers and transactions write to all of them.
 """
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 from kafkapy.config.log import LogConfig
@@ -109,7 +109,7 @@ class Script:
         self.disk.make_directory("/logs")
         self.disk.settle()
         self.promises: dict[TopicPartition, Promise] = {}
-        self.chance = random.Random(seed)
+        self.random = Random(seed)
         self.leader_epoch = 0
         self._recorder = Recorder(self.disk, self._promised)
         self._sequences: dict[TopicPartition, int] = {}
@@ -142,7 +142,7 @@ class Script:
             (self.delete_due_files, 1),
         ]
         weights = [weight for _, weight in steps]
-        for step, _ in self.chance.choices(steps, weights, k=step_count):
+        for step, _ in self.random.choices(steps, weights, k=step_count):
             self._recorder.doing = step.__name__.replace("_", " ")
             step()
         self._recorder.doing = "close"
@@ -164,7 +164,7 @@ class Script:
     def delete_topic(self) -> None:
         short = [partition for partition in self.promises if partition.topic.startswith("short")]
         if short:
-            partition = self.chance.choice(short)
+            partition = self.random.choice(short)
             del self.promises[partition]
             self.manager.delete_log(partition, NOW_MS)
 
@@ -173,22 +173,22 @@ class Script:
     def _any_log(self) -> Log:
         others = [log for partition, log in self.manager.logs.items() if partition not in (PLAIN, COMPACTED)]
         plain, compacted = self.manager.logs[PLAIN], self.manager.logs[COMPACTED]
-        return self.chance.choice([plain, plain, plain, compacted, compacted, *others[:1]])
+        return self.random.choice([plain, plain, plain, compacted, compacted, *others[:1]])
 
     def _records(self) -> list[tuple[int, bytes, bytes | None, Any]]:
-        number = self.chance.randrange(1000)
+        number = self.random.randrange(1000)
         return [
             (
                 NOW_MS + number,
-                b"k%d" % self.chance.randrange(7),
-                None if self.chance.random() < 0.15 else b"%d" % number + bytes(self.chance.choice([0, 0, 90, 250])),
+                b"k%d" % self.random.randrange(7),
+                None if self.random.random() < 0.15 else b"%d" % number + bytes(self.random.choice([0, 0, 90, 250])),
                 (),
             )
-            for _ in range(self.chance.randrange(1, 4))
+            for _ in range(self.random.randrange(1, 4))
         ]
 
     def append(self) -> None:
-        self._append(self._any_log(), self._records(), compression=self.chance.choice([0, 0, 1, 3]))
+        self._append(self._any_log(), self._records(), compression=self.random.choice([0, 0, 1, 3]))
 
     def append_idempotent(self) -> None:
         log, records = self._any_log(), self._records()
@@ -197,7 +197,7 @@ class Script:
         self._sequences[log.topic_partition] = sequence + len(records)
 
     def append_transactional(self) -> None:
-        log, producer_id, records = self._any_log(), self.chance.choice(PRODUCERS), self._records()
+        log, producer_id, records = self._any_log(), self.random.choice(PRODUCERS), self._records()
         key = (log.topic_partition, producer_id)
         sequence = self._transactions.get(key)
         if sequence is None:
@@ -217,9 +217,9 @@ class Script:
         live = [key for key in self._transactions if key[0] in self.manager.logs]
         if not live:
             return
-        key = partition, producer_id = self.chance.choice(live)
+        key = partition, producer_id = self.random.choice(live)
         del self._transactions[key]
-        is_abort = self.chance.random() < 0.5
+        is_abort = self.random.random() < 0.5
         epoch = self._transaction_epochs[key]
         data = marker(is_abort=is_abort, producer_id=producer_id, producer_epoch=epoch)
         self._store(self.manager.logs[partition], bytes(data), producer_id, is_abort)
@@ -267,7 +267,7 @@ class Script:
         starts = [offset for offset in promise.batches if offset > log.log_start_offset][-6:]
         if not starts or any(partition == PLAIN for partition, _ in self._transactions):
             return
-        offset = self.chance.choice(starts)
+        offset = self.random.choice(starts)
         promise.durable_end = min(promise.durable_end, offset)
         promise.acknowledged_end = min(promise.acknowledged_end, offset)
         self.manager.truncate_to({PLAIN: offset})
@@ -275,18 +275,18 @@ class Script:
         producer = log.producer_state.producers.get(7)
         self._sequences[PLAIN] = producer.last_sequence + 1 if producer is not None else 0
         self.leader_epoch += 1
-        if self.chance.random() < 0.5:
+        if self.random.random() < 0.5:
             log.roll(NOW_MS)
 
     def delete_records(self) -> None:
         log, promise = self.manager.logs[PLAIN], self.promises[PLAIN]
-        offset = self.chance.choice([0, *promise.batches][-12:])
+        offset = self.random.choice([0, *promise.batches][-12:])
         if log.maybe_increment_log_start_offset(offset):
             promise.log_start_offset = offset
         delete_old_segments(log, NOW_MS)
 
     def delete_due_files(self) -> None:
-        now_ms = NOW_MS + 60_000 * self.chance.randrange(2)
+        now_ms = NOW_MS + 60_000 * self.random.randrange(2)
         for log in self.manager.logs.values():
             delete_due_files(log, now_ms)
         delete_due_logs(self.manager, now_ms)
@@ -297,7 +297,7 @@ class Script:
         log.roll(NOW_MS)
         self._flush(log)
         for _ in clean(self.disk, self.manager):
-            if self.chance.random() < 0.1:
+            if self.random.random() < 0.1:
                 self._append(log, self._records())
 
 

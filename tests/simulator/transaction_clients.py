@@ -6,10 +6,10 @@ goes into a history (tests/support/history.py).
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Protocol
 
 from kafkapy.protocol.error_code import ErrorCode
@@ -80,8 +80,8 @@ class Stage:
     def wall_ms(self) -> int:
         return self.machine.clock.wall_ms()
 
-    def new_connection(self, chance: random.Random, *, lost_share: float) -> "Asking":
-        return Connection(self, chance, lost_share=lost_share)
+    def new_connection(self, random: Random, *, lost_share: float) -> "Asking":
+        return Connection(self, random, lost_share=lost_share)
 
 
 class Asking(Protocol):
@@ -94,9 +94,9 @@ class Asking(Protocol):
 class Connection:
     """Is made anew when it ended, and loses some answers."""
 
-    def __init__(self, stage: Stage, chance: random.Random, *, lost_share: float) -> None:
+    def __init__(self, stage: Stage, random: Random, *, lost_share: float) -> None:
         self._stage = stage
-        self._chance = chance
+        self._random = random
         self._lost_share = lost_share
         self._client: KafkaClient | None = None
         self._machine: Machine | None = None
@@ -106,8 +106,8 @@ class Connection:
         try:
             client = self._connected()
             await client.send(request, version)
-            if self._chance.random() < self._lost_share:
-                await asyncio.sleep(self._chance.uniform(0, 0.01))
+            if self._random.random() < self._lost_share:
+                await asyncio.sleep(self._random.uniform(0, 0.01))
                 raise EOFError
             return await asyncio.wait_for(client.receive(), ANSWER_TIMEOUT_S)
         except (EOFError, OSError, TimeoutError):
@@ -187,7 +187,7 @@ class TransactionClient:
         instance: int,
         is_v2: bool,
         numbers: "list[int]",
-        chance: random.Random,
+        random: Random,
         lost_share: float = 0.03,
         membership: Membership | None = None,
     ) -> None:
@@ -200,9 +200,9 @@ class TransactionClient:
         self.committed_count = 0
         self.on_new_producer: Callable[[TransactionClient], Any] | None = None
         self._stage = stage
-        self._chance = chance
+        self._random = random
         self._numbers = numbers
-        self._connection = stage.new_connection(chance, lost_share=lost_share)
+        self._connection = stage.new_connection(random, lost_share=lost_share)
         self._sequences: dict[tuple[str, int], int] = {}
         self._transaction: Transaction | None = None
         self._is_ready = False
@@ -218,11 +218,11 @@ class TransactionClient:
         try:
             if self._transaction is not None:
                 await self._go_on(self._transaction)
-            elif not self._is_ready or self._chance.random() < 0.04:
+            elif not self._is_ready or self._random.random() < 0.04:
                 await self._begin_anew()
             elif await self.membership.is_in():
                 self._transaction = self._new_transaction()
-                await asyncio.sleep(self._chance.uniform(0, 0.1))
+                await asyncio.sleep(self._random.uniform(0, 0.1))
             else:
                 await asyncio.sleep(PAUSE_S)
         except Lost:
@@ -231,7 +231,7 @@ class TransactionClient:
     async def _see_to_lost_answer(self) -> None:
         """Ask again; or abort at once, while the record that was sent may still be on its way."""
         transaction = self._transaction
-        if transaction is not None and transaction.sent and self._chance.random() < 0.4:
+        if transaction is not None and transaction.sent and self._random.random() < 0.4:
             transaction.is_commit = False
             transaction.steps = [("end", None)]
             self._has_unknown_sequence = not self.is_v2
@@ -253,14 +253,14 @@ class TransactionClient:
         self._numbers[0] += 1
         name = f"{self.name}/{number}"
         steps: list[tuple[str, Any]] = []
-        for place in range(self._chance.randrange(1, 4)):
-            record = (*self._chance.choice(PARTITIONS), f"{name}/{place}")
+        for place in range(self._random.randrange(1, 4)):
+            record = (*self._random.choice(PARTITIONS), f"{name}/{place}")
             steps += [("send", record)] if self.is_v2 else [("add", record), ("send", record)]
         steps += [("commit offset", None)] if self.is_v2 else [("add offsets", None), ("commit offset", None)]
-        if self._chance.random() < 0.02 and not is_sure:
+        if self._random.random() < 0.02 and not is_sure:
             steps.append(("pause", 1.5 * TIMEOUT_MS / 1000))
         steps.append(("end", None))
-        is_commit = is_sure or self._chance.random() < 0.7
+        is_commit = is_sure or self._random.random() < 0.7
         return Transaction(name, number, is_commit, steps, self.membership.member_id, self.membership.epoch)
 
     async def _go_on(self, transaction: Transaction) -> None:
@@ -281,7 +281,7 @@ class TransactionClient:
 
     async def _ask(self, transaction: Transaction, kind: str, record: Any) -> int:
         if kind == "send":
-            if self._chance.random() < 0.3 or self.membership.epoch != transaction.member_epoch:
+            if self._random.random() < 0.3 or self.membership.epoch != transaction.member_epoch:
                 await self.membership.is_in()  # as the consumer's poll does: the group moves on amid the transaction
             return await self._send(transaction, record)
         if kind == "end":
@@ -400,9 +400,9 @@ class TransactionClient:
 
     async def _begin_anew(self) -> None:
         """As a client that starts; or (KIP-360) as one that goes on, which says who it is."""
-        await asyncio.sleep(self._chance.uniform(0, 0.15))  # who shares the transactional id gets something done
+        await asyncio.sleep(self._random.uniform(0, 0.15))  # who shares the transactional id gets something done
         known = {}
-        if self.is_v2 and self.producer_id >= 0 and self._chance.random() < 0.5:
+        if self.is_v2 and self.producer_id >= 0 and self._random.random() < 0.5:
             known = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
         request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS, **known)
         answer = await self._connection.ask(request, 5 if self.is_v2 else 1)
@@ -428,14 +428,14 @@ class TransactionReader:
         stage: Stage,
         name: str,
         isolation_level: int,
-        chance: random.Random,
+        random: Random,
         transactional_ids: Sequence[str] = (),
     ) -> None:
         self._transactional_ids = transactional_ids
         self._stage = stage
         self._name = name
         self._isolation_level = isolation_level
-        self._connection = stage.new_connection(chance, lost_share=0.0)
+        self._connection = stage.new_connection(random, lost_share=0.0)
         self._positions = dict.fromkeys(PARTITIONS, 0)
 
     async def work(self) -> None:

@@ -9,8 +9,8 @@ transaction, and the checker finds nothing wrong in the history.
 
 import asyncio
 import errno
-import random
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -93,11 +93,11 @@ class Trouble:
     def die(self) -> None:
         self._is_dead = True
 
-    async def fill_disks(self, chance: random.Random) -> None:
+    async def fill_disks(self, random: Random) -> None:
         while True:
-            await asyncio.sleep(chance.uniform(0.5, 5))
-            self._full = chance.choice((*TOPICS, *INTERNAL))
-            await asyncio.sleep(chance.uniform(0.05, 1))
+            await asyncio.sleep(random.uniform(0.5, 5))
+            self._full = random.choice((*TOPICS, *INTERNAL))
+            await asyncio.sleep(random.uniform(0.05, 1))
             self._full = ""
 
 
@@ -121,7 +121,7 @@ class TransactionComputer:
         self.seed = seed
         self.disk = disk if disk is not None else SimDisk(seed)
         self.stage = Stage()
-        self.chance = random.Random(seed)
+        self.random = Random(seed)
         self._properties = {**PROPERTIES, **(properties or {})}
         self._wall_ms = START_WALL_MS
         self._life_count = 0
@@ -135,8 +135,8 @@ class TransactionComputer:
             for client in self._clients_of(transactional_id, are_v2)
         ]
         self._readers = [
-            TransactionReader(self.stage, "committed", READ_COMMITTED, self.chance, tuple(kinds)),
-            TransactionReader(self.stage, "uncommitted", 0, self.chance),
+            TransactionReader(self.stage, "committed", READ_COMMITTED, self.random, tuple(kinds)),
+            TransactionReader(self.stage, "uncommitted", 0, self.random),
         ]
 
     def _clients_of(self, transactional_id: str, are_v2: tuple[bool, ...]) -> list[TransactionClient]:
@@ -148,7 +148,7 @@ class TransactionComputer:
                 instance=instance,
                 is_v2=is_v2,
                 numbers=numbers,
-                chance=random.Random(f"{self.seed} {transactional_id} {instance}"),
+                random=Random(f"{self.seed} {transactional_id} {instance}"),
                 membership=self._membership_of(transactional_id, instance),
             )
             for instance, is_v2 in enumerate(are_v2)
@@ -165,7 +165,7 @@ class TransactionComputer:
         if kind is None:
             return None
         name = f"{transactional_id}-{instance}"
-        return kind(self.stage, group_of(transactional_id), name, random.Random(f"{self.seed} member {name}"))
+        return kind(self.stage, group_of(transactional_id), name, Random(f"{self.seed} member {name}"))
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class TransactionComputer:
         self.disk.hook = trouble if self.disk.hook is None else both(trouble, self.disk.hook)
         tasks = [loop.create_task(self._boot_and(main))]
         if trouble.is_mortal:
-            tasks.append(loop.create_task(trouble.fill_disks(self.chance)))
+            tasks.append(loop.create_task(trouble.fill_disks(self.random)))
         await asyncio.wait([tasks[0], trouble.died], return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done() and not isinstance(tasks[0].exception(), SimCrash):
             tasks[0].result()
@@ -254,7 +254,7 @@ class TransactionComputer:
 
     async def _break_connections(self) -> None:
         while True:
-            await asyncio.sleep(self.chance.uniform(0.2, 3))
+            await asyncio.sleep(self.random.uniform(0.2, 3))
             self.stage.machine.network.reset_connections(lambda _one, _other: True)
 
     async def _raise_epoch(self, client: TransactionClient) -> None:

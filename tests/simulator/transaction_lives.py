@@ -7,8 +7,8 @@ what was acknowledged stands; no partition has an open transaction; and every pr
 
 import asyncio
 import errno
-import random
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.chance = random.Random(seed)
+        self.random = Random(seed)
         self.disk = SimDisk(seed)
         self.outcomes = {f"t-{number}": Outcomes() for number in range(PRODUCER_COUNT)}
         self._now_ms = NOW_MS
@@ -89,14 +89,14 @@ class World:
 
     async def _work_until_killed(self, loop: SimLoop, hosting: TransactionHosting) -> None:
         killed: asyncio.Future[None] = loop.create_future()
-        trouble = Trouble(loop, self.disk.changes + self.chance.randrange(10, 600), killed)
+        trouble = Trouble(loop, self.disk.changes + self.random.randrange(10, 600), killed)
         self.disk.hook = trouble
         tasks = [
-            loop.create_task(Client(hosting, name, outcomes, random.Random(self.chance.random())).work())
+            loop.create_task(Client(hosting, name, outcomes, Random(self.random.random())).work())
             for name, outcomes in self.outcomes.items()
         ]
         tasks += [
-            loop.create_task(trouble.fill_disks(self.chance)),
+            loop.create_task(trouble.fill_disks(self.random)),
             loop.create_task(abort_timed_out(hosting)),
         ]
         await asyncio.wait([*tasks, killed], timeout=LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -107,7 +107,7 @@ class World:
 
     async def _check(self, loop: SimLoop, hosting: TransactionHosting) -> None:
         await hosting.loaded()
-        clients = [Client(hosting, name, each, self.chance) for name, each in self.outcomes.items()]
+        clients = [Client(hosting, name, each, self.random) for name, each in self.outcomes.items()]
         for client in clients:
             await client.init()
             await client.transact(is_commit=True)
@@ -152,11 +152,11 @@ class Trouble:
         if not self._killed.done():
             self._killed.set_result(None)
 
-    async def fill_disks(self, chance: random.Random) -> None:
+    async def fill_disks(self, random: Random) -> None:
         while True:
-            await asyncio.sleep(chance.uniform(0.2, 4))
-            self._full = chance.choice((*TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
-            await asyncio.sleep(chance.uniform(0.05, 2))
+            await asyncio.sleep(random.uniform(0.2, 4))
+            self._full = random.choice((*TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
+            await asyncio.sleep(random.uniform(0.05, 2))
             self._full = ""
 
 
@@ -173,20 +173,20 @@ class GaveUp(Exception):
 class Client:
     """A producer that runs transactions one after the other, whatever happens."""
 
-    def __init__(self, hosting: TransactionHosting, name: str, outcomes: Outcomes, chance: random.Random) -> None:
+    def __init__(self, hosting: TransactionHosting, name: str, outcomes: Outcomes, random: Random) -> None:
         self.name = name
         self.outcomes = outcomes
         self._hosting = hosting
-        self._chance = chance
+        self._random = random
         self._producer = SimProducer(hosting, name)
 
     async def work(self) -> None:
         await self.init()
         while True:
-            await asyncio.sleep(self._chance.uniform(0, 0.05))
-            if self._chance.random() < 0.05:
+            await asyncio.sleep(self._random.uniform(0, 0.05))
+            if self._random.random() < 0.05:
                 await self.init()
-            await self.transact(is_commit=self._chance.random() < 0.7)
+            await self.transact(is_commit=self._random.random() < 0.7)
 
     async def init(self) -> None:
         """Become the producer of the transactional id, whoever was before."""
@@ -232,7 +232,7 @@ class Client:
         for topic in TOPICS:
             if await self._producer.send(topic, f"{self.name} {number}".encode()) != ErrorCode.NONE:
                 raise GaveUp
-        if self._chance.random() < 0.03:
+        if self._random.random() < 0.03:
             await asyncio.sleep(TIMEOUT_MS / 1000 + 1)
         try:
             if await commit_offset(self._hosting, self._producer, number) != ErrorCode.NONE:

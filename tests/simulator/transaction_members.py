@@ -4,9 +4,9 @@ Each commits its transaction's offset as a member; the group moves on without th
 life, or lose answers, and what they commit then is refused.
 """
 
-import random
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 from typing import Any
 
 from kafkapy.protocol.error_code import ErrorCode
@@ -38,18 +38,18 @@ NOT_IN_GROUP = -1
 class Member:
     """What both kinds have in common. `epoch`: the generation, or the member's epoch in a KIP-848 group."""
 
-    def __init__(self, stage: Stage, group_id: str, name: str, chance: random.Random) -> None:
+    def __init__(self, stage: Stage, group_id: str, name: str, random: Random) -> None:
         self.member_id = ""
         self.epoch = NOT_IN_GROUP
         self._stage = stage
         self._group_id = group_id
         self._name = name
-        self._chance = chance
-        self._connection = stage.new_connection(chance, lost_share=0.03)
+        self._random = random
+        self._connection = stage.new_connection(random, lost_share=0.03)
 
     async def is_in(self) -> bool:
         """Join, or send a heartbeat; return whether the group has this member now. At times a new one joins instead."""
-        if self._chance.random() < 0.05:
+        if self._random.random() < 0.05:
             self._leave_behind(ErrorCode.UNKNOWN_MEMBER_ID)
         with suppress(Lost):
             await (self._heartbeat() if self.epoch != NOT_IN_GROUP else self._join())
@@ -195,13 +195,13 @@ class SwitchingMember:
     What it was before may still be in the group, until its session has expired.
     """
 
-    def __init__(self, stage: Stage, group_id: str, name: str, chance: random.Random) -> None:
+    def __init__(self, stage: Stage, group_id: str, name: str, random: Random) -> None:
         self._members = (
-            ConsumerMember(stage, group_id, name, chance),
-            ModernMember(stage, group_id, name, chance),
+            ConsumerMember(stage, group_id, name, random),
+            ModernMember(stage, group_id, name, random),
         )
-        self._chance = chance
-        self._current: Member = chance.choice(self._members)
+        self._random = random
+        self._current: Member = random.choice(self._members)
 
     @property
     def member_id(self) -> str:
@@ -212,9 +212,9 @@ class SwitchingMember:
         return self._current.epoch
 
     async def is_in(self) -> bool:
-        if self.epoch == NOT_IN_GROUP and self._chance.random() < 0.3:
+        if self.epoch == NOT_IN_GROUP and self._random.random() < 0.3:
             self._current.refused(ErrorCode.UNKNOWN_MEMBER_ID)
-            self._current = self._chance.choice(self._members)
+            self._current = self._random.choice(self._members)
         return await self._current.is_in()
 
     def is_behind(self, epoch: int) -> bool:

@@ -9,8 +9,8 @@ transaction is open, the replicas are equal, and every producer goes on.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Sequence
+from random import Random
 from typing import Any, TypeVar
 
 from kafkapy.errors import ApiError
@@ -48,7 +48,7 @@ def simulate(seed: int) -> "World":
     """Run a world to its end and check it."""
 
     async def main(loop: SimLoop) -> World:
-        world = World(loop, random.Random(seed))
+        world = World(loop, Random(seed))
         await world.live()
         await world.check()
         await world.brokers.close()
@@ -58,9 +58,9 @@ def simulate(seed: int) -> "World":
 
 
 class World:
-    def __init__(self, loop: SimLoop, chance: random.Random) -> None:
+    def __init__(self, loop: SimLoop, random: Random) -> None:
         self.loop = loop
-        self.chance = chance
+        self.random = random
         self.brokers = LinkedBrokers(loop, len(NODES))
         self.outcomes = {f"t-{number}": Outcomes() for number in range(PRODUCER_COUNT)}
         self.cut: int | None = None
@@ -79,12 +79,12 @@ class World:
     async def live(self) -> None:
         """Let producers work until there was trouble enough."""
         await self.all_join()
-        clients = [Client(self, name, random.Random(self.chance.random())) for name in self.outcomes]
+        clients = [Client(self, name, Random(self.random.random())) for name in self.outcomes]
         tasks = [self.loop.create_task(client.work()) for client in clients]
         tasks += [self.loop.create_task(abort_timed_out(self.brokers, node_id)) for node_id in NODES]
         for _ in range(TROUBLES):
-            await asyncio.sleep(self.chance.uniform(0, 3))
-            await (self.cut_one_off() if self.chance.random() < 0.7 else self.move_leaders())
+            await asyncio.sleep(self.random.uniform(0, 3))
+            await (self.cut_one_off() if self.random.random() < 0.7 else self.move_leaders())
         for task in tasks:
             if task.done():
                 task.result()
@@ -94,22 +94,22 @@ class World:
     # -- the controller -------------------------------------------------------------------------------------------
 
     async def cut_one_off(self) -> None:
-        self.cut = node_id = self.chance.choice(NODES)
+        self.cut = node_id = self.random.choice(NODES)
         self.brokers.cut_off(node_id)
         self.brokers.behind.add(node_id)
-        await asyncio.sleep(self.chance.uniform(0, 4))
+        await asyncio.sleep(self.random.uniform(0, 4))
         self.brokers.fence(node_id)
         for partition, registration in self.partitions.items():
             if node_id not in registration.isr:
                 continue
             isr = [each for each in registration.isr if each != node_id]
-            leader_id = self.chance.choice(isr) if registration.leader == node_id else registration.leader
+            leader_id = self.random.choice(isr) if registration.leader == node_id else registration.leader
             self._change(partition, leader_id, isr)
-        await asyncio.sleep(self.chance.uniform(0, 4))
-        if self.chance.random() < 0.5:
-            await self.brokers.restart(node_id, self.chance.choice(KEEPS))
+        await asyncio.sleep(self.random.uniform(0, 4))
+        if self.random.random() < 0.5:
+            await self.brokers.restart(node_id, self.random.choice(KEEPS))
         self.brokers.unreachable.clear()
-        await asyncio.sleep(self.chance.choice((0, 1)))  # it may reach others before it hears of what happened
+        await asyncio.sleep(self.random.choice((0, 1)))  # it may reach others before it hears of what happened
         self.brokers.behind.clear()
         self.brokers.fence(node_id, is_fenced=False)
         self.cut = None
@@ -117,9 +117,9 @@ class World:
 
     async def move_leaders(self) -> None:
         for partition, registration in self.partitions.items():
-            if self.chance.random() < 0.5:
-                self._change(partition, self.chance.choice(registration.isr), registration.isr)
-                await asyncio.sleep(self.chance.choice((0, 0.1)))
+            if self.random.random() < 0.5:
+                self._change(partition, self.random.choice(registration.isr), registration.isr)
+                await asyncio.sleep(self.random.choice((0, 0.1)))
 
     async def all_join(self) -> None:
         """Let replicas join the ISR as they have caught up; return once all have."""
@@ -154,9 +154,9 @@ class World:
     def leader_of(self, partition: TopicPartition) -> LinkedBroker:
         return self.brokers.nodes[self.partitions[partition].leader]
 
-    def found_by_client(self, topic: str, chance: random.Random) -> LinkedBroker:
+    def found_by_client(self, topic: str, random: Random) -> LinkedBroker:
         """Return a topic's leader, or now and then a broker that may have been: the one that is cut off."""
-        if self.cut is not None and chance.random() < 0.3:
+        if self.cut is not None and random.random() < 0.3:
             return self.brokers.nodes[self.cut]
         return self.leader_of(TopicPartition(topic, 0))
 
@@ -165,7 +165,7 @@ class World:
     async def check(self) -> None:
         """Have every producer go on, and look at what is left of all transactions."""
         for name in self.outcomes:
-            client = Client(self, name, self.chance)
+            client = Client(self, name, self.random)
             await client.init()
             await client.transact(is_commit=True)
         await asyncio.sleep(10)
@@ -198,18 +198,18 @@ async def abort_timed_out(brokers: LinkedBrokers, node_id: int) -> None:
 class Client:
     """A producer that runs transactions one after the other, whatever happens."""
 
-    def __init__(self, world: World, name: str, chance: random.Random) -> None:
+    def __init__(self, world: World, name: str, random: Random) -> None:
         self.name = name
         self.outcomes = world.outcomes[name]
         self._world = world
-        self._chance = chance
+        self._random = random
         self._producer_id = self._epoch = -1
         self._sequences: dict[str, int] = {}
 
     async def work(self) -> None:
         await self.init()
         while True:
-            await self.transact(is_commit=self._chance.random() < 0.7)
+            await self.transact(is_commit=self._random.random() < 0.7)
 
     async def init(self) -> None:
         """Become the producer of the transactional id, whoever was before."""
@@ -229,11 +229,11 @@ class Client:
         try:
             for topic in TOPICS:
                 await self._send(topic, f"{self.name} {number}".encode())
-                await asyncio.sleep(self._chance.uniform(0, 0.2))
-            if self._chance.random() < 0.03:
+                await asyncio.sleep(self._random.uniform(0, 0.2))
+            if self._random.random() < 0.03:
                 await asyncio.sleep(TIMEOUT_MS / 1000 + 1)
             await self._commit_offset(number)
-            await asyncio.sleep(self._chance.uniform(0, 0.2))
+            await asyncio.sleep(self._random.uniform(0, 0.2))
         except GaveUp:
             self.outcomes.aborted.add(number)
             await self.init()
@@ -242,7 +242,7 @@ class Client:
 
     async def _send(self, topic: str, value: bytes) -> None:
         """Produce 12 with acks=all. Raises GaveUp where it was not acknowledged."""
-        broker = self._world.found_by_client(topic, self._chance)
+        broker = self._world.found_by_client(topic, self._random)
         partition = broker.manager.partitions.find(topic, 0)
         if partition is None:
             raise GaveUp
@@ -270,7 +270,7 @@ class Client:
         self._sequences[topic] = sequence + 1
 
     async def _commit_offset(self, offset: int) -> None:
-        broker = self._world.found_by_client(OFFSETS_TOPIC, self._chance)
+        broker = self._world.found_by_client(OFFSETS_TOPIC, self._random)
         if broker.manager.partitions.find(OFFSETS_TOPIC, 0) is None:
             raise GaveUp
         producer = SimProducer(broker, self.name)
@@ -297,7 +297,7 @@ class Client:
         self._sequences.clear()
 
     async def _decide(self, decide: Any) -> Any:
-        broker = self._world.found_by_client(TRANSACTION_STATE_TOPIC, self._chance)
+        broker = self._world.found_by_client(TRANSACTION_STATE_TOPIC, self._random)
         return await answered(broker.transactions.decide(self.name, decide))
 
 

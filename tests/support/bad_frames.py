@@ -5,12 +5,12 @@ The bodies are those of golden/messages.jsonl.gz: every served API at every vers
 
 import gzip
 import json
-import random
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from random import Random
 
 from kafkapy.handlers.table import BROKER_APIS, ServedApi
 from kafkapy.protocol.api import request_type
@@ -47,41 +47,41 @@ def frames_of(api: ServedApi, version: int) -> list[bytes]:
     return [header(api.api_key, version) + body for body in bodies]
 
 
-def changed(frame: bytes, chance: random.Random) -> bytes:
+def changed(frame: bytes, random: Random) -> bytes:
     """Return the frame with one to three changes behind its API key and version."""
     data = bytearray(frame)
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        chance.choice(CHANGES)(data, chance)
+    for _ in range(random.choice((1, 1, 2, 3))):
+        random.choice(CHANGES)(data, random)
     return bytes(data)
 
 
-def cut(data: bytearray, chance: random.Random) -> None:
-    del data[chance.randrange(4, len(data) + 1) :]
+def cut(data: bytearray, random: Random) -> None:
+    del data[random.randrange(4, len(data) + 1) :]
 
 
-def flip_a_bit(data: bytearray, chance: random.Random) -> None:
+def flip_a_bit(data: bytearray, random: Random) -> None:
     if len(data) > 4:
-        data[chance.randrange(4, len(data))] ^= 1 << chance.randrange(8)
+        data[random.randrange(4, len(data))] ^= 1 << random.randrange(8)
 
 
-def overwrite(data: bytearray, chance: random.Random) -> None:
+def overwrite(data: bytearray, random: Random) -> None:
     """Put in what lengths and counts are feared for."""
-    position = chance.randrange(4, len(data) + 1)
-    value = chance.choice(FEARED)
+    position = random.randrange(4, len(data) + 1)
+    value = random.choice(FEARED)
     data[position : position + len(value)] = value
 
 
-def insert(data: bytearray, chance: random.Random) -> None:
-    position = chance.randrange(4, len(data) + 1)
-    data[position:position] = chance.choice((chance.choice(FEARED), chance.randbytes(chance.randrange(1, 40))))
+def insert(data: bytearray, random: Random) -> None:
+    position = random.randrange(4, len(data) + 1)
+    data[position:position] = random.choice((random.choice(FEARED), random.randbytes(random.randrange(1, 40))))
 
 
-def repeat(data: bytearray, chance: random.Random) -> None:
-    start = chance.randrange(4, len(data) + 1)
-    data += data[start : start + 64] * chance.randrange(1, 50)
+def repeat(data: bytearray, random: Random) -> None:
+    start = random.randrange(4, len(data) + 1)
+    data += data[start : start + 64] * random.randrange(1, 50)
 
 
-CHANGES: list[Callable[[bytearray, random.Random], None]] = [cut, flip_a_bit, overwrite, insert, repeat]
+CHANGES: list[Callable[[bytearray, Random], None]] = [cut, flip_a_bit, overwrite, insert, repeat]
 FEARED = [
     b"\xff\xff\xff\xff",
     b"\x7f\xff\xff\xff",
@@ -96,13 +96,13 @@ FEARED = [
 ]
 
 
-def changed_batch(batch: bytes, chance: random.Random) -> bytes:
+def changed_batch(batch: bytes, random: Random) -> bytes:
     """Return the batch with a few bytes changed behind its magic, its length and its CRC right."""
     data = bytearray(batch)
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        position = chance.choice((chance.randrange(21, 61), chance.randrange(61, len(data))))
-        data[position] = chance.choice((data[position] ^ 1 << chance.randrange(8), 0xFF, 0x80, 0, 1, 0x7F))
-    if chance.random() < 0.2:
-        del data[chance.randrange(61, len(data)) :]
+    for _ in range(random.choice((1, 1, 2, 3))):
+        position = random.choice((random.randrange(21, 61), random.randrange(61, len(data))))
+        data[position] = random.choice((data[position] ^ 1 << random.randrange(8), 0xFF, 0x80, 0, 1, 0x7F))
+    if random.random() < 0.2:
+        del data[random.randrange(61, len(data)) :]
         data[8:12] = (len(data) - 12).to_bytes(4, "big")
     return seal(bytes(data[:61]), data[61:])

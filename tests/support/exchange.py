@@ -4,9 +4,9 @@ The oracle is its own book, a dict of decimals by price, copied after every even
 messages. The path from it to a consumer loses, repeats and holds back.
 """
 
-import random
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from random import Random
 
 from spark_jobs.depth import UNITS, Delta, DepthMessage, Snapshot
 
@@ -24,10 +24,10 @@ class Exchange:
     is_future: bool = False
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(f"{self.symbol} {self.seed}")
+        self.random = Random(f"{self.symbol} {self.seed}")
         self.time_ms = 1_700_000_000_000
-        self.update_id = self.chance.randrange(10**12)
-        self.mid = Decimal(self.chance.randrange(10_000, 50_000)) / 100
+        self.update_id = self.random.randrange(10**12)
+        self.mid = Decimal(self.random.randrange(10_000, 50_000)) / 100
         self.bids: dict[Decimal, Decimal] = {}
         self.asks: dict[Decimal, Decimal] = {}
         self.history: dict[int, tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]] = {}
@@ -37,14 +37,14 @@ class Exchange:
     def trade(self) -> Delta:
         """Move the book by a few orders and return the event that says so."""
         first, previous = self.update_id + 1, self.update_id
-        self.mid += TICK * self.chance.randint(-3, 3)
+        self.mid += TICK * self.random.randint(-3, 3)
         changed = {"bids": self._cross(self.bids, 1), "asks": self._cross(self.asks, -1)}
-        for _ in range(self.chance.randint(1, 6)):
+        for _ in range(self.random.randint(1, 6)):
             self._place(changed)
         if self.is_future:
-            first += self.chance.randint(0, 20)
-        self.update_id = first + self.chance.randint(0, 30)
-        self.time_ms += self.chance.randint(0, 300)
+            first += self.random.randint(0, 20)
+        self.update_id = first + self.random.randint(0, 30)
+        self.time_ms += self.random.randint(0, 300)
         self.history[self.update_id] = dict(self.bids), dict(self.asks)
         levels = [
             [(_units(p), _units(book.get(p, Decimal(0)))) for p in prices] for book, prices in self._both(changed)
@@ -63,15 +63,15 @@ class Exchange:
         return gone
 
     def _place(self, changed: dict[str, set[Decimal]]) -> None:
-        is_bid = self.chance.random() < 0.5
+        is_bid = self.random.random() < 0.5
         book, side = (self.bids, "bids") if is_bid else (self.asks, "asks")
-        distance = TICK * self.chance.randint(1, 40)
+        distance = TICK * self.random.randint(1, 40)
         price = self.mid - distance if is_bid else self.mid + distance
-        if book and self.chance.random() < 0.3:
-            price = self.chance.choice(sorted(book))
+        if book and self.random.random() < 0.3:
+            price = self.random.choice(sorted(book))
             del book[price]
         else:
-            book[price] = LOT * self.chance.randint(1, 100_000)
+            book[price] = LOT * self.random.randint(1, 100_000)
         changed[side].add(price)
 
     def snapshot(self) -> Snapshot:
@@ -117,21 +117,21 @@ def deliver(exchange: Exchange, count: int, *, loss: float = 0.01, repeats: floa
 
     A snapshot may be held back behind later deltas, as an answer of a REST call is.
     """
-    chance = random.Random(f"path {exchange.symbol} {exchange.seed}")
+    random = Random(f"path {exchange.symbol} {exchange.seed}")
     delivered = Delivered([], 0, 0)
     held: Snapshot | None = None
     for number in range(count):
         delta = exchange.trade()
-        if chance.random() < loss:
+        if random.random() < loss:
             delivered.lost += 1
         else:
             delivered.messages.append(delta)
-            if chance.random() < repeats:
+            if random.random() < repeats:
                 delivered.repeated += 1
                 delivered.messages.append(delta)
         if number % 40 == 15:
             held = exchange.snapshot()
-        if held is not None and chance.random() < 0.4:
+        if held is not None and random.random() < 0.4:
             delivered.messages.append(held)
             held = None
     return delivered

@@ -5,11 +5,11 @@ it leaves open for too long, sometimes it begins anew as a client that crashed d
 producers, which fence each other.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from random import Random
 from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -59,18 +59,18 @@ class RecordingProducer:
         self._bootstrap = bootstrap
         self._counter = counter
         self._recorder = recorder
-        self._chance = random.Random(f"{seed} {self.name}")
+        self._random = Random(f"{seed} {self.name}")
 
     def work(self, is_over: Callable[[], bool]) -> None:
         """Run transactions until it is over; end none that was begun then."""
         is_ready = False
         while not is_over():
-            if not is_ready or self._chance.random() < 0.03:
-                time.sleep(self._chance.uniform(0, 0.3))  # who shares the transactional id gets something done
+            if not is_ready or self._random.random() < 0.03:
+                time.sleep(self._random.uniform(0, 0.3))  # who shares the transactional id gets something done
                 is_ready = self._begin_anew()
             else:
                 is_ready = self._transact()
-                time.sleep(self._chance.uniform(0, 0.03))
+                time.sleep(self._random.uniform(0, 0.03))
         self._close()
 
     def _transact(self) -> bool:
@@ -78,16 +78,16 @@ class RecordingProducer:
         number = self._counter.take()
         transaction = f"{self.name}/{number}"
         targets = [
-            (self._chance.choice(TOPICS), self._chance.randrange(PARTITION_COUNT))
-            for _ in range(self._chance.randrange(1, 5))
+            (self._random.choice(TOPICS), self._random.randrange(PARTITION_COUNT))
+            for _ in range(self._random.randrange(1, 5))
         ]
         records = [(topic, partition, f"{transaction}/{place}") for place, (topic, partition) in enumerate(targets)]
-        chance = self._chance.random()
+        random = self._random.random()
         is_written = self._write(transaction, records, number)
-        if chance < 0.02:
+        if random < 0.02:
             time.sleep(TRANSACTION_TIMEOUT_MS / 1000 * 1.5)
         asked_at = time.monotonic()
-        outcome, goes_on = self._end(is_commit=chance < 0.75) if is_written else (Outcome.ABORTED, False)
+        outcome, goes_on = self._end(is_commit=random < 0.75) if is_written else (Outcome.ABORTED, False)
         self._recorder.add(End(transaction, outcome, asked_at, time.monotonic()))
         self.committed_count += outcome is Outcome.COMMITTED
         return goes_on

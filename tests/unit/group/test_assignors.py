@@ -1,6 +1,6 @@
 """The assignors by their promises: balance, stickiness, ranges; on examples and on random groups."""
 
-import random
+from random import Random
 
 import pytest
 
@@ -108,17 +108,17 @@ def test_uniform_without_topics_assigns_nothing() -> None:
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_partition_has_one_owner_among_its_subscribers(name: str, seed: int) -> None:
-    chance = random.Random(seed)
-    topic_ids = [chance.randbytes(16) for _ in range(chance.randint(1, 6))]
-    counts = {topic_id: chance.randint(1, 12) for topic_id in topic_ids}
+    random = Random(seed)
+    topic_ids = [random.randbytes(16) for _ in range(random.randint(1, 6))]
+    counts = {topic_id: random.randint(1, 12) for topic_id in topic_ids}
     assigned: GroupAssignment = {}
     members: dict[str, set[Uuid]] = {}
     for _ in range(8):
-        for index in range(chance.randint(1, 6)):
-            wanted = set(chance.sample(topic_ids, chance.randint(1, len(topic_ids))))
+        for index in range(random.randint(1, 6)):
+            wanted = set(random.sample(topic_ids, random.randint(1, len(topic_ids))))
             members[f"m{index}"] = wanted if seed % 2 else set(topic_ids)
-        if len(members) > 2 and chance.random() < 0.5:
-            del members[chance.choice(sorted(members))]
+        if len(members) > 2 and random.random() < 0.5:
+            del members[random.choice(sorted(members))]
         subscribed = set().union(*members.values())
         spec = spec_of({topic_id: counts[topic_id] for topic_id in subscribed}, assigned=assigned, **members)
         assigned = ASSIGNORS[name](spec)
@@ -139,9 +139,9 @@ def test_every_partition_has_one_owner_among_its_subscribers(name: str, seed: in
 
 @pytest.mark.parametrize("seed", range(30))
 def test_uniform_leaves_no_topic_out_of_balance_among_its_subscribers(seed: int) -> None:
-    chance = random.Random(seed)
-    counts = {chance.randbytes(16): chance.randint(1, 20) for _ in range(4)}
-    members = {f"m{index}": set(chance.sample(sorted(counts), chance.randint(1, 4))) for index in range(6)}
+    random = Random(seed)
+    counts = {random.randbytes(16): random.randint(1, 20) for _ in range(4)}
+    members = {f"m{index}": set(random.sample(sorted(counts), random.randint(1, 4))) for index in range(6)}
     subscribed = set().union(*members.values())
     spec = spec_of({topic_id: counts[topic_id] for topic_id in subscribed}, **members)
 

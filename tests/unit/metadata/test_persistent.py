@@ -1,6 +1,6 @@
 """PersistentMap: each version is a map of its own, and making one of many is cheap."""
 
-import random
+from random import Random
 
 import pytest
 
@@ -35,12 +35,12 @@ def test_removed_and_missing_keys_are_absent_in_every_way() -> None:
 
 
 def test_long_histories_equal_a_plain_dict() -> None:
-    chance = random.Random(7)
+    random = Random(7)
     entries: PersistentMap[int, int] = PersistentMap()
     model: dict[int, int] = {}
     for step in range(5000):
-        key = chance.randrange(400)
-        value = None if chance.random() < 0.4 else step
+        key = random.randrange(400)
+        value = None if random.random() < 0.4 else step
         entries = entries.updated({key: value})
         if value is None:
             model.pop(key, None)

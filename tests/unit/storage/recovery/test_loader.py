@@ -2,7 +2,7 @@
 
 import errno
 import logging
-import random
+from random import Random
 from typing import Any
 
 import pytest
@@ -122,21 +122,21 @@ def test_below_the_recovery_point_nothing_is_read_again(caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_damage_never_serves_what_was_not_written(seed: int) -> None:
-    chance = random.Random(seed)
+    random = Random(seed)
     for _ in range(25):
         disk, files = written_log()
-        name = chance.choice(sorted(files))
+        name = random.choice(sorted(files))
         damaged = bytearray(files[name])
-        kind = chance.choice(["flip", "zeros", "cut", "garbage", "twice", "missing"])
+        kind = random.choice(["flip", "zeros", "cut", "garbage", "twice", "missing"])
         if kind == "flip" and damaged:
-            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+            damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
         elif kind == "zeros" and damaged:
-            start = chance.randrange(len(damaged))
+            start = random.randrange(len(damaged))
             damaged[start : start + 512] = bytes(len(damaged[start : start + 512]))
         elif kind == "cut":
-            del damaged[chance.randrange(len(damaged) + 1) :]
+            del damaged[random.randrange(len(damaged) + 1) :]
         elif kind == "garbage":
-            damaged += chance.randbytes(chance.randrange(1, 600))
+            damaged += random.randbytes(random.randrange(1, 600))
         elif kind == "twice":
             damaged = damaged * 2
         replace(disk, name, bytes(damaged))
@@ -219,7 +219,7 @@ def test_a_retry_of_the_last_five_batches_is_known_after_a_kill(segment_bytes: i
     disk = SimDisk()
     log = open_small_log(disk, segment_bytes=segment_bytes)
     next_sequences = {(7, 0): 0, (8, 0): 0, (8, 1): 0, (9, 0): 0}
-    for number, producer_id in enumerate([8, 8, *random.Random(5).choices((7, 8, 9), k=60), 7, 8, 9, 9, 9, 9, 9, 9]):
+    for number, producer_id in enumerate([8, 8, *Random(5).choices((7, 8, 9), k=60), 7, 8, 9, 9, 9, 9, 9, 9]):
         producer = producer_id, int(producer_id == 8 and number > 1)
         count = 1 + number % 3
         fields = {"producer_id": producer_id, "producer_epoch": producer[1], "base_sequence": next_sequences[producer]}

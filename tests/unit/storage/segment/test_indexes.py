@@ -1,5 +1,5 @@
 import errno
-import random
+from random import Random
 
 import pytest
 
@@ -70,11 +70,11 @@ def test_lookup_finds_the_last_entry_at_or_before(count: int) -> None:
     entries = [OffsetPosition(50 + 3 * i + 2, 100 * (i + 1)) for i in range(count)]
     for entry in entries:
         index.append(*entry)
-    chance = random.Random(count)
-    for offset in [50, 51, 52, 53, 50 + 3 * count, *(chance.randrange(50, 60 + 3 * count) for _ in range(300))]:
+    random = Random(count)
+    for offset in [50, 51, 52, 53, 50 + 3 * count, *(random.randrange(50, 60 + 3 * count) for _ in range(300))]:
         wanted = max((entry for entry in entries if entry.offset <= offset), default=OffsetPosition(50, 0))
         assert index.lookup(offset) == wanted
-    for position in [0, 99, 100, *(chance.randrange(100 * count + 200) for _ in range(300))]:
+    for position in [0, 99, 100, *(random.randrange(100 * count + 200) for _ in range(300))]:
         wanted_position = max((entry.position for entry in entries if entry.position <= position), default=0)
         assert index.lookup_position(position) == wanted_position
 

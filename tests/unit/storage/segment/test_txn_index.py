@@ -1,7 +1,7 @@
 """The index of aborted transactions: found by bisecting, on disk but for a few numbers, whatever clients abort."""
 
-import random
 import sys
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -60,10 +60,10 @@ def histories(draw: st.DrawFn) -> list[AbortedTransaction]:
     """Aborts as a log has them: overlapping ones of several producers, last stable offsets as they then were."""
     opened: dict[int, int] = {}
     entries = []
-    chance = random.Random(draw(st.integers(0, 1 << 30)))
+    random = Random(draw(st.integers(0, 1 << 30)))
     for offset in range(draw(st.integers(1, 8 * BLOCK_ENTRIES))):
-        producer_id = chance.randrange(1, 5)
-        if producer_id in opened and chance.random() < 0.5:
+        producer_id = random.randrange(1, 5)
+        if producer_id in opened and random.random() < 0.5:
             first_offset = opened.pop(producer_id)
             entries.append(AbortedTransaction(producer_id, first_offset, offset, min([offset + 1, *opened.values()])))
         else:
@@ -79,8 +79,8 @@ def test_lookups_find_what_a_walk_finds(make: type, count: int) -> None:
     index = open_index(disk)
     for entry in entries:
         index.append(entry)
-    chance = random.Random(count)
-    ranges = [sorted(chance.sample(range(2 * count + 3), 2)) for _ in range(100)]
+    random = Random(count)
+    ranges = [sorted(random.sample(range(2 * count + 3), 2)) for _ in range(100)]
     for each in (index, open_index(disk)):
         for start, end in ranges:
             assert each.overlapping(start, end) == by_walking(entries, start, end)
