@@ -31,11 +31,12 @@ _LEAST_VIEW_BYTES: Final = 8 * 1024
 
 def takes_plain(rules: ValidationRules) -> bool:
     """Return whether these rules can keep an uncompressed batch unchanged without looking at keys."""
-    return (
-        rules.timestamp_type == CREATE_TIME
-        and not rules.is_compacted
-        and rules.compression_type in ("producer", "uncompressed")
-    )
+    return takes_unchanged(rules) and not rules.is_compacted
+
+
+def takes_unchanged(rules: ValidationRules) -> bool:
+    """Return whether these rules keep a valid, uncompressed batch with CreateTime unchanged."""
+    return rules.timestamp_type == CREATE_TIME and rules.compression_type in ("producer", "uncompressed")
 
 
 def check_plain(

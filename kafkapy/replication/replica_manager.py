@@ -294,28 +294,40 @@ class ReplicaManager:
         write(log, leader epoch) returns whether it wrote them. Returns False, with nothing changed, if they must go
         through `append_records`, which also reports why a partition takes nothing.
         """
-        partition = append.partition
+        base_offset = self.write_own(append.partition, write)
+        if isinstance(base_offset, PartitionAppend):
+            append.take_refusal(base_offset)
+            return True
+        if base_offset < 0:
+            return False
+        log = append.partition.log
+        assert log is not None, "what was appended has a log"
+        append.note_appended(base_offset, log.log_end_offset, log.log_start_offset)
+        return True
+
+    def write_own(self, partition: HostedPartition, write: "Callable[[Log, int], bool]") -> int | PartitionAppend:
+        """As append_own; return the base offset, -1 if nothing was written, or an append with the error."""
         log = partition.log
         if partition.role is not Role.LEADER or log is None or partition.is_under_min_isr:
-            return False
+            return -1
         base_offset, traffic = log.log_end_offset, partition.traffic
         start_bytes = 0 if traffic is None else log.segments.active.size
         try:
             if not write(log, partition.leader_epoch):
-                return False
+                return -1
         except (ApiError, StorageError, AssertionError) as error:
+            append = PartitionAppend(partition, b"")
             self.refuse_append(append, error)
             self.count_refusal(append, error)
-            return True
+            return append
+        end_offset = log.log_end_offset
         if traffic is not None:
             written_bytes = log.segments.active.size - start_bytes  # own appends do not roll
-            traffic.note_appends(produces=1, size_bytes=written_bytes, messages=log.log_end_offset - base_offset)
-        end_offset = log.log_end_offset
-        append.note_appended(base_offset, end_offset, log.log_start_offset)
+            traffic.note_appends(produces=1, size_bytes=written_bytes, messages=end_offset - base_offset)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
-            self._owe_flush(append, AppendOrigin.COORDINATOR)
+            self._request_coordinator_flush(partition)
         self.notify_appended(partition)
-        return True
+        return base_offset
 
     def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
         """Delay the answer of an append that reached flush.messages until the log is flushed.
@@ -325,8 +337,10 @@ class ReplicaManager:
         """
         if origin is AppendOrigin.CLIENT:
             self.owed_flushes.append(append)
-            return
-        partition = append.partition
+        else:
+            self._request_coordinator_flush(append.partition)
+
+    def _request_coordinator_flush(self, partition: HostedPartition) -> None:
         assert partition.log is not None, "what was appended has a log"
         self._request_flush(partition.log, lambda: self.complete_waiting(partition))
 
@@ -359,14 +373,16 @@ class ReplicaManager:
 
     def notify_appended(self, partition: HostedPartition) -> None:
         """Advance the high watermark and complete waiting requests after an append."""
-        now_ms = 0 if partition.is_alone else self._clock.monotonic_ms()
-        if partition.maybe_advance_high_watermark(now_ms):
+        if partition.is_alone:
+            partition.commit_all()
+            self.complete_waiting(partition)
+            return
+        if partition.maybe_advance_high_watermark(self._clock.monotonic_ms()):
             self.complete_waiting(partition)
             return
         if self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)  # followers read up to the log's end
-        if not partition.is_alone:
-            self.watches.notify(partition)
+        self.watches.notify(partition)
 
     def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
         """Set the outcome of a failed append: an ApiError, a StorageError, or a broken invariant."""

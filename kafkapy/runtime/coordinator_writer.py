@@ -113,12 +113,14 @@ class CoordinatorWriter:
 
     def append(self, encoded: Sequence[NewRecord], write: TransactionalWrite | None) -> int:
         """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients."""
-        append = PartitionAppend(self._partition, b"")
         compression = self._coordinator_log.compression()
-        if write is not None or compression != NONE or not self._append_own(append, encoded):
-            append.records = bytearray(self._batch_of(encoded, compression, write))
-            append.verification = None if write is None else write.verification
-            self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
+        appended: int | PartitionAppend = -1
+        if write is None and compression == NONE:
+            appended = self._append_own(encoded)
+            if not isinstance(appended, PartitionAppend) and appended >= 0:
+                self._append_refusal = None
+                return appended
+        append = appended if isinstance(appended, PartitionAppend) else self._append_any(encoded, compression, write)
         if append.base_offset < 0:
             code = ErrorCode(append.error_code)
             if code is not self._append_refusal:  # log it once, not for each request
@@ -128,8 +130,11 @@ class CoordinatorWriter:
         self._append_refusal = None
         return append.base_offset
 
-    def _append_own(self, append: PartitionAppend, encoded: Sequence[NewRecord]) -> bool:
-        """Append a batch as it is encoded here; False if it must be checked like any other (own_append.py)."""
+    def _append_own(self, encoded: Sequence[NewRecord]) -> int | PartitionAppend:
+        """Append a batch as it is encoded here; -1 if it must be checked like any other (own_append.py).
+
+        Returns the base offset, or an append with the error.
+        """
         now_ms, base_sequence = encoded[0][0], self._coordinator_log.base_sequence
 
         def write(log: "Log", leader_epoch: int) -> bool:
@@ -137,7 +142,16 @@ class CoordinatorWriter:
                 log, encoded, leader_epoch=leader_epoch, now_ms=now_ms, base_sequence=base_sequence
             )
 
-        return self._replica_manager.append_own(append, write)
+        return self._replica_manager.write_own(self._partition, write)
+
+    def _append_any(
+        self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None
+    ) -> PartitionAppend:
+        """Append a batch that is checked like any other; return the append with its outcome."""
+        records = bytearray(self._batch_of(encoded, compression, write))
+        append = PartitionAppend(self._partition, records, verification=None if write is None else write.verification)
+        self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
+        return append
 
     def _batch_of(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> bytes:
         if write is None:

@@ -160,25 +160,43 @@ class MarkerWriter:
         self._enqueue(pending)
 
     def try_now(self, transactional_id: str) -> bool:
-        """Write the markers that were enqueued last, unless they wait for others; return whether they were tried.
+        """Write the markers that were enqueued last, unless some wait for others; return whether all were tried.
 
-        If another transaction is open in one of their partitions, it may end in this pass of the loop, too: then they
-        wait for the flush, which writes the markers of both together.
+        If another transaction is open in a partition, it may end in this pass of the loop, too: then the marker waits
+        for the flush, which writes the markers of both together.
         """
         pending = self._untried.get(transactional_id)
         if pending is None:  # closed
             return True
-        partitions = pending.to_write
-        if len(partitions) > MOST_MARKERS_NOW or not all(map(self._sink.is_sole, partitions)):
+        if len(pending.to_write) > MOST_MARKERS_NOW:
+            return False
+        written = self._write_sole(pending)
+        if pending.to_write:
+            if written:
+                self._settle(pending, written)
             return False
         assert self._queued[-1] is pending
         self._queued.pop()
         pending.is_queued = False
         try:
-            self._write([(pending, pending.take(MOST_MARKERS_NOW))])
+            self._settle(pending, written)
         finally:
             self._end_try(pending)
         return True
+
+    def _write_sole(self, pending: PendingMarkers) -> list[TopicPartition]:
+        """Write the next markers until one has to wait for others; return the partitions that need none any more."""
+        written = []
+        for partition in pending.to_write:
+            code = self._sink.write_sole(partition, pending.marker)
+            if code is None:
+                break
+            pending.take(1)
+            if code in WRITTEN or self._is_gone(partition):
+                written.append(partition)
+            else:
+                pending.refused[partition] = ErrorCode(code)
+        return written
 
     def leaders_changed(self) -> None:
         """Retry waiting transactions at once: their partitions may have a leader now."""

@@ -63,8 +63,11 @@ class MarkerSink(Protocol):
         """
         ...
 
-    def is_sole(self, topic_partition: TopicPartition) -> bool:
-        """Whether a marker for this partition would be written at once, and no second transaction is open in it."""
+    def write_sole(self, topic_partition: TopicPartition, marker: Marker) -> int | None:
+        """Write a marker that has nothing to wait for, and return its error code; None if nothing was tried.
+
+        That is: the partition is led here without other replicas, and no second transaction is open in it.
+        """
         ...
 
 
@@ -104,13 +107,23 @@ class LocalMarkers:
         else:
             finish()
 
-    def is_sole(self, topic_partition: TopicPartition) -> bool:
-        """As specified by MarkerSink: the partition is led here, without other replicas."""
+    def write_sole(self, topic_partition: TopicPartition, marker: Marker) -> int | None:
+        """As specified by MarkerSink; None, too, if the log is to be flushed with the marker."""
         topic, partition_id = topic_partition
         partition = self._replica_manager.partitions.find(topic, partition_id)
-        if partition is None or partition.log is None or not partition.is_alone:
-            return False
-        return partition.log.producer_state.open_count <= 1
+        if partition is None or not partition.is_alone:
+            return None
+        log = partition.log
+        if log is None or log.producer_state.open_count > 1 or log.is_flush_due_after(1):
+            return None
+        failpoint("transaction.marker.before_append")
+        try:
+            (append,) = self._append(topic_partition, (marker,))
+        except ApiError as error:
+            return error.code
+        failpoint("transaction.marker.after_append")
+        assert append.is_settled(), "there is no replica and no flush to wait for"
+        return append.error_code
 
     def _append(self, topic_partition: TopicPartition, markers: Sequence[Marker]) -> Sequence[PartitionAppend]:
         topic, partition_id = topic_partition
@@ -134,6 +147,8 @@ def append_markers(
 
     on_appended(marker, offset): called for each appended marker.
     """
+    if len(markers) == 1:
+        return _append_run(replica_manager, partition, markers, timestamp_ms, on_appended)
     appends: list[PartitionAppend] = []
     for _, run in groupby(markers, key=attrgetter("transaction_version")):
         of_version = list(run)

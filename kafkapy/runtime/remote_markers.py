@@ -67,9 +67,11 @@ class RoutedMarkers:
             else:
                 self._sink_of(leader_id).write(of_leader, timeout_ms=timeout_ms, on_done=on_done)
 
-    def is_sole(self, topic_partition: TopicPartition) -> bool:
-        """As specified by MarkerSink; False for partitions that other brokers lead."""
-        return self._leader_of(topic_partition) == self._node_id and self._local.is_sole(topic_partition)
+    def write_sole(self, topic_partition: TopicPartition, marker: Marker) -> int | None:
+        """As specified by MarkerSink; None for partitions that other brokers lead."""
+        if self._leader_of(topic_partition) != self._node_id:
+            return None
+        return self._local.write_sole(topic_partition, marker)
 
     def _leader_of(self, partition: TopicPartition) -> int:
         registration = self._image().topics.partition(*partition)
@@ -126,9 +128,9 @@ class BrokerMarkers:
             )
         self._send(timeout_ms)
 
-    def is_sole(self, topic_partition: TopicPartition) -> bool:
+    def write_sole(self, topic_partition: TopicPartition, marker: Marker) -> int | None:
         """As specified by MarkerSink: these are sent."""
-        return False
+        return None
 
     def _send(self, timeout_ms: int) -> None:
         while self._queue and len(self._requests) < REQUESTS_IN_FLIGHT:

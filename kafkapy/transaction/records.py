@@ -76,6 +76,7 @@ def encode_record(record: TransactionRecord, timestamp_ms: int) -> NewRecord:
     return timestamp_ms, key, value, ()
 
 
+@lru_cache(1024)  # three records are written for each transaction
 def _key_of(transactional_id: str) -> bytes:
     encoded = transactional_id.encode()
     return _KEY_START.pack(TRANSACTION_LOG, len(encoded)) + encoded
@@ -83,12 +84,12 @@ def _key_of(transactional_id: str) -> bytes:
 
 def _value_of(metadata: TransactionMetadata, version: int) -> bytes:
     """Return TransactionLogValue, without the generated class: three are written for each transaction."""
-    state = metadata.state
-    assert state is not TransactionState.EMPTY or not metadata.partitions
-    start = _VALUE_START.pack(version, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, state.value)
-    times = _TIMES.pack(metadata.last_update_ms, metadata.start_ms)
-    partitions = _partitions_of(metadata.partitions if state is not TransactionState.EMPTY else None, version)
-    return start + partitions + times + (_tags_of(metadata) if version >= 1 else b"")
+    producer_id, producer_epoch, state, timeout_ms, last_update_ms, _, _, _, partitions, start_ms, _ = metadata
+    assert state is not TransactionState.EMPTY or not partitions
+    start = _VALUE_START.pack(version, producer_id, producer_epoch, timeout_ms, state.value)
+    middle = _partitions_of(partitions if state is not TransactionState.EMPTY else None, version)
+    times = _TIMES.pack(last_update_ms, start_ms)
+    return start + middle + times + (_tags_of(metadata) if version >= 1 else b"")
 
 
 def _tags_of(metadata: TransactionMetadata) -> bytes:

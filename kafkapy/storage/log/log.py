@@ -23,6 +23,7 @@ from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
+from kafkapy.record.small_batch import takes_unchanged
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE, RECORD_LIST_TOO_LARGE, NeedsWorker
@@ -132,6 +133,7 @@ class Log:
         self.config = self.local_log.config = config
         self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
         self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
+        self.takes_own_batches = takes_unchanged(self.client_rules)
         self.flush_messages = config.flush_messages
         self.roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
@@ -420,6 +422,10 @@ class Log:
         self.producer_state.on_high_watermark(offset)
         logger.info("Incremented log start offset of %s to %d", self.topic_partition, offset)
         return True
+
+    def is_flush_due_after(self, record_count: int) -> bool:
+        """Whether flush.messages requires a flush after so many more records."""
+        return self.log_end_offset + record_count - self.recovery_point >= self.flush_messages
 
     def is_committed(self, end_offset: int) -> bool:
         """Return whether all records below end_offset are committed, and durable if flush.messages requires it."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkapy.record.append_rules import AppendOrigin
-from kafkapy.record.batch import CREATE_TIME, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from kafkapy.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch, build_batch_of_one, encode_record
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.storage.log.append import AppendedBatch, PlacedBatch
@@ -96,13 +96,8 @@ def append_own_markers(
 
 
 def _is_possible(log: Log) -> bool:
-    rules = log.client_rules
-    return (
-        rules.timestamp_type == CREATE_TIME
-        and rules.compression_type in ("producer", "uncompressed")
-        and not log.log_dir.is_full
-        and not log.log_dir.is_offline
-    )
+    log_dir = log.log_dir
+    return log.takes_own_batches and not log_dir.is_full and log_dir.offline_reason is None
 
 
 def _write(

@@ -149,7 +149,9 @@ class Segment:
         try:
             self.log.file.pwrite(buffers, position)
             for batch in batches:
-                self._note_timestamp(batch.max_timestamp, batch.last_offset)
+                largest = self._largest
+                if largest is None or batch.max_timestamp > largest.timestamp_ms or not self.size:
+                    self._note_timestamp(batch.max_timestamp, batch.last_offset)
                 if self.bytes_since_index_entry > self.index_interval_bytes and not self.is_index_full:
                     if index_entries < 0:
                         index_entries, time_entries = self.offset_index.entry_count, self.time_index.entry_count
@@ -222,6 +224,9 @@ class Segment:
             return True
         if self.size == 0:
             return False
+        first_timestamp = self._first_timestamp
+        if first_timestamp is not None and first_timestamp >= 0:  # as waited_ms
+            return max_timestamp - first_timestamp > roll_ms - self.roll_jitter_ms
         return self.waited_ms(now_ms, max_timestamp) > roll_ms - self.roll_jitter_ms
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:

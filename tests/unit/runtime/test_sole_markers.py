@@ -1,0 +1,91 @@
+"""Markers that are written with the decision, since nothing else is open in their partitions, and those that wait."""
+
+import asyncio
+import errno
+from collections.abc import Mapping
+
+import pytest
+
+from kafkapy.protocol.error_code import ErrorCode
+from tests.simulator.loop import SimLoop
+from tests.support.hosting import on_loop
+from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
+
+ENDED, OPEN = ["records", "marker"], ["records"]
+
+
+async def two_partitions(
+    loop: SimLoop, configs: Mapping[str, str] | None = None
+) -> tuple[TransactionHosting, SimProducer]:
+    """Return a producer whose transaction is open in partitions 0 and 1."""
+    hosting = TransactionHosting(loop)
+    hosting.create_state_topic()
+    hosting.create_topic("orders", 2, configs=dict(configs or {}))
+    producer = SimProducer(hosting)
+    assert await producer.init() == ErrorCode.NONE
+    assert [await producer.send(partition_id=number) for number in range(2)] == [ErrorCode.NONE] * 2
+    return hosting, producer
+
+
+async def passes_of(loop: SimLoop, producer: SimProducer) -> int:
+    """End the transaction; return how many passes of the loop that took, beyond the one in which it was decided."""
+    ending = loop.create_task(producer.end())
+    await asyncio.sleep(0)
+    passes = 0
+    while not ending.done():
+        passes += 1
+        await asyncio.sleep(0)
+    assert ending.result() == ErrorCode.NONE
+    return passes
+
+
+@on_loop
+async def test_markers_alone_in_their_partitions_are_written_with_the_decision(loop: SimLoop) -> None:
+    hosting, producer = await two_partitions(loop)
+    assert await passes_of(loop, producer) == 0
+    assert [shape_of(batches_of(hosting, "orders", number)) for number in range(2)] == [ENDED, ENDED]
+    assert producer.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+def test_a_marker_beside_another_open_transaction_waits_for_the_flush(shared: int) -> None:
+    @on_loop
+    async def check(loop: SimLoop) -> None:
+        hosting, producer = await two_partitions(loop)
+        other = SimProducer(hosting, "other")
+        assert await other.init() == ErrorCode.NONE
+        assert await other.send(partition_id=shared) == ErrorCode.NONE
+        assert await passes_of(loop, producer) > 0
+        found = [shape_of(batches_of(hosting, "orders", number)) for number in range(2)]
+        assert found[1 - shared] == ENDED
+        assert found[shared] == ["records", "records", "marker"]
+        assert producer.state() == "CompleteCommit"
+
+    check()
+
+
+@on_loop
+async def test_markers_that_are_to_be_flushed_are_answered_once_durable(loop: SimLoop) -> None:
+    hosting, producer = await two_partitions(loop, {"flush.messages": "2"})
+    assert await producer.end() == ErrorCode.NONE
+    for number in range(2):
+        partition = hosting.manager.partitions.find("orders", number)
+        assert partition is not None
+        assert partition.log is not None
+        assert shape_of(batches_of(hosting, "orders", number)) == ENDED
+        while partition.log.recovery_point < 2:
+            await asyncio.sleep(0.001)
+    while producer.state() != "CompleteCommit":
+        await asyncio.sleep(0.001)
+
+
+@on_loop
+async def test_a_sole_marker_that_its_partition_refuses_is_tried_again(loop: SimLoop) -> None:
+    hosting, producer = await two_partitions(loop)
+    hosting.disk.fail("write", errno.ENOSPC, path="orders-0/")
+    assert await producer.end() == ErrorCode.NONE
+    assert shape_of(batches_of(hosting, "orders", 1)) == ENDED
+    assert producer.state() == "PrepareCommit"
+    while producer.state() != "CompleteCommit":
+        await asyncio.sleep(0.01)
+    assert shape_of(batches_of(hosting, "orders", 0)) == ENDED
