@@ -28,4 +28,4 @@ def __getattr__(name: str) -> Any:
         from kafkapy.server.cluster.cluster import Cluster
 
         return Cluster
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__} has no attribute {name}")

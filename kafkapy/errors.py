@@ -8,6 +8,17 @@ AssertionError  a bug in kafkapy: the affected partition goes offline; if there 
 """
 
 
+def quoted(text: str) -> str:
+    """Return text in quotes, with what cannot be printed escaped: for a message that shows what somebody gave."""
+    return repr(text)
+
+
+def described(error: BaseException) -> str:
+    """Return the class and the text of an unexpected error, for a message: `KeyError: 'version'`."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class KafkapyError(Exception):
     """Base class of the families below; caught only at the outermost level of the process."""
 

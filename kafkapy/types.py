@@ -75,7 +75,7 @@ def uuid_from_string(text: str) -> Uuid:
     try:
         uuid = base64.urlsafe_b64decode(text + "==" if len(text) == 22 else text)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"not a UUID: {text!r}") from error
+        raise ValueError(f"not a UUID: {text}") from error
     if len(uuid) != 16:
-        raise ValueError(f"not a UUID: {text!r} decodes to {len(uuid)} bytes, not 16")
+        raise ValueError(f"not a UUID: {text} decodes to {len(uuid)} bytes, not 16")
     return uuid

@@ -9,6 +9,7 @@ import typer
 from kafkapy.cli import command_config
 from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.reachable import UnreachableError, check_reachable
+from kafkapy.errors import quoted
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -66,7 +67,7 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
     pairs = [text.partition("=") for text in settings or ()]
     for key, equals, _ in pairs:
         if not equals or not key.strip():
-            raise typer.BadParameter(f"{key!r} must read key=value")
+            raise typer.BadParameter(f"{quoted(key)} must read key=value")
     return {key.strip(): value for key, _, value in pairs}
 
 

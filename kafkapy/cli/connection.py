@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from kafkapy.cli import command_config
 from kafkapy.cli.client import TIMEOUT_S
 from kafkapy.cli.deadline import arm, deadline_in, receive
-from kafkapy.errors import ProtocolError
+from kafkapy.errors import ProtocolError, quoted
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.primitives import Writer
@@ -58,7 +58,7 @@ class Connection:
             try:
                 return cls(host.strip("[]"), int(port))
             except ValueError:
-                failure = OSError(f"{server!r} is not HOST:PORT")
+                failure = OSError(f"{quoted(server)} is not HOST:PORT")
             except OSError as error:
                 failure = error
         assert failure is not None

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeAlias
 
 from kafkapy.cli.client import TIMEOUT_S, confluent
 from kafkapy.dataclass import dataclass
+from kafkapy.errors import quoted
 
 Partition: TypeAlias = tuple[str, int]
 
@@ -41,7 +42,7 @@ class ResetTarget:
             return cls("time", _milliseconds(datetime.fromisoformat(text)))
         except ValueError:
             raise ValueError(
-                f"{text!r} is none of: earliest, latest, an offset, +N, -N, a time (2026-01-31T12:00:00Z), "
+                f"{quoted(text)} is none of: earliest, latest, an offset, +N, -N, a time (2026-01-31T12:00:00Z), "
                 "a duration ago (-PT1H)"
             ) from None
 
@@ -58,7 +59,7 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
         name, colon, partitions = text.partition(":")
         numbers = partitions.split(",")
         if colon and not all(PARTITION_NUMBER.fullmatch(each) for each in numbers):
-            raise ValueError(f"{text!r} must read TOPIC or TOPIC:0,1")
+            raise ValueError(f"{quoted(text)} must read TOPIC or TOPIC:0,1")
         requested[name] = [int(each) for each in numbers] if colon else None
     return requested
 

@@ -19,6 +19,7 @@ from kafkapy.cli.client import (
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import NO_OFFSET, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.errors import quoted
 
 app = typer.Typer(
     help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
@@ -258,7 +259,7 @@ def _choice(enumeration: Any, text: str) -> Any:
         if member.name.replace("_", "").lower() == wanted:
             return member
     names = ", ".join(_word(member) for member in enumeration if member.name != "UNKNOWN")
-    raise typer.BadParameter(f"{text!r} is none of: {names}")
+    raise typer.BadParameter(f"{quoted(text)} is none of: {names}")
 
 
 def _word(member: Any) -> str:

@@ -19,6 +19,7 @@ from kafkapy.cli.client import (
 )
 from kafkapy.cli.failure import INTERRUPTED, fail, note
 from kafkapy.cli.reachable import check_reachable
+from kafkapy.errors import quoted
 
 FLUSH_TIMEOUT_S = 30.0
 FLUSH_SLICE_S = 0.2
@@ -163,7 +164,7 @@ def _text_record(line: bytes, key: str | None, separator: str | None) -> dict[st
         return {"value": line, "key": key}
     found_key, found, value = line.partition(separator.encode())
     if not found:
-        raise ValueError(f"there is no {separator!r} between key and value")
+        raise ValueError(f"there is no {quoted(separator)} between key and value")
     return {"value": value, "key": found_key}
 
 
@@ -176,5 +177,5 @@ def _json_record(line: bytes) -> dict[str, Any]:
 def _header(text: str) -> tuple[str, bytes]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise typer.BadParameter(f"--header {text!r} must read name=value")
+        raise typer.BadParameter(f"--header {quoted(text)} must read name=value")
     return name, value.encode()

@@ -10,6 +10,7 @@ import typer
 from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
 from kafkapy.cli.connected import checked, connected
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.errors import quoted
 from kafkapy.metadata.client_quotas import CLIENT_ID, IP, MATCH_DEFAULT, MATCH_EXACT, USER
 
 quota_app = typer.Typer(
@@ -162,7 +163,7 @@ def _parsed(text: str) -> tuple[str, float]:
     try:
         return key.strip(), float(value if equals else "none")
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not QUOTA=NUMBER") from error
+        raise typer.BadParameter(f"{quoted(text)} is not QUOTA=NUMBER") from error
 
 
 def _shown(entity_type: str, names: Entity) -> str | None:

@@ -22,6 +22,7 @@ from kafkapy.console.render import Renderer
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
 from kafkapy.dataclass import dataclass
+from kafkapy.errors import quoted
 
 logger = logging.getLogger("kafkapy.console.changes")
 
@@ -95,9 +96,9 @@ class Changes:
         try:
             change.run()
         except ClusterError as error:
-            logger.warning("Refused, asked by %s: %r: %r", who, summary, str(error))
+            logger.warning("Refused, asked by %s: %s: %s", who, quoted(summary), quoted(str(error)))
             raise
-        logger.info("Changed by %s: %r", who, summary)
+        logger.info("Changed by %s: %s", who, quoted(summary))
         path, _, query = change.back.partition("?")
         summary = urlencode({"done": change.done})
         return RedirectResponse(f"{path}?{query}&{summary}" if query else f"{path}?{summary}", 303)

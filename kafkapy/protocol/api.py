@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from kafkapy.errors import ProtocolError
+from kafkapy.errors import ProtocolError, quoted
 from kafkapy.protocol.api_table import API_ROWS, MESSAGE_MODULES
 from kafkapy.protocol.primitives import Message
 
@@ -83,6 +83,6 @@ def message_type(name: str) -> type[Message]:
     """Import and return the class of a message or record by its name in the spec. Raises ProtocolError."""
     module = MESSAGE_MODULES.get(name)
     if module is None:
-        raise ProtocolError(f"no message is named {name!r}")
+        raise ProtocolError(f"no message is named {quoted(name)}")
     found: type[Message] = getattr(import_module(f"kafkapy.protocol.messages.{module}"), name)
     return found

@@ -12,6 +12,7 @@ from functools import cache
 from sys import modules
 from typing import Any, NamedTuple
 
+from kafkapy.errors import quoted
 from kafkapy.protocol.api import message_type
 from kafkapy.protocol.field_table import FIELDS
 from kafkapy.protocol.primitives import EncodeError, Message, MessageStruct
@@ -151,10 +152,10 @@ def _struct_from_json(value: Any, struct: str, message: str, version: int, where
             place = f"{where}.{field.json_name}"
             given[field.attribute] = _value_from_json(value[field.json_name], field, message, version, place)
         elif not field.is_tagged:
-            raise EncodeError(f"{where} lacks {field.json_name!r}, which version {version} has")
+            raise EncodeError(f"{where} lacks {quoted(field.json_name)}, which version {version} has")
     unknown = value.keys() - {field.json_name for field in shape.fields} - {UNKNOWN}
     if unknown:
-        raise EncodeError(f"{where} has {sorted(unknown)}, which version {version} has not")
+        raise EncodeError(f"{where} has {', '.join(sorted(unknown))}, which version {version} has not")
     if UNKNOWN in value:
         given["unknown_tagged_fields"] = _unknown_from_json(value[UNKNOWN], f"{where}.{UNKNOWN}")
     return shape.make(**given)

@@ -67,8 +67,12 @@ class VoterSet:
     def __hash__(self) -> int:
         return hash(tuple(self._by_id.values()))
 
+    def __str__(self) -> str:
+        """Return `node id@directory id`, separated by commas."""
+        return ", ".join(f"{voter.node_id}@{uuid_to_string(voter.key.directory_id)}" for voter in self)
+
     def __repr__(self) -> str:
-        return f"VoterSet({', '.join(f'{voter.node_id}@{uuid_to_string(voter.key.directory_id)}' for voter in self)})"
+        return f"VoterSet({self})"
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class PendingRequest:
             awaited._asyncio_future_blocking = False
             awaited.add_done_callback(self.step)
         else:
-            self._throw(RuntimeError(f"a handler awaited {awaited!r}, which is no future"))
+            self._throw(RuntimeError(f"a handler awaited an object of {type(awaited).__name__}, which is no future"))
 
     def step(self, _future: Any = None) -> None:
         """Continue the coroutine until it returns or waits again."""

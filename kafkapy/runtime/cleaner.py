@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, described
 from kafkapy.runtime.cleaner_worker import CleanerWorker, IoThrottle, Stop
 from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE, MAX_PERIOD_MS
 from kafkapy.runtime.pool import run_in_pool
@@ -202,7 +202,7 @@ class LogCleaner:
                 "Could not determine whether %s needs cleaning; not cleaning it until the next start",
                 log.topic_partition,
             )
-            self.manager.set_aside(log, repr(error))
+            self.manager.set_aside(log, described(error))
             return None
 
     async def _clean(self, worker: CleanerWorker, log: "Log") -> None:
@@ -220,7 +220,7 @@ class LogCleaner:
             logger.exception(
                 "Cleaning %s failed unexpectedly; not cleaning it until the next start", log.topic_partition
             )
-            self.manager.set_aside(log, repr(error))
+            self.manager.set_aside(log, described(error))
         if report is None:
             worker.rests_until_ms = self._clock.monotonic_ms() + self._backoff_ms
             return

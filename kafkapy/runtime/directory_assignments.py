@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
     TopicData,
 )
 from kafkapy.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
-from kafkapy.types import Uuid
+from kafkapy.types import Uuid, uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.runtime.active_controller import ActiveController
@@ -161,7 +161,10 @@ class DirectoryAssignments:
                     key = (topic.topic_id, partition.partition_index)
                     if partition.error_code:
                         logger.debug(
-                            "The controller refused the directory of %s: %s", key, ErrorCode(partition.error_code).name
+                            "The controller refused the directory of partition %d of topic id %s: %s",
+                            partition.partition_index,
+                            uuid_to_string(topic.topic_id),
+                            ErrorCode(partition.error_code).name,
                         )
                         failed.append(key)
                         continue

@@ -10,7 +10,7 @@ once, before the metadata log delivers the same change. Errors, as in Apache Kaf
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -116,7 +116,7 @@ class IsrUpdates:
     def _look_at(self, partition: "HostedPartition", now_ms: int) -> None:
         isr = partition.isr_without_stragglers(now_ms)
         if isr is not None:
-            logger.info("Shrinking ISR of %s from %s to %s", partition.topic_partition, partition.isr, isr)
+            logger.info("Shrinking ISR of %s from %s to %s", partition.topic_partition, _ids(partition.isr), _ids(isr))
             partition.begin_isr_change(isr)
             self.want(partition)
         elif partition.is_leader and not partition.is_alone:
@@ -217,7 +217,7 @@ class IsrUpdates:
         """Count a change that the controller has made. Its metadata often arrives before its answer."""
         self.shrink_count += made.added_count < 0
         self.expand_count += made.added_count > 0
-        logger.info("ISR of %s updated to %s", partition.topic_partition, partition.isr)
+        logger.info("ISR of %s updated to %s", partition.topic_partition, _ids(partition.isr))
 
     def _settle(self, partition: "HostedPartition", pending: "PendingIsr", answer: PartitionAnswer) -> bool:
         """Apply one partition's result; return False if the change is to be sent again."""
@@ -227,7 +227,7 @@ class IsrUpdates:
                 logger.info(
                     "Could not change the ISR of %s, which stays %s: %s",
                     partition.topic_partition,
-                    partition.isr,
+                    _ids(partition.isr),
                     code.name,
                 )
             if code not in REJECTED and code not in SETTLED_BY_METADATA:
@@ -250,3 +250,8 @@ class IsrUpdates:
         if has_moved:
             self._replica_manager.complete_waiting(partition)
         return True
+
+
+def _ids(isr: Sequence[int]) -> str:
+    """Return replica ids as Apache Kafka logs them: 1,2,3."""
+    return ",".join(map(str, isr))

@@ -5,7 +5,7 @@ A name that ends in * is a prefix; * alone means every resource of its type.
 
 from typing import Final, TypeVar
 
-from kafkapy.errors import KafkapyError
+from kafkapy.errors import KafkapyError, quoted
 from kafkapy.metadata.acl_types import WILDCARD, Acl, AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.security.authorizer import CLUSTER_NAME
 
@@ -21,14 +21,14 @@ def parse_acl(text: str, *, host: str = WILDCARD) -> Acl:
     """Return the ACL. Raises AclTextError."""
     words = text.split()
     if len(words) != WORDS:
-        raise AclTextError(f"{text!r} must read `allow|deny USER OPERATION TYPE:NAME`")
+        raise AclTextError(f"{quoted(text)} must read `allow|deny USER OPERATION TYPE:NAME`")
     permission, user, operation, resource = words
     kind, _, name = resource.partition(":")
     resource_type = _member(ResourceType, kind, "resource type")
     if resource_type is ResourceType.CLUSTER:
         name = name or CLUSTER_NAME
     if not name:
-        raise AclTextError(f"{text!r}: the resource has no name")
+        raise AclTextError(f"{quoted(text)}: the resource has no name")
     pattern_type = PatternType.LITERAL
     if name.endswith("*") and name != WILDCARD:
         name, pattern_type = name[:-1], PatternType.PREFIXED
@@ -47,5 +47,5 @@ def _member(kind: type[Kind], name: str, what: str) -> Kind:
     known = {member.name: member for member in kind if member.name not in ("UNKNOWN", "ANY")}
     found = known.get(name.upper().replace("-", "_"))
     if found is None:
-        raise AclTextError(f"{name!r} is no {what}: choose among {', '.join(known).lower()}")
+        raise AclTextError(f"{quoted(name)} is no {what}: choose among {', '.join(known).lower()}")
     return found

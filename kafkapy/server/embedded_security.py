@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.checks import STANDARD_AUTHORIZER
+from kafkapy.errors import quoted
 from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, salted_password
 from kafkapy.security.jaas import LOGIN_MODULES, option_text
 from kafkapy.server.acl_text import parse_acl
@@ -42,7 +43,7 @@ class EmbeddedSecurity:
         self._acls = None if acls is None else [parse_acl(text) for text in acls]
         for name in users or ():
             if USER_NAME.fullmatch(name) is None:
-                raise ValueError(f"a user's name may have letters, digits, _ and -, not {name!r}")
+                raise ValueError(f"a user's name may have letters, digits, _ and -, not {quoted(name)}")
         self._users = dict(users) if users is not None else None
         self._authority = DevAuthority() if tls else None
         transport = "PLAINTEXT" if self._authority is None else "SSL"
@@ -111,8 +112,9 @@ class EmbeddedSecurity:
             if user is not None:
                 raise ValueError("this broker has no users: Broker(users={...})")
             return found
-        if user not in self._users:
-            raise ValueError(f"there is no user {user!r}, only {', '.join(self._users)}")
+        if user is None or user not in self._users:
+            problem = "no user is named" if user is None else f"there is no user {quoted(user)}"
+            raise ValueError(f"{problem}, only {', '.join(self._users)}")
         login = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": self._users[user]}
         return {**found, **login}
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from kafkapy.config.load import load
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import KafkapyError
+from kafkapy.errors import KafkapyError, quoted
 from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, credential_record, salted_password
 from kafkapy.server.dev_security import LOCAL_NAMES, DevAuthority
 from kafkapy.server.embedded_security import USER_NAME
@@ -58,9 +58,9 @@ class Setup:
 def set_up(directory: Path, *, user: str, host: str, port: int) -> Setup:
     """Create the directory, which must be missing or empty. Raises SetupError, FormatError, OSError."""
     if USER_NAME.fullmatch(user) is None:
-        raise SetupError(f"a user's name may have letters, digits, _ and -, not {user!r}")
+        raise SetupError(f"a user's name may have letters, digits, _ and -, not {quoted(user)}")
     if HOST_NAME.fullmatch(host) is None:
-        raise SetupError(f"a host's name may have letters, digits, -, _ and dots, not {host!r}")
+        raise SetupError(f"a host's name may have letters, digits, -, _ and dots, not {quoted(host)}")
     directory = directory.absolute()
     if directory.exists() and any(directory.iterdir()):
         raise SetupError(f"{directory} is not empty: nothing was changed")

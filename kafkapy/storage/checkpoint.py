@@ -16,6 +16,7 @@ from dataclasses import field
 from typing import Final
 
 from kafkapy.dataclass import dataclass
+from kafkapy.errors import quoted
 from kafkapy.seams import Disk
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry
@@ -66,7 +67,7 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
             topic, partition, offset = line.split()
             offsets[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError as error:
-            raise CheckpointError(f"malformed line in checkpoint {path}: {line!r}") from error
+            raise CheckpointError(f"malformed line in checkpoint {path}: {quoted(line)}") from error
     return offsets
 
 
@@ -86,9 +87,9 @@ def decode_epochs(data: bytes, path: str) -> list[EpochEntry]:
         try:
             leader_epoch, start_offset = map(int, line.split())
         except ValueError as error:
-            raise CheckpointError(f"malformed line in checkpoint {path}: {line!r}") from error
+            raise CheckpointError(f"malformed line in checkpoint {path}: {quoted(line)}") from error
         if leader_epoch < 0 or start_offset < 0:
-            raise CheckpointError(f"negative number in checkpoint {path}: {line!r}")
+            raise CheckpointError(f"negative number in checkpoint {path}: {quoted(line)}")
         entries.append(EpochEntry(leader_epoch, start_offset))
     return entries
 

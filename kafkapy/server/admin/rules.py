@@ -79,7 +79,7 @@ class _Rule:
 
     def __init__(self, path: str, given: Any) -> None:
         if not isinstance(given, Mapping):
-            raise ConfigError(KEY, path, f"a rule is a mapping, not {given!r}")
+            raise ConfigError(KEY, path, f"a rule is a mapping, not {given}")
         pattern = given.get("pattern")
         self.pattern = None if pattern is None else compiled(KEY, f"^.*(?:{pattern}).*$")
         self.name: str | None = given.get("name")

@@ -60,7 +60,7 @@ class Steps:
             answer = running.advance(self._disk, max_bytes, max_ms)
         except (OSError, MemoryError, ApiError, CorruptIndexError) as error:
             self._running = None
-            return {"failure": {"message": str(error) or repr(error), "errno": _errno_of(error)}}
+            return {"failure": {"message": str(error) or type(error).__name__, "errno": _errno_of(error)}}
         if answer["is_done"]:
             self._running = None
         return answer

@@ -94,9 +94,11 @@ class Log:
         self.update_config(config)
         self._check_offsets()
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         offsets = f"[{self.log_start_offset}, {self.log_end_offset})"
         return f"Log({self.topic_partition}, {offsets}, {len(self.segments)} segments)"
+
+    __repr__ = __str__
 
     # Facts
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, StorageError, described
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
@@ -468,7 +468,7 @@ class LogManager:
                     directory.state.go_offline(f"closing: {error}")
                 except Exception as error:  # a bug takes only this directory offline
                     logger.exception("Failed to close log directory %s", directory.path)
-                    directory.state.go_offline(f"closing: {error!r}")
+                    directory.state.go_offline(f"closing: {described(error)}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.local_log.close_files()
         self.pending_deletions.close()

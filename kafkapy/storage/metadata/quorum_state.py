@@ -101,5 +101,5 @@ def decode_quorum_state(data: bytes) -> tuple[ElectionState, tuple[int, ...]]:
 def _integer(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}, not an integer")
+        raise ValueError(f"{name} is {json.dumps(value)}, not an integer")
     return value

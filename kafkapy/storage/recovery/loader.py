@@ -173,7 +173,9 @@ class LogLoader:
             split(self._disk, self._directory, segment, parts)
             self._pending_deletions.append(segment)
         else:
-            logger.warning("%s of %s holds an offset that is damaged", segment, self._topic_partition)
+            logger.warning(
+                "Segment %d of %s holds an offset that is damaged", segment.base_offset, self._topic_partition
+            )
             self._not_split.add(segment.base_offset)
         for each in (*self._segments, segment):
             each.close()
