@@ -122,7 +122,7 @@ class DynamicConfig:
         accepted_cluster = _without_invalid(cluster, warnings, is_per_broker=False)
         accepted_broker = _without_invalid(broker, warnings, is_per_broker=True)
         try:
-            changed, _ = load(self._merged(accepted_cluster, accepted_broker))
+            changed = self._loaded(self._merged(accepted_cluster, accepted_broker))
         except ConfigError as error:
             return [*warnings, f"Dynamic configs could not be applied: {error}"]
         before = self.current
@@ -142,6 +142,10 @@ class DynamicConfig:
         _check_change(self.current, changed)
         for check in self._checks:
             check(changed)
+
+    def _loaded(self, properties: dict[str, str]) -> BrokerConfig:
+        """Return their configuration: the current one if nothing differs, as in each start without dynamic configs."""
+        return self.current if properties == self.current.originals else load(properties)[0]
 
     def _merged(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         merged = dict(self.static.originals)

@@ -47,7 +47,7 @@ class ClusterChecker:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._high_watermarks: dict[tuple[TopicPartition, int, int, int], int] = {}
         self._read_to: dict[tuple[TopicPartition, int, int, int], int] = {}
-        self._images: dict[int, MetadataImage] = {}
+        self._checked_images: dict[int, MetadataImage] = {}
 
     # -- what clients tell ----------------------------------------------------------------------------------------
 
@@ -85,7 +85,8 @@ class ClusterChecker:
         self._world.check()
         for computer in self._world.computers.values():
             image = computer.image
-            if image is not None and self._images.get(image.provenance.last_offset) is not image:
+            if image is not None and self._checked_images.get(computer.node_id) is not image:
+                self._checked_images[computer.node_id] = image
                 self._check_image(image)
         for computer in self._world.brokers:
             for partition in computer.partitions():
@@ -108,7 +109,6 @@ class ClusterChecker:
                         raise ViolationError(
                             f"I6: {partition} is led by {registration.leader}, not in {registration.isr}"
                         )
-        self._images[image.provenance.last_offset] = image
 
     def _note_leader(self, partition: TopicPartition, leader_epoch: int, leader_id: int) -> None:
         other = self._leaders.setdefault((partition, leader_epoch), leader_id)

@@ -41,6 +41,10 @@ from tests.support.wire import request_frame
 CALL_S: Final = 3.0
 RETRY_S: Final = (0.02, 0.3)
 MAX_IN_FLIGHT: Final = 4
+PRODUCES_PER_S: Final = 10
+COMMITS_PER_S: Final = 6
+LONGEST_REST_S: Final = 0.25
+"""Between two fetches of a consumer."""
 VERSIONS: Final = {0: 13, 1: 17, 3: 13, 8: 10, 9: 10, 10: 6, 19: 7, 22: 5, 45: 1, 43: 2}
 REFUSED: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 """A produce that was answered so has appended nothing."""
@@ -259,7 +263,7 @@ class IdempotentProducer(Client):
             self.connections.drop(place.leader_id)  # what is under way on it may still be done, and never twice
             self.forget_place(self._topic, self._partition)
             raise
-        await asyncio.sleep(rng.expovariate(30))
+        await asyncio.sleep(rng.expovariate(PRODUCES_PER_S))
 
     def _in_flight(self) -> list[Batch]:
         """Return the batches to send at once: those that were sent before one by one, as Java's producer does.
@@ -367,7 +371,7 @@ class PlainProducer(Client):
         if answer.error_code == ErrorCode.NONE:
             self.progress += 1
             self.checker.acknowledge(self._topic, self._partition, answer.base_offset, [value])
-            await asyncio.sleep(self.world.loop.rng.expovariate(15))
+            await asyncio.sleep(self.world.loop.rng.expovariate(PRODUCES_PER_S))
             return
         if answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS:
             self.checker.refuse(self._topic, self._partition, value)
@@ -403,7 +407,7 @@ class Consumer(Client):
             self.forget_place(self._topic, self._partition)
             raise LostError(response.error_code)
         self._take(response.responses[0].partitions[0], place)
-        await asyncio.sleep(self.world.loop.rng.uniform(0, 0.1))
+        await asyncio.sleep(self.world.loop.rng.uniform(0, LONGEST_REST_S))
 
     def _take(self, answer: Any, place: Place) -> None:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or answer.diverging_epoch.end_offset >= 0:
@@ -447,7 +451,7 @@ class Committer(Client):
         except LostError:
             self._coordinator_id = -1
             raise
-        await asyncio.sleep(self.world.loop.rng.expovariate(10))
+        await asyncio.sleep(self.world.loop.rng.expovariate(COMMITS_PER_S))
 
     async def _find(self) -> None:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name])

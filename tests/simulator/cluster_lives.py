@@ -11,7 +11,6 @@ keep what was acknowledged. (Metadata is synced: controllers may lose their powe
 
 import asyncio
 import errno
-import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -34,20 +33,14 @@ from tests.simulator.cluster_clients import (
     PlainProducer,
     all_progressed,
 )
+from tests.simulator.cluster_plan import plan_of
 from tests.simulator.cluster_transactions import TransactionClients
-from tests.simulator.cluster_world import ClusterWorld, Computer, combined
+from tests.simulator.cluster_world import ClusterWorld, Computer
 from tests.simulator.disk import Keep
 from tests.simulator.process_lives import ProcessLoop, run_processes
 
-FAULTS_S: Final = float(os.environ.get("KAFKAPY_SIM_FAULTS_S", "12"))
 LOOK_S: Final = 0.05
 HEAL_S: Final = 60.0
-ROLES: Final[Sequence[dict[int, str]]] = (
-    combined(3),
-    combined(3),
-    {**combined(3), 4: "broker"},
-    {1: "broker", 2: "broker", 3: "broker", 11: "controller", 12: "controller", 13: "controller"},
-)
 TOPIC: Final = "orders"
 MOVED: Final = "moved"
 MOVED_WITH_TRANSACTIONS: Final = ("right", "__transaction_state", "__consumer_offsets")
@@ -60,12 +53,15 @@ class ClusterLives:
     def __init__(self, loop: ProcessLoop, seed: int) -> None:
         self._loop = loop
         self._chance = loop.rng
-        self._has_transactions = has_transactions(seed)
+        self._plan = plan = plan_of(seed)
+        self._has_transactions = plan.has_transactions
         properties = cluster_transactions.PROPERTIES if self._has_transactions else {}
-        self.world = ClusterWorld(loop, seed, ROLES[seed % len(ROLES)], **properties)
+        self.world = ClusterWorld(loop, seed, plan.roles, **properties)
         self._moved = MOVED_WITH_TRANSACTIONS if self._has_transactions else (MOVED,)
         self.checker = ClusterChecker(self.world, self._moved)
-        self._transactions = TransactionClients(self.world, self.checker) if self._has_transactions else None
+        self._transactions = (
+            TransactionClients(self.world, self.checker, plan.transactor_count) if self._has_transactions else None
+        )
         self.clients: list[Client] = []
         self._brokers = [computer.node_id for computer in self.world.brokers]
         self._admin = Connections(self.world, "admin", "10.1.0.99")
@@ -135,12 +131,18 @@ class ClusterLives:
             self.clients += [*self._transactions.transactors, self._transactions.reader]
             add(Consumer(world, checker, "consumer-0", 5, TOPIC, 0))
             return
-        add(IdempotentProducer(world, checker, "idempotent-1", 2, TOPIC, 1))
-        add(PlainProducer(world, checker, "plain-0", 3, TOPIC, 0))
-        add(IdempotentProducer(world, checker, "idempotent-2", 4, MOVED, 0))
         add(Consumer(world, checker, "consumer-0", 5, TOPIC, 0))
-        add(Consumer(world, checker, "consumer-1", 6, MOVED, 0))
-        add(Committer(world, checker, "group-0", 7, TOPIC))
+        more: dict[str, Callable[[], list[Client]]] = {
+            "idempotent-1": lambda: [IdempotentProducer(world, checker, "idempotent-1", 2, TOPIC, 1)],
+            "plain-0": lambda: [PlainProducer(world, checker, "plain-0", 3, TOPIC, 0)],
+            "moved": lambda: [
+                IdempotentProducer(world, checker, "idempotent-2", 4, MOVED, 0),
+                Consumer(world, checker, "consumer-1", 6, MOVED, 0),
+            ],
+            "group-0": lambda: [Committer(world, checker, "group-0", 7, TOPIC)],
+        }
+        for name in self._plan.clients:
+            self.clients += more[name]()
 
     async def _look(self) -> None:
         while True:
@@ -150,18 +152,16 @@ class ClusterLives:
     # -- faults -----------------------------------------------------------------------------------------------------
 
     async def _break(self) -> None:
-        self._end = self._loop.now + FAULTS_S
-        network = self._loop.create_task(self._repeat(self._cut, self._isolate, self._lose, self._slow, self._skew))
-        disks = self._loop.create_task(self._repeat(self._reassign, self._reassign, self._fill, self._fail_disk))
-        await self._repeat(self._kill, self._kill_some, self._power, self._power, self._pause, self._stop)
-        await asyncio.gather(network, disks)
+        self._end = self._loop.now + self._plan.faults_s
+        lines = [[getattr(self, f"_{name}") for name in line] for line in self._plan.faults]
+        await asyncio.gather(*(self._repeat(*line) for line in lines))
 
     async def _repeat(self, *faults: Callable[[], Awaitable[None]]) -> None:
         while self._loop.now < self._end:
             fault = self._chance.choice(faults)
             self.world.note(fault.__name__)
             await fault()
-            await asyncio.sleep(self._chance.uniform(0.01, 1.5))
+            await asyncio.sleep(self._chance.uniform(0.01, self._plan.pause_s))
 
     async def _for(self, low_s: float, high_s: float) -> None:
         await asyncio.sleep(self._chance.uniform(low_s, high_s))
@@ -368,11 +368,6 @@ class ClusterLives:
         fenced = [broker.id for broker in image.cluster.brokers.values() if broker.fenced] if image else None
         registrations = {f"{key}": value for key, value in self.world.registrations().items()}
         return f"serving, running: {nodes}; fenced: {fenced}; progress: {progress}; {registrations}"
-
-
-def has_transactions(seed: int) -> bool:
-    """Whether the clients of a seed are transactional ones, for the most part."""
-    return seed // len(ROLES) % 2 == 1
 
 
 def live(seed: int) -> list[str]:

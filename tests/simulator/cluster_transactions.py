@@ -223,16 +223,19 @@ class CommittedReader(Client):
         before = len(self._stage.history)
         await self._reader.read_all()
         self.progress += len(self._stage.history) > before
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.4)
 
 
 class TransactionClients:
     """All of them, and the look at the end."""
 
-    def __init__(self, world: ClusterWorld, checker: ClusterChecker) -> None:
+    def __init__(self, world: ClusterWorld, checker: ClusterChecker, count: int) -> None:
+        """count: of transactional producers."""
         self._stage = ClusterStage(world)
         self._random = Random(world.seed)
         members = MEMBERS[world.seed % len(MEMBERS)]
+        if count < len(members):
+            members = (members[world.seed // 2 % len(members)],)
         self._names = [f"t-{number}" for number in range(len(members))]
         self.transactors = [
             Transactor(world, checker, self._stage, name, member)

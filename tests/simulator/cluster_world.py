@@ -11,8 +11,10 @@ supervisor would do. What may happen to it is here; when it happens is cluster_l
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
+from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.image import MetadataImage
@@ -39,6 +41,10 @@ CONTROLLER_PORT: Final = 9093
 CLUSTER_ID: Final = "AAAAAAAAQACAAAAAAAAAAQ"
 RESTART_S: Final = (0.05, 0.5)
 PROPERTIES: Final[Mapping[str, str]] = {
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1200",
+    "controller.quorum.request.timeout.ms": "1000",
+    "controller.quorum.retry.backoff.ms": "150",
     "broker.heartbeat.interval.ms": "400",
     "broker.session.timeout.ms": "2000",
     "replica.lag.time.max.ms": "1500",
@@ -61,6 +67,16 @@ PROPERTIES: Final[Mapping[str, str]] = {
 
 def host_of(node_id: int) -> str:
     return f"10.0.0.{node_id}"
+
+
+def config_of(properties: Mapping[str, str]) -> BrokerConfig:
+    """Return what a server.properties says; parsed once in all runs."""
+    return _parsed(tuple(properties.items()))
+
+
+@cache
+def _parsed(properties: tuple[tuple[str, str], ...]) -> BrokerConfig:
+    return load(dict(properties))[0]
 
 
 class SkewedClock:
@@ -130,7 +146,7 @@ class Computer:
         }
 
     def format(self) -> None:
-        config, _ = load(self.properties())
+        config = config_of(self.properties())
         voters = [
             Voter(each.node_id, each.host, CONTROLLER_PORT, each.directory_id)
             for each in self.world.computers.values()
@@ -200,7 +216,7 @@ class Computer:
         self.world.first_error = self.world.first_error or error
 
     async def _start(self) -> None:
-        config, _ = load(self.properties())
+        config = config_of(self.properties())
         kind: Any = BrokerServer if self.is_broker else ControllerServer
         more = {"new_helper": lambda _loop: SimHelper(self.world.loop, self.disk)} if self.is_broker else {}
         self.server = kind(
@@ -299,6 +315,7 @@ class ClusterWorld:
         for computer in self.computers.values():
             computer.format()
         self._tasks: list[asyncio.Task[None]] = []
+        self._view: ImageView | None = None
 
     @property
     def brokers(self) -> list[Computer]:
@@ -336,24 +353,37 @@ class ClusterWorld:
         return max(images, key=lambda image: image.provenance.last_offset, default=None)
 
     def registrations(self) -> dict[TopicPartition, PartitionRegistration]:
+        """Return all partitions; the dict is the caller's to read only."""
         image = self.image()
-        if image is None:
-            return {}
-        return {
+        return self._view_of(image).registrations if image is not None else {}
+
+    def is_whole(self) -> bool:
+        """Whether all nodes serve, are unfenced, and every replica is in sync."""
+        if not all(each.is_serving for each in self.computers.values()):
+            return False
+        image = self.image()
+        return image is not None and self._view_of(image).is_whole
+
+    def _view_of(self, image: MetadataImage) -> "ImageView":
+        if self._view is None or self._view.image is not image:
+            self._view = ImageView(image, {each.node_id for each in self.brokers})
+        return self._view
+
+
+class ImageView:
+    """What is asked of an image again and again, until there is another."""
+
+    def __init__(self, image: MetadataImage, broker_ids: set[int]) -> None:
+        self.image = image
+        self.registrations = {
             TopicPartition(topic.name, number): partition
             for topic in image.topics.by_name.values()
             for number, partition in topic.partitions.items()
         }
-
-    def is_whole(self) -> bool:
-        """Whether all nodes serve, are unfenced, and every replica is in sync."""
-        image = self.image()
-        if image is None or not all(each.is_serving for each in self.computers.values()):
-            return False
         alive = {broker.id for broker in image.cluster.brokers.values() if not broker.fenced}
-        return alive >= {each.node_id for each in self.brokers} and all(
+        self.is_whole = alive >= broker_ids and all(
             set(each.isr) == set(each.replicas) and not each.adding_replicas and not each.removing_replicas
-            for each in self.registrations().values()
+            for each in self.registrations.values()
         )
 
 

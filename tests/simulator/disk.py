@@ -64,10 +64,17 @@ class _Inode:
         length = max(min(length, self.size - position), 0)
         return bytes(self.data[position : position + length]).ljust(length, b"\0")
 
+    @property
+    def used_bytes(self) -> int:
+        """What the file takes: zeros at its end take no room, as preallocation does not."""
+        data = self.data
+        return len(data) if not data or data[-1] else len(data.rstrip(b"\0"))
+
     def sync(self) -> None:
-        self.platter = bytes(self.data)
-        self.platter_size = self.size
-        self.pending.clear()
+        if self.pending:
+            self.platter = bytes(self.data)
+            self.platter_size = self.size
+            self.pending.clear()
 
     def fork(self) -> "_Inode":
         other = _Inode()
@@ -81,11 +88,11 @@ class _Inode:
         return other
 
     def crash(self, keep: Keep, chance: random.Random) -> None:
-        if keep != "all":
-            pending = self.pending
+        if keep != "all" and self.pending:
+            surviving = _surviving(self.pending, keep, chance)
             self.data = bytearray(self.platter)
             self.size = self.platter_size
-            for change in _surviving(pending, keep, chance):
+            for change in surviving:
                 self.apply(change)
         self.sync()
 
@@ -262,7 +269,9 @@ class SimDisk:
             inode, (position, content) = self.under_way
             self.under_way = None
             if keep == "all":
-                inode.apply((position, content[: self._chance.randrange(len(content) + 1)]))
+                part = (position, content[: self._chance.randrange(len(content) + 1)])
+                inode.apply(part)
+                inode.pending.append(part)
             else:
                 inode.pending.append((position, content))
         self.root.crash(keep, self._chance)
@@ -333,16 +342,16 @@ class SimDisk:
                 raise OSError(code, os.strerror(code), path)
 
     def room_for(self, inode: _Inode, position: int, length: int) -> int:
-        """Return how much of a write fits; zeros at the end of a file take no room, as preallocation does not."""
+        """Return how much of a write fits."""
         if self.capacity_bytes is None:
             return length
         used = self.used_bytes()
-        grows = max(position + length - len(bytes(inode.data).rstrip(b"\0")), 0)
+        grows = max(position + length - inode.used_bytes, 0)
         return max(length - max(used + grows - self.capacity_bytes, 0), 0)
 
     def used_bytes(self) -> int:
         """Return what all files take."""
-        return sum(len(bytes(node.data).rstrip(b"\0")) for node in self._inodes(self.root))
+        return sum(node.used_bytes for node in self._inodes(self.root))
 
     def _inodes(self, directory: _Directory) -> list[_Inode]:
         found = []

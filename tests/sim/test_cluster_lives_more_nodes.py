@@ -1,0 +1,14 @@
+"""Whole clusters of four nodes, or of three controllers and three brokers, under faults.
+
+KAFKAPY_SOAK_SEEDS=20 (make soak) runs 10,000 seeds; a failure names the command that repeats its seed.
+"""
+
+import pytest
+
+from tests.simulator.cluster_lives import live
+from tests.simulator.cluster_plan import seeds_of
+
+
+@pytest.mark.parametrize("seed", seeds_of(2))
+def test_a_larger_cluster_loses_nothing_and_recovers(seed: int) -> None:
+    live(seed)

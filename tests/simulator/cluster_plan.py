@@ -1,0 +1,82 @@
+"""What a run of a whole cluster is made of, drawn from its seed: nodes, clients, and kinds of faults.
+
+A short run has one to five kinds of faults for some seconds: so many seeds are cheap, and together cover many
+combinations. A long one has all of them for twelve seconds. Seeds of the tests are short ones, of three families:
+
+    0, 3, 6, ...   three nodes that are brokers and controllers, plain clients
+    1, 4, 7, ...   such nodes, transactional clients and members of groups
+    2, 5, 8, ...   other nodes: a broker more, or controllers of their own; clients of either kind
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.simulator.cluster_world import combined
+from tests.simulator.crash_enumeration import SOAK_FACTOR
+
+FAMILIES: Final = 3
+TESTED_SEEDS: Final = 120
+SHORT_SEEDS: Final = 300
+"""From here on (make soak: 10,000) a seed out of LONG_EVERY is a long run."""
+LONG_EVERY: Final = 40
+NODES: Final = combined(3)
+MORE_NODES: Final[Sequence[Mapping[int, str]]] = (
+    {**combined(3), 4: "broker"},
+    {**combined(3), 4: "broker"},
+    {1: "broker", 2: "broker", 3: "broker", 11: "controller", 12: "controller", 13: "controller"},
+)
+NETWORK: Final = ("cut", "isolate", "lose", "slow", "skew")
+PROCESSES: Final = ("kill", "kill_some", "power", "power", "pause", "stop")
+DISKS: Final = ("reassign", "reassign", "fill", "fail_disk")
+"""Names of methods of ClusterLives. Faults of one line happen one after the other, those of several at once."""
+CLIENTS: Final = ("idempotent-1", "plain-0", "moved", "group-0")
+"""Beside a producer and a consumer of the same partition, which are always there."""
+TRANSACTORS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """faults: a line each of what may happen at once. pause_s: the longest time between two faults of a line."""
+
+    roles: Mapping[int, str]
+    has_transactions: bool
+    clients: tuple[str, ...]
+    transactor_count: int
+    faults: tuple[tuple[str, ...], ...]
+    faults_s: float
+    pause_s: float
+
+
+def seeds_of(family: int) -> range:
+    """Return the seeds of a family, as many as this run of the tests wants."""
+    return range(family, TESTED_SEEDS if SOAK_FACTOR == 1 else 500 * SOAK_FACTOR, FAMILIES)
+
+
+def plan_of(seed: int) -> Plan:
+    chance = random.Random(f"plan {seed}")
+    family = seed % FAMILIES
+    roles = NODES if family < 2 else chance.choice(MORE_NODES)
+    has_transactions = family == 1 or (family == 2 and chance.random() < 0.4)
+    if seed >= SHORT_SEEDS and seed % LONG_EVERY == 0:
+        return Plan(roles, has_transactions, CLIENTS, TRANSACTORS, (NETWORK, DISKS, PROCESSES), 12.0, 1.5)
+    faults = (
+        _some(chance, NETWORK, (0, 1, 1, 2)),
+        _some(chance, DISKS, (0, 0, 1, 1)),
+        _some(chance, PROCESSES, (1, 1, 2)),
+    )
+    return Plan(
+        roles,
+        has_transactions,
+        _some(chance, CLIENTS, (1, 2)),
+        chance.randrange(1, TRANSACTORS + 1),
+        tuple(line for line in faults if line),
+        chance.uniform(1.5, 3.5),
+        chance.choice((0.3, 0.6, 1.0)),
+    )
+
+
+def _some(chance: random.Random, names: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+    """Return some of the names, each once."""
+    return tuple(dict.fromkeys(chance.sample(names, chance.choice(counts))))
