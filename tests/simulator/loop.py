@@ -37,7 +37,7 @@ class _VirtualSelector:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Virtual time in seconds from 0; `rng` is the seeded chance of everything simulated on this loop."""
+    """Virtual time in seconds from 0; `rng` is the seeded random generator of all that this loop simulates."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ KERNEL = contextvars.Context()
 
 @dataclass
 class LinkRules:
-    """How a direction of a connection behaves; delays are drawn from the loop's seeded chance."""
+    """How a direction of a connection behaves; delays are drawn from the loop's `rng`."""
 
     min_delay_ms: float = 0.1
     max_delay_ms: float = 0.1

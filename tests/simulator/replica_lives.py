@@ -116,7 +116,7 @@ class Lives:
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
-        self._chance = loop.rng
+        self._random = loop.rng
         self.world = ReplicaWorld(loop, len(NODES), **PROPERTIES)
         self.world.delays_ms = (1, 10)
         self.world.controller_timeout_ms = 300
@@ -150,12 +150,12 @@ class Lives:
                 self._number += 1
                 value = b"%d" % self._number
                 try:
-                    code, offset = await self.world.produce(self._chance.choice(leaders).node_id, value, timeout_ms=700)
+                    code, offset = await self.world.produce(self._random.choice(leaders).node_id, value, timeout_ms=700)
                 except asyncio.CancelledError:
                     continue  # the node crashed
                 if code == ErrorCode.NONE:
                     self.checker.acknowledge(offset, value)
-            await self.world.pass_ms(max(self._chance.randrange(1, 60), self._quiet_until_ms - self._loop.now_ms()))
+            await self.world.pass_ms(max(self._random.randrange(1, 60), self._quiet_until_ms - self._loop.now_ms()))
 
     async def _look(self) -> None:
         while not self._is_over:
@@ -177,27 +177,27 @@ class Lives:
 
     async def _repeat(self, *faults: Callable[[], Awaitable[None]]) -> None:
         while self._loop.now_ms() < self._end_ms:
-            await self._chance.choice(faults)()
-            await self.world.pass_ms(self._chance.randrange(10, 400))
+            await self._random.choice(faults)()
+            await self.world.pass_ms(self._random.randrange(10, 400))
 
     async def _cut(self) -> None:
         """Cut a link, in one direction or both."""
-        first, second = self._chance.sample(NODES, 2)
-        links = {(first, second)} if self._chance.random() < 0.5 else {(first, second), (second, first)}
+        first, second = self._random.sample(NODES, 2)
+        links = {(first, second)} if self._random.random() < 0.5 else {(first, second), (second, first)}
         self.world.cut |= links
-        await self.world.pass_ms(self._chance.randrange(50, 1200))
+        await self.world.pass_ms(self._random.randrange(50, 1200))
         self.world.cut -= links
 
     async def _isolate(self) -> None:
         """Cut a node off, perhaps until its session ends."""
-        node_id = self._chance.choice(NODES)
+        node_id = self._random.choice(NODES)
         self.world.isolate(node_id)
-        await self.world.pass_ms(self._chance.randrange(50, 900))
-        if self._chance.random() < 0.6:
+        await self.world.pass_ms(self._random.randrange(50, 900))
+        if self._random.random() < 0.6:
             self.world.fence(node_id)
-            await self.world.pass_ms(self._chance.randrange(50, 900))
+            await self.world.pass_ms(self._random.randrange(50, 900))
             self.world.heal()
-            await self.world.pass_ms(self._chance.randrange(1, 100))
+            await self.world.pass_ms(self._random.randrange(1, 100))
             self.world.unfence(node_id)
         self.world.heal()
 
@@ -205,18 +205,18 @@ class Lives:
         """Let the leader's requests to the controller be lost, or the answers, and metadata come later than answers."""
         node_id = max(self.world.registration().leader, 1)
         others = [each for each in NODES if each != node_id]
-        follower = self._chance.choice(others)
+        follower = self._random.choice(others)
         self.world.cut |= {(node_id, follower), (follower, node_id)}
-        await self.world.pass_ms(self._chance.randrange(500, 1000))  # long enough to leave the ISR, as a rule
+        await self.world.pass_ms(self._random.randrange(500, 1000))  # long enough to leave the ISR, as a rule
         self.world.deaf.add(node_id)
-        self.world.cut.add(self._chance.choice(((CONTROLLER, node_id), (CONTROLLER, node_id), (node_id, CONTROLLER))))
+        self.world.cut.add(self._random.choice(((CONTROLLER, node_id), (CONTROLLER, node_id), (node_id, CONTROLLER))))
         self.world.cut -= {(node_id, follower), (follower, node_id)}
-        await self.world.pass_ms(self._chance.randrange(100, 450))
-        if self._chance.random() < 0.6:  # it has joined, perhaps, and the leader may not know
+        await self.world.pass_ms(self._random.randrange(100, 450))
+        if self._random.random() < 0.6:  # it has joined, perhaps, and the leader may not know
             self.world.cut |= {(node_id, follower), (follower, node_id)}
-        await self.world.pass_ms(self._chance.randrange(10, 300))
+        await self.world.pass_ms(self._random.randrange(10, 300))
         self.world.cut -= {(CONTROLLER, node_id), (node_id, CONTROLLER)}
-        await self.world.pass_ms(self._chance.randrange(50, 700))
+        await self.world.pass_ms(self._random.randrange(50, 700))
         self.world.heal()
 
     async def _starve(self) -> None:
@@ -224,50 +224,50 @@ class Lives:
         node_id = max(self.world.registration().leader, 1)
         links = {link for other in NODES for link in ((node_id, other), (other, node_id))}
         self.world.cut |= links
-        await self.world.pass_ms(self._chance.randrange(600, 1200))
-        if self._chance.random() < 0.7:
+        await self.world.pass_ms(self._random.randrange(600, 1200))
+        if self._random.random() < 0.7:
             self.world.fence(node_id)
-            await self.world.pass_ms(self._chance.randrange(1, 300))
+            await self.world.pass_ms(self._random.randrange(1, 300))
             self.world.unfence(node_id)
         self.world.cut -= links
 
     async def _slow(self) -> None:
-        self.world.delays_ms = (1, self._chance.choice((50, 200, 600)))
-        await self.world.pass_ms(self._chance.randrange(200, 1500))
+        self.world.delays_ms = (1, self._random.choice((50, 200, 600)))
+        await self.world.pass_ms(self._random.randrange(200, 1500))
         self.world.delays_ms = (1, 10)
 
     async def _bounce(self) -> None:
         """End a node's session, though it runs, and begin another one."""
-        node_id = self._chance.choice(NODES)
+        node_id = self._random.choice(NODES)
         self.world.fence(node_id)
-        await self.world.pass_ms(self._chance.randrange(1, 400))
+        await self.world.pass_ms(self._random.randrange(1, 400))
         self.world.unfence(node_id)
 
     async def _crash(self) -> None:
         """End a node's life while another in-sync replica runs, begin the next one, and wait until it is in sync."""
         registration = self.world.registration()
-        is_late = self._chance.random() < 0.4
+        is_late = self._random.random() < 0.4
         if is_late:  # a follower, whose last fetches arrive after it has begun anew, while nothing else moves
-            node_id = self._chance.choice([each for each in NODES if each != registration.leader])
+            node_id = self._random.choice([each for each in NODES if each != registration.leader])
             self._quiet_until_ms = self._loop.now_ms() + 1500
         else:
-            node_id = registration.leader if self._chance.random() < 0.7 else self._chance.choice(NODES)
+            node_id = registration.leader if self._random.random() < 0.7 else self._random.choice(NODES)
         if len(registration.isr) < MIN_ISR or node_id not in NODES:
             return
         self.checker.has_crash = True
         if is_late:
-            self.world.slow = {(node_id, other): self._chance.randrange(300, 1200) for other in NODES}
+            self.world.slow = {(node_id, other): self._random.randrange(300, 1200) for other in NODES}
             await self.world.pass_ms(60)
             self.world.slow = {}
-        await self.world.nodes[node_id].crash(self._chance.choice(KEEP))
-        await self.world.pass_ms(self._chance.randrange(0, 200))
-        if self._chance.random() < 0.5:
+        await self.world.nodes[node_id].crash(self._random.choice(KEEP))
+        await self.world.pass_ms(self._random.randrange(0, 200))
+        if self._random.random() < 0.5:
             self.world.fence(node_id)
-            await self.world.pass_ms(self._chance.randrange(0, 400))
+            await self.world.pass_ms(self._random.randrange(0, 400))
         await self.world.restart(node_id)
         in_sync = self.world.registration
         await self.world.until(lambda: node_id in in_sync().isr and len(in_sync().isr) >= MIN_ISR, 20_000)
-        await self.world.pass_ms(self._chance.randrange(1, 700))
+        await self.world.pass_ms(self._random.randrange(1, 700))
         self.checker.has_crash = False
 
     # -- the end

@@ -1,4 +1,4 @@
-"""Chance for tests: kafkapy.seams.Random from a seed."""
+"""Random numbers for tests: kafkapy.seams.Random from a seed."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Controllers for tests: tables made from an image, with config rules and chance that are plain and seeded."""
+"""Controllers for tests: tables made from an image, with plain config rules and seeded random numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
