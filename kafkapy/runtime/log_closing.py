@@ -2,7 +2,7 @@
 
 After writes to thousands of partitions most of the stop is fsyncs, some six per log. As in Apache Kafka,
 num.recovery.threads.per.data.dir workers per directory make them. LogManager.close runs afterwards: it closes the logs
-that they left, then writes the checkpoints and last the clean-shutdown file.
+that they left and the files of the others, then writes the checkpoints and last the clean-shutdown file.
 """
 
 import asyncio
@@ -41,6 +41,8 @@ async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") 
                 await run_in_pool(io_pool, flush.run)
             finally:
                 flush.complete(clock.wall_ms())
+            if flush.is_done:
+                log.note_ready_to_close()
         except (ApiError, StorageError):
             continue  # already logged, or tried again by LogManager.close
         except Exception:  # tried again by LogManager.close

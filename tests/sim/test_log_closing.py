@@ -98,3 +98,13 @@ def test_a_disk_that_is_full_for_a_moment_still_stops_cleanly() -> None:
     disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint")
     stop(manager)
     assert all(disk.exists(f"{path}/{checkpoint.CLEAN_SHUTDOWN_FILE}") for path in DIRECTORIES)
+
+
+def test_each_segment_file_is_synced_once() -> None:
+    disk = SimDisk()
+    manager = written(disk)
+    synced: list[str] = []
+    disk.hook = lambda operation, path: synced.append(path) if operation == "sync" else None
+    stop(manager)
+    files = [path for path in synced if path.endswith((".log", "index"))]
+    assert len(files) == len(set(files)) == 3 * LOG_COUNT

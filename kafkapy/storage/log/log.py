@@ -77,6 +77,8 @@ class Log:
         self.clean_to: int | None = None
         """The cleaner has compacted the log below this offset; None if it has not, or if that is unknown."""
         self.flush_under_way: Flush | None = None
+        self._closing_offset = -1
+        """The log end offset at a complete closing flush."""
         self.is_retired = False
         """Whether it is permanently out of service: deleted, or replaced by its copy in another directory."""
         self.truncation_count = 0
@@ -496,9 +498,17 @@ class Log:
 
     # The end
 
+    def note_ready_to_close(self) -> None:
+        """Record that a closing flush is complete: `close` need not sync the files again, unless something changed."""
+        self._closing_offset = self.log_end_offset
+
+    @property
+    def _is_ready_to_close(self) -> bool:
+        return self._closing_offset == self.log_end_offset == self.recovery_point and not self.leader_epochs.is_dirty
+
     def close(self) -> None:
         """Flush everything and close the files. Blocks. If the directory is offline, only close the files."""
-        if not self.is_offline:
+        if not self.is_offline and not self._is_ready_to_close:
             with self.failures("closing"):
                 run_flush(prepare_closing_flush(self))
         self.local_log.close_files()
