@@ -6,7 +6,7 @@ Kafka checks that state last, after it has recorded the leader epoch and rolled 
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
@@ -21,6 +21,7 @@ from kafkapy.record.validate import (
     validate_and_assign,
 )
 from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.producers.replay import read_marker
 from kafkapy.storage.producers.state import (
     BatchMetadata,
@@ -30,8 +31,13 @@ from kafkapy.storage.producers.state import (
     ProducerState,
     VerificationGuard,
 )
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 from kafkapy.storage.workers import give_way
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log.log import Log
 
 
 @dataclass(slots=True)
@@ -177,3 +183,22 @@ def _producer_batch(data: Sequence[ReadableBuffer], index: int, span: BatchSpan)
         span.is_transactional,
         marker,
     )
+
+
+def assign_leader_epochs(epochs: LeaderEpochs, batches: Sequence[AppendedBatch]) -> None:
+    """Note where leader epochs begin in appended batches."""
+    for batch in batches:
+        if batch.leader_epoch >= 0:
+            epochs.assign(batch.leader_epoch, batch.base_offset)
+
+
+def commit_producers(log: "Log", prepared: PreparedAppend, segment: Segment) -> None:
+    """Update producer state after an append was written, and complete the transactions that it ended."""
+    producers = log.producer_state
+    producers.commit(prepared)
+    for completed in prepared.completed:
+        last_stable_offset = producers.last_stable_offset_after(completed)
+        if completed.is_aborted:
+            with log.failures("writing the transaction index"):
+                segment.txn_index.append(AbortedTransaction(*completed[:3], last_stable_offset))
+        producers.complete(completed)

@@ -31,7 +31,9 @@ from kafkapy.storage.log.append import (
     AppendedBatch,
     AppendResult,
     Sequel,
+    assign_leader_epochs,
     check_apart,
+    commit_producers,
     duplicate_result,
     prepare_producers,
     rules_for,
@@ -288,30 +290,14 @@ class Log:
         self.log_end_offset = end_offset
         self._reader.known.note(end_offset, segment, segment.size)
         if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never decrease along a log
-            self._note_leader_epochs(batches)
+            assign_leader_epochs(self.leader_epochs, batches)
         for producer, last_sequence, last_offset, offset_delta, timestamp_ms in sequels:
             producer.add_batch(last_sequence, last_offset, offset_delta, timestamp_ms)
         if prepared is not None:
-            self._commit_producers(prepared, segment)
+            commit_producers(self, prepared, segment)
         self.producer_state.map_end_offset = end_offset
         if end_offset - self.recovery_point >= self.flush_messages:
             self.flush_required_to = end_offset
-
-    def _note_leader_epochs(self, batches: Sequence[AppendedBatch]) -> None:
-        for batch in batches:
-            if batch.leader_epoch >= 0:
-                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
-
-    def _commit_producers(self, prepared: PreparedAppend, segment: Segment) -> None:
-        """Update producer state after an append was written, and complete the transactions that it ended."""
-        producers = self.producer_state
-        producers.commit(prepared)
-        for completed in prepared.completed:
-            last_stable_offset = producers.last_stable_offset_after(completed)
-            if completed.is_aborted:
-                with self.failures("writing the transaction index"):
-                    segment.txn_index.append(AbortedTransaction(*completed[:3], last_stable_offset))
-            producers.complete(completed)
 
     # Rolling
 
