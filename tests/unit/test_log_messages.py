@@ -106,7 +106,7 @@ class Colour(enum.Enum):
 @pytest.mark.parametrize(
     "value", [b"x", bytearray(b"x"), memoryview(b"x"), [1], (1, 2), {"a": 1}, {1}, object(), Colour.RED, None,
               ValueError(), ValueError(b"x"), KeyError("version"), Exception("two", "texts")],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_an_argument_without_a_text_is_found(value: object) -> None:
     record = logging.LogRecord("kafkapy", logging.INFO, __file__, 1, "%s", (value,), None)
