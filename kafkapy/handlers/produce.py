@@ -246,8 +246,11 @@ class _Plan:
         return self._request.transactional_id
 
     def drop_refused(self) -> None:
-        """Remove the appends that were refused."""
+        """Remove the appends that were refused, and their records, which would keep the frame while others wait."""
         self.appends = [append for append in self.appends if not append.error_code]
+        for append in self.transactional:
+            if append.error_code:
+                append.records = b""
 
     def refuse_appends(self, code: ErrorCode) -> None:
         """Refuse all appends with this code; errors set before stay."""

@@ -40,7 +40,9 @@ async def logged(
     request = _shown(request_type(header.api_key), bytes(frame), position, header.api_version) if is_shown else ""
     loop = asyncio.get_running_loop()
     started = loop.time()
-    answer = await route(connection, frame)
+    handling = route(connection, frame)
+    del frame  # the router frees it
+    answer = await handling
     time_ms = round(1000 * (loop.time() - started), 3)
     line = _line(header, connection, request, _response(header, answer), time_ms)
     request_logger.debug("Completed request:%s", json.dumps(line, separators=(",", ":")))

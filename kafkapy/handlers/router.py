@@ -81,11 +81,15 @@ class Router:
         # request log, quotas, the active controller); which handler; decode and handle, waiting for room if there are
         # many elements; settle quotas, note and encode the response.
         if request_logger.is_on and not is_logged and meter is None:
-            return await self._log(connection, frame)
+            handling = self._log(connection, frame)
+            frame = NO_FRAME
+            return await handling
         header, position = read_request_header(frame)
         quotas = self._services.client_quotas
         if quotas is not None and meter is None and quotas.concern(connection.principal, header.client_id):
-            return await self._metered(connection, header, frame)
+            handling = self._metered(connection, header, frame)
+            frame = NO_FRAME
+            return await handling
         served = self._apis.get(header.api_key)
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
@@ -177,7 +181,9 @@ class Router:
     async def _log(self, connection: Connection, frame: memoryview) -> Writer | None:
         from kafkapy.handlers.request_log import logged  # most brokers never have one
 
-        return await logged(partial(self.route, is_logged=True), connection, frame)
+        logging = logged(partial(self.route, is_logged=True), connection, frame)
+        frame = NO_FRAME
+        return await logging
 
     async def _forward(
         self,

@@ -285,11 +285,11 @@ class Link:
         sequence = machine.started_count
         frame_bytes = len(frame) + _FRAME_OVERHEAD
         self.unstarted_bytes -= frame_bytes
-        self.info.is_frame_free = False
         coroutine = self._route(self.info, frame)
         try:
             awaited = coroutine.send(None)
         except StopIteration as stop:
+            self.info.is_frame_free = False  # or it would free another's frame that waits again
             self._request_memory.bytes -= frame_bytes
             self._answer(sequence, stop.value)
         except ProtocolError as error:
