@@ -151,6 +151,7 @@ class LargeRequests:
             room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame), _client(context))
         else:
             room = await decoded.wait(undecoded.most_elements, len(undecoded.frame), _client(context))
+        context.connection.is_held = False  # if there was room at once: else the next request that waits would be held
         try:
             return _without_waiting(context.api_key, undecoded.read()[0]), room
         except BaseException:

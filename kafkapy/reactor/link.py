@@ -293,9 +293,11 @@ class Link:
             self._request_memory.bytes -= frame_bytes
             self._answer(sequence, stop.value)
         except ProtocolError as error:
+            self.info.is_frame_free = False
             self._request_memory.bytes -= frame_bytes
             self._refuse(api_key_of(frame), error)
         except (Exception, asyncio.CancelledError):
+            self.info.is_frame_free = False
             self._request_memory.bytes -= frame_bytes
             self._break(api_key_of(frame))
         else:
