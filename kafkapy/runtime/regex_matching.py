@@ -21,7 +21,9 @@ logger = logging.getLogger("kafkapy.group")
 STEPS_PER_TURN: Final = 1_000
 """Topics after which a turn ends at the latest. Most turns end by time."""
 MOST_KEPT: Final = 500_000
-"""Names of topics kept over all expressions, as entries of sets (50 bytes): 25 expressions of 10,000 topics."""
+"""Entries kept over all expressions: names of topics in sets (50 bytes), as 25 expressions of 10,000 topics have. An
+expression counts, too: a client may ask for any number of them, however few topics there are."""
+EXPRESSION_ENTRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class RegexMatching:
         """The topics that there were last, and their names once they are needed: shared by what is kept."""
         self._kept: dict[str, TopicMatches] = {}
         """By expression, the one used last at the end."""
+        self._kept_entries = 0
         self.task: asyncio.Task[None] | None = None
 
     def want(self, group_id: str, group: GroupToMatch) -> None:
@@ -85,7 +88,7 @@ class RegexMatching:
         if self._topics is not image.topics or not self._names:
             self._topics, self._names = image.topics, frozenset(image.topics.by_name)
         names = self._names
-        found = yield from match_topics(regex, names, self._kept.pop(regex, TopicMatches()))
+        found = yield from match_topics(regex, names, self._take_kept(regex))
         self._keep(regex, found)
         topics = set()
         for name in found.topics:
@@ -95,10 +98,20 @@ class RegexMatching:
             yield
         return frozenset(topics)
 
+    def _take_kept(self, regex: str) -> TopicMatches:
+        if regex not in self._kept:
+            return TopicMatches()
+        found = self._kept.pop(regex)
+        self._kept_entries -= _entries(regex, found)
+        return found
+
     def _keep(self, regex: str, found: TopicMatches) -> None:
         """Keep what an expression matches, and drop those that were not used for longest beyond MOST_KEPT."""
         self._kept[regex] = found
-        total = sum(len(each.seen) + len(each.topics) for each in self._kept.values())
-        while total > MOST_KEPT:
-            oldest = self._kept.pop(next(iter(self._kept)))
-            total -= len(oldest.seen) + len(oldest.topics)
+        self._kept_entries += _entries(regex, found)
+        while self._kept_entries > MOST_KEPT:
+            self._take_kept(next(iter(self._kept)))
+
+
+def _entries(regex: str, found: TopicMatches) -> int:
+    return EXPRESSION_ENTRIES + len(regex) + len(found.seen) + len(found.topics)

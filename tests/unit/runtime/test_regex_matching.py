@@ -122,7 +122,7 @@ def test_a_group_that_has_moved_or_fails_holds_up_no_other(caplog: pytest.LogCap
 
 def test_topics_are_matched_once_and_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The count of matches is what the compiled expressions were asked for."""
-    monkeypatch.setattr(regex_matching, "MOST_KEPT", 8)
+    monkeypatch.setattr(regex_matching, "MOST_KEPT", 40)
 
     @on_loop
     async def main(loop: SimLoop) -> None:
@@ -137,5 +137,20 @@ def test_topics_are_matched_once_and_what_is_kept_is_bounded(monkeypatch: pytest
         await matching.done()
         assert matching.resolved[-1][1]["a|b"].topics == {"a"}
         assert kept["a|b"].seen == {"a", "c"}
+
+    main()
+
+
+def test_expressions_that_match_nothing_are_not_kept_without_bound() -> None:
+    """A member may subscribe to another one of 32,768 characters with each heartbeat."""
+
+    @on_loop
+    async def main(loop: SimLoop) -> None:
+        matching = Matching(loop, image_of(a=1))
+        kept: Any = matching.matching._kept
+        for number in range(100):
+            matching.want("g", f"{number:030000}")
+            await matching.done()
+        assert sum(map(len, kept)) <= regex_matching.MOST_KEPT
 
     main()
