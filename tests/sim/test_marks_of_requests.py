@@ -61,7 +61,9 @@ def test_a_request_that_got_room_at_once_does_not_hold_the_next_one() -> None:
         services = world.nodes[1].services(AllowAll())
         services.apis, services.decoded = BROKER_APIS, DecodedRequests()
         partitions = [FetchPartition(number, -1, fetch_offset=0, partition_max_bytes=1) for number in range(100)]
-        request = FetchRequest(max_wait_ms=100, min_bytes=1, session_epoch=-1, topics=[FetchTopic("t", b"", partitions)])
+        request = FetchRequest(
+            max_wait_ms=100, min_bytes=1, session_epoch=-1, topics=[FetchTopic("t", b"", partitions)]
+        )
         frame = memoryview(request_frame(request, 12))
         header, position = read_request_header(frame)
         connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)

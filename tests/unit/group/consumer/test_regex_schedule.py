@@ -18,7 +18,9 @@ class Group:
     def beat(self, image: MetadataImage, wall_ms: int) -> set[str]:
         due = self.schedule.due(self.subscriptions, image, wall_ms, refresh_interval_ms=INTERVAL_MS)
         for regex in due:
-            self.subscriptions.resolved[regex] = ResolvedRegex(timestamp_ms=wall_ms)
+            self.subscriptions.resolved[regex] = ResolvedRegex(
+                version=image.provenance.last_offset, timestamp_ms=wall_ms
+            )
         return due
 
 
@@ -68,3 +70,15 @@ def test_an_expression_that_nobody_has_any_more_holds_no_refresh_up() -> None:
     del group.subscriptions.regexes["b"], group.subscriptions.resolved["b"]
     assert group.beat(image, INTERVAL_MS + 1) == set()
     assert group.beat(image, 2 * INTERVAL_MS + 2) == {"a"}
+
+
+def test_what_is_not_resolved_or_with_older_topics_stays_due() -> None:
+    """The group may have had others in work, or its coordinator may not have written the result."""
+    group = Group("a", "b")
+    group.beat(topics(1), 0)
+    grown = image_of(7, t0=1, t1=1)
+    later_ms = REFRESH_MIN_MS + 1
+    for version, due in [(None, {"a", "b"}), (None, {"a", "b"}), (6, {"a", "b"}), (7, {"b"})]:
+        if version is not None:
+            group.subscriptions.resolved["a"] = ResolvedRegex(version=version, timestamp_ms=later_ms)
+        assert group.schedule.due(group.subscriptions, grown, later_ms, refresh_interval_ms=INTERVAL_MS) == due
