@@ -5,6 +5,7 @@ With RE2's defaults a pattern itself may cost much: 400 letters of Unicode half 
 of requests must be small, as text and compiled, and capture nothing.
 """
 
+import re
 from typing import Any, Final
 
 from kafkapy.errors import KafkapyError
@@ -18,6 +19,11 @@ MAX_REQUESTED_CHARACTERS: Final = 32_768
 """Of a request's pattern, or of several together: 5 ms to read. A deviation: Apache Kafka has no such bound."""
 MAX_REQUESTED_CLASSES: Final = 64
 """Classes of Unicode (such as \\pL) in a request's pattern, each 0.1 ms to read. A deviation, too."""
+MAX_REQUESTED_REPETITIONS: Final = 256
+"""Repetitions (such as {9}) in a request's pattern, each 20 us to read. A deviation, too."""
+MAX_FOLDED_CHARACTERS: Final = 4_096
+"""Of request's patterns that ignore case, where a class of five characters takes 15 us to read. A deviation, too."""
+_IGNORES_CASE: Final = re.compile(r"\(\?[imsU-]*i")
 
 
 class PatternError(KafkapyError):
@@ -47,6 +53,10 @@ def check_sizes(*patterns: str) -> None:
         raise PatternError("pattern too large - more than 32768 characters")
     if sum(pattern.count("\\p") + pattern.count("\\P") for pattern in patterns) > MAX_REQUESTED_CLASSES:
         raise PatternError("pattern too large - more than 64 classes of Unicode")
+    if sum(pattern.count("{") for pattern in patterns) > MAX_REQUESTED_REPETITIONS:
+        raise PatternError("pattern too large - more than 256 repetitions")
+    if sum(len(pattern) for pattern in patterns if _IGNORES_CASE.search(pattern)) > MAX_FOLDED_CHARACTERS:
+        raise PatternError("pattern too large - more than 4096 characters that ignore case")
 
 
 def check(pattern: str) -> None:

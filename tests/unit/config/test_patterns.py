@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.config.patterns import PatternError, compiled, selector_and_pattern
+from kafkapy.config.patterns import PatternError, check_sizes, compiled, selector_and_pattern
 
 pytest.importorskip("re2")
 
@@ -26,6 +26,17 @@ def test_a_request_has_no_pattern_that_takes_long_to_compile_and_much_to_keep(pa
     with pytest.raises(PatternError, match="pattern too large"):
         compiled(pattern)
     assert compiled(pattern, is_trusted=True).fullmatch("a") is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "most"),
+    [("(?:x{1000}){0}|" * 400, 255), ("(?i)" + "[a-\U0010ffff]|" * 2_000, 4_000), ("(?s-i:(?mi)" + "k" * 4_100, 4_000)],
+)
+def test_nor_one_that_takes_long_to_read(pattern: str, most: int) -> None:
+    """RE2 would read the first two in 20 and 50 ms, and not refuse them."""
+    with pytest.raises(PatternError, match="pattern too large"):
+        check_sizes(pattern)
+    check_sizes(pattern[:most])
 
 
 def test_a_request_may_have_a_pattern_of_many_names() -> None:
