@@ -121,7 +121,8 @@ async def _read_news(
     """Read `taken`, then the other partitions with news until the response is full; return all answers.
 
     Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
-    100,000. Those of `taken` are read though the response is full: that notes the follower's progress.
+    100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
+    ends meanwhile, nothing more is read: the follower may have another one, and progress would be noted for the old.
     """
     read: FetchRead | None = None
     answers: Reads = []
@@ -130,9 +131,11 @@ async def _read_news(
     try:
         while True:
             for some in _slices(taken):
-                if answers and turn.is_over(READ_AT_ONCE):
+                if read is not None and turn.is_over(READ_AT_ONCE):
                     await services.turns.next()
                     turn.begin()
+                    if by.watch.is_closed:
+                        return read, answers
                 readable, refused = _sort_out_for(services, context, some, by.follower, by.watch)
                 first = 0 if read is None else len(read.answers)
                 read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
@@ -143,7 +146,7 @@ async def _read_news(
             if left <= 0 or read.is_full:
                 return read, answers
             taken = by.watch.take(left)
-            if not taken:  # the session has ended meanwhile
+            if not taken:
                 return read, answers
             left -= len(taken)
     except BaseException:

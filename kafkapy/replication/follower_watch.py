@@ -156,6 +156,10 @@ class FollowerWatch:
         self._watches.note_closed(self)
 
     @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
     def is_subscribed(self) -> bool:
         return bool(self._partitions)
 

@@ -127,6 +127,38 @@ async def test_a_fetch_ends_though_its_session_is_closed_while_it_gives_way(loop
 
 
 @on_loop
+async def test_a_fetch_notes_no_progress_once_its_session_is_closed(loop: SimLoop) -> None:
+    """The follower may have another session by then, which would not name these partitions again."""
+    partition_count = 2 * READ_PER_TURN + 1
+    world = ReplicaWorld(loop, 2, replica_fetch_backoff_ms="100")
+    world.create_topic(partition_count, replicas=(1, 2))
+    await world.pass_ms(3000)
+    session_id = next(each.session_id for *_, each in reversed(world.requests) if isinstance(each, FetchRequest))
+    partitions = list(world.nodes[1].manager.partitions)
+
+    def noted_count() -> int:
+        return sum(partition.followers[2].log_end_offset == 1 for partition in partitions)
+
+    produces = [world.nodes[1].run(world.produce(1, VALUE, number=number)) for number in range(partition_count)]
+    while noted_count() == 0:
+        await asyncio.sleep(PAUSE_MS / 4000)
+    before = noted_count()
+    assert before < partition_count, "the request gives way"
+    counts: list[int] = []
+
+    def count(_sender: int, _receiver: int, response: Any) -> Any:
+        counts.append(noted_count())
+        return response
+
+    world.tamper = count
+    world.nodes[1].sessions.open(session_id, 0, [], [], uses_topic_ids=True, now_ms=0)
+    await world.until(lambda: bool(counts))
+    assert counts[0] == before
+    assert [code for code, _ in await asyncio.gather(*produces)] == [0] * partition_count
+    await world.stop()
+
+
+@on_loop
 async def test_a_fetch_does_not_give_way_before_its_turn_is_over(loop: SimLoop) -> None:
     partition_count = 4 * follower_watch.READ_AT_ONCE
     world = ReplicaWorld(loop, 2)
