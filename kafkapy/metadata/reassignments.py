@@ -73,6 +73,9 @@ class ReassignmentControl:
         """Return the running reassignments of all or of the requested topics. No records."""
         from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
 
+        if request.topics is None:
+            for _ in self._topics.index():
+                yield []
         response = list_response.ListPartitionReassignmentsResponse(error_message=None)
         for topic, partition_ids in self._requested(request):
             ongoing: list[list_response.OngoingPartitionReassignment] = []

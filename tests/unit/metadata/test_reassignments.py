@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkapy.metadata.partition_indexes import PARTITIONS_PER_STEP as PARTITIONS_INDEXED_PER_STEP
 from kafkapy.metadata.reassignments import PARTITIONS_PER_STEP
 from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
@@ -43,6 +44,15 @@ def test_many_reassignments_are_listed_in_steps() -> None:
     steps = cluster.controller.reassignments.decide_list(ListPartitionReassignmentsRequest(topics=None))
     assert list(steps) == [[], []]
     assert len(ongoing(cluster)) == PARTITIONS_PER_STEP + 1
+
+
+def test_a_new_controller_looks_for_all_reassignments_in_steps() -> None:
+    cluster = brokers(0, 1)
+    for name in ("foo", "bar"):
+        place(cluster, name, *([0] for _ in range(PARTITIONS_INDEXED_PER_STEP)))
+    steps = cluster.controller.reassignments.decide_list(ListPartitionReassignmentsRequest(topics=None))
+    assert list(steps) == [[], []]
+    assert list(cluster.controller.reassignments.decide_list(ListPartitionReassignmentsRequest(topics=None))) == []
 
 
 def test_reassignment_ends_when_the_last_added_replica_joins_the_isr() -> None:
