@@ -172,6 +172,7 @@ class MarkerWriter:
             return False
         written = self._write_sole(pending)
         if pending.to_write:
+            pending.begin_again()  # else the refused would wait for the answers to the others, which may take long
             if written:
                 self._settle(pending, written)
             return False

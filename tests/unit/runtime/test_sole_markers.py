@@ -2,11 +2,13 @@
 
 import asyncio
 import errno
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.markers import LocalMarkers, Marker, MarkerResults, MarkersByPartition, MarkerSink
+from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import on_loop
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
@@ -15,10 +17,10 @@ ENDED, OPEN = ["records", "marker"], ["records"]
 
 
 async def two_partitions(
-    loop: SimLoop, configs: Mapping[str, str] | None = None
+    loop: SimLoop, configs: Mapping[str, str] | None = None, hosting: TransactionHosting | None = None
 ) -> tuple[TransactionHosting, SimProducer]:
     """Return a producer whose transaction is open in partitions 0 and 1."""
-    hosting = TransactionHosting(loop)
+    hosting = hosting or TransactionHosting(loop)
     hosting.create_state_topic()
     hosting.create_topic("orders", 2, configs=dict(configs or {}))
     producer = SimProducer(hosting)
@@ -89,3 +91,34 @@ async def test_a_sole_marker_that_its_partition_refuses_is_tried_again(loop: Sim
     while producer.state() != "CompleteCommit":
         await asyncio.sleep(0.01)
     assert shape_of(batches_of(hosting, "orders", 0)) == ENDED
+
+
+class SilentLeader:
+    """The markers of orders-1 are for another broker, which does not answer."""
+
+    def __init__(self, local: MarkerSink) -> None:
+        self._local = local
+
+    def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
+        here = {partition: of_it for partition, of_it in markers.items() if partition.partition == 0}
+        if here:
+            self._local.write(here, timeout_ms=timeout_ms, on_done=on_done)
+
+    def write_sole(self, topic_partition: TopicPartition, marker: Marker) -> int | None:
+        return self._local.write_sole(topic_partition, marker) if topic_partition.partition == 0 else None
+
+
+class BesideSilentLeader(TransactionHosting):
+    def _new_sink(self) -> MarkerSink:
+        return SilentLeader(LocalMarkers(self.manager, self.groups, self.clock))
+
+
+@on_loop
+async def test_a_refused_sole_marker_is_tried_again_while_another_broker_does_not_answer(loop: SimLoop) -> None:
+    hosting, producer = await two_partitions(loop, hosting=BesideSilentLeader(loop))
+    hosting.disk.fail("write", errno.ENOSPC, path="orders-0/")
+    ending = loop.create_task(producer.end())
+    await asyncio.sleep(1)
+    assert shape_of(batches_of(hosting, "orders", 0)) == ENDED
+    assert producer.state() == "PrepareCommit"
+    ending.cancel()
