@@ -74,7 +74,7 @@ class Definition:
         return self.type is ConfigType.PASSWORD
 
     @property
-    def is_extra(self) -> bool:
+    def is_of_authorizer(self) -> bool:
         """Whether the key is not in Kafka's broker definition: its authorizer reads it from the raw properties."""
         return self.key in ("super.users", "allow.everyone.if.no.acl.found")
 

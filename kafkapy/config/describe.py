@@ -62,7 +62,7 @@ def describe_broker(dynamic: DynamicConfig) -> list[ConfigEntry]:
     shown: dict[str, str | None] = {
         key: to_text(config.value(key))
         for key, definition in broker_definitions().items()
-        if not definition.is_internal and not definition.is_extra
+        if not definition.is_internal and not definition.is_of_authorizer
     }
     shown = {**{key: text for key, text in config.originals.items() if key not in shown}, **shown}
     return [_broker_entry(dynamic, key, text) for key, text in shown.items()]
@@ -112,7 +112,7 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 def _broker_entry(dynamic: DynamicConfig, key: str, text: str | None) -> ConfigEntry:
     definition = broker_definition(key)
-    if definition is not None and definition.is_extra:
+    if definition is not None and definition.is_of_authorizer:
         definition = None
     is_sensitive = definition is None or definition.is_sensitive
     synonyms = _broker_synonyms(dynamic, key, is_sensitive=is_sensitive)
@@ -176,7 +176,7 @@ def _all_synonyms(dynamic: DynamicConfig, names: Iterable[str], *, is_sensitive:
 @cache
 def _default_texts() -> Mapping[str, str]:
     """Return the broker keys' defaults as texts; a key without a default is absent."""
-    texts = {key: each.default_text for key, each in broker_definitions().items() if not each.is_extra}
+    texts = {key: each.default_text for key, each in broker_definitions().items() if not each.is_of_authorizer}
     return {key: text for key, text in texts.items() if text is not None}
 
 

@@ -226,7 +226,7 @@ def _is_fixed(key: str) -> bool:
     matched = LISTENER_KEY.fullmatch(key)
     if matched is not None:
         return FIXED_OF_LISTENERS.search(matched[1]) is not None
-    return key in broker_definitions() and not is_dynamic(key) and not broker_definitions()[key].is_extra
+    return key in broker_definitions() and not is_dynamic(key) and not broker_definitions()[key].is_of_authorizer
 
 
 def _is_per_broker(key: str) -> bool:

@@ -2,9 +2,10 @@
 
 If this node is not the active controller, a request that changes the cluster's metadata is not decoded here. Its frame
 is sent unchanged, with the client's principal and address, to the controller, which authorizes and answers it. The
-response is returned unchanged, including correlation id and version. While there is no active controller, the request
-is retried, for request.timeout.ms at most. After that, or if the controller does not know the request's version, the
-connection is closed. Apache Kafka's brokers do the same.
+response is returned unchanged, including correlation id and version. While there is no active controller, `forward`
+tries again, for request.timeout.ms at most. After that, or if the controller does not know the request's version, the
+connection is closed. Apache Kafka's brokers do the same. `forward_once`, for topics that are created by being asked for
+(handlers/auto_create.py), does not try again.
 """
 
 import asyncio

@@ -55,15 +55,14 @@ class Parking:
 
 
 PARKED: Final[Mapping[int, Parking]] = {
-    0: Parking(0.75, "timeout_ms"),
-    1: Parking(0.5, "max_wait_ms", is_prompt=True),
-    11: Parking(1.0),
-    14: Parking(1.0),
-    21: Parking(0.75, "timeout_ms", is_prompt=True),
-    24: Parking(1.0),
+    0: Parking(0.75, "timeout_ms"),  # Produce
+    1: Parking(0.5, "max_wait_ms", is_prompt=True),  # Fetch
+    11: Parking(1.0),  # JoinGroup
+    14: Parking(1.0),  # SyncGroup
+    21: Parking(0.75, "timeout_ms", is_prompt=True),  # DeleteRecords
+    24: Parking(1.0),  # AddPartitionsToTxn
 }
-"""Produce, Fetch, JoinGroup, SyncGroup, DeleteRecords. AddPartitionsToTxn: what has room on another broker waits for
-it, and the other way round."""
+"""By API key. AddPartitionsToTxn: what has room on another broker waits for it, and the other way round."""
 
 Handler = Callable[[Any, RequestContext, Any], Awaitable[Any]]
 Levels = tuple[tuple[str, str], ...]
