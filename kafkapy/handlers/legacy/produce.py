@@ -55,6 +55,7 @@ async def handle(
     conversion = _Conversion(request, services.heavy_work)
     context.connection.is_held = not conversion.is_light
     await conversion.run(forbidden)
+    context.connection.is_held = False  # if nothing was converted: else the next request that waits would be held
     response = await produce.serve(services, context.at_version(OLDEST_SERVED), conversion.request, access)
     if response is not None:
         appended = (answer for topic in response.responses for answer in topic.partition_responses)
