@@ -43,13 +43,10 @@ A new metric whose name begins with `kafka_`, and that Apache Kafka lacks, belon
 FATAL: Final = "an error in the metadata stops the process"
 NO_THREAD: Final = "there is no such thread that could die alone"
 NO_QUEUE: Final = "there is no such queue: the event loop serves a request when it has read it"
-IGNORED_VOTERS: Final = "nobody looks whether controller.quorum.voters is set although the log has voters"
 ALWAYS_ZERO: Final = {
     "kafka_controller_kafkacontroller_metadataerrorcount": FATAL,
     "kafka_server_brokermetadatametrics_metadata_apply_error_count": FATAL,
     "kafka_server_brokermetadatametrics_metadata_load_error_count": FATAL,
-    "kafka_controller_kafkacontroller_ignoredstaticvoters": IGNORED_VOTERS,
-    "kafka_server_brokermetadatametrics_ignored_static_voters": IGNORED_VOTERS,
     "kafka_server_raftmetrics_number_unknown_voter_connections": "connections are made to known voters only",
     "kafka_controller_kafkacontroller_timedoutbrokerheartbeatcount": "heartbeats wait for no other decision",
     "kafka_log_logcleaner_deadthreadcount": NO_THREAD,
@@ -64,5 +61,5 @@ ALWAYS_ZERO: Final = {
 }
 """Metrics that are served as 0, whatever happens, with the reason. All others count something.
 
-Deviation: in Apache Kafka some of these move, such as the times in queues and the flags of ignored static voters.
+Deviation: in Apache Kafka some of these move, such as the times in queues.
 """

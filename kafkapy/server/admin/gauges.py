@@ -14,6 +14,7 @@ from kafkapy.server.admin.metadata_gauges import (
     batch_gauges,
     controller_gauges,
     election_gauges,
+    ignored_voters_gauges,
     loader_gauges,
     operation_gauges,
     quorum_gauges,
@@ -64,6 +65,7 @@ def node_gauges(node: "Node") -> Iterator[Measured | None]:
         yield from raft_channel_gauges(counts.raft_channel, counts.idle, counts.rates)
         yield Distribution(FLUSHES, "LogFlushRateAndTimeMs", (), [counts.flush_us.copy()], unit=MILLISECONDS)
     yield from quorum_gauges(node.quorum_node.quorum, config.node_id, counts)
+    yield from ignored_voters_gauges(node.quorum_node.quorum, config)
     yield from log_gauges(node.quorum_node.quorum.log)
     yield from loader_gauges(controller.image, node.quorum_node.quorum)
     yield from snapshot_gauges(controller, node.quorum_node.quorum)

@@ -8,6 +8,7 @@ from kafkapy.gauge import Distribution, Gauge, Measured
 from kafkapy.metadata.registrations import NO_LEADER
 
 if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
     from kafkapy.metadata.image import MetadataImage, TopicImage
     from kafkapy.metadata.registrations import BrokerRegistration
     from kafkapy.metrics.operations import OperationCounts
@@ -52,6 +53,15 @@ def quorum_gauges(quorum: "Quorum", node_id: int, counts: "NodeCounts | None") -
     yield Gauge(RAFT, "current-state", 1, (("current_state", state),))
 
 
+def ignored_voters_gauges(quorum: "Quorum", config: "BrokerConfig") -> Iterator[Gauge]:
+    """Yield whether controller.quorum.voters is set although the log has voters, which count (kraft.version 1)."""
+    is_ignored = int(bool(config.quorum_voters) and quorum.finalized_kraft_version > 0)
+    if config.is_broker:
+        yield Gauge(FOLLOWED, "ignored-static-voters", is_ignored)
+    if config.is_controller:
+        yield Gauge(CONTROLLER, "IgnoredStaticVoters", is_ignored)
+
+
 def _raft_rates(quorum: "Quorum", counts: "NodeCounts") -> Iterator[Gauge]:
     """Yield how many records a second a leader appends and a follower fetches, and how idle their loop is."""
     rate = counts.rates.per_second(RAFT, quorum.log_end_offset, time.monotonic(), is_from_zero=False)
@@ -91,7 +101,6 @@ def controller_gauges(controller: "ControllerRuntime", now_ms: int) -> Iterator[
         ("ControlledShutdownBrokerCount", sum(broker.in_controlled_shutdown for broker in brokers)),
         ("NewActiveControllersCount", controller.term_count),
         ("MetadataErrorCount", 0),
-        ("IgnoredStaticVoters", 0),
     ):
         yield Gauge(CONTROLLER, name, value)
     for broker_id, broker in image.cluster.brokers.items() if is_active else ():
@@ -174,5 +183,5 @@ def applied_metadata_gauges(image: "MetadataImage", now_ms: int) -> Iterator[Gau
     yield Gauge(FOLLOWED, "last-applied-record-offset", provenance.last_offset)
     yield Gauge(FOLLOWED, "last-applied-record-timestamp", provenance.timestamp_ms)
     yield Gauge(FOLLOWED, "last-applied-record-lag-ms", max(now_ms - provenance.timestamp_ms, 0))
-    for name in ("metadata-load-error-count", "metadata-apply-error-count", "ignored-static-voters"):
+    for name in ("metadata-load-error-count", "metadata-apply-error-count"):
         yield Gauge(FOLLOWED, name, 0)
