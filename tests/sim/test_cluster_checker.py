@@ -1,7 +1,7 @@
 """The checker of whole clusters is checked: faults planted in production code, each found within some seeds.
 
 With test_raft_checker.py (a vote before its fsync, two voter changes at once, records before their fsync) and
-test_replica_lives.py (a stale broker epoch in the ISR) there are twelve.
+test_replica_lives.py (a stale broker epoch in the ISR) there are thirteen.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,8 @@ from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.replication.follower_log import FollowerLogs
 from kafkapy.replication.follower_state import FollowerState
-from kafkapy.replication.partition import Partition
+from kafkapy.replication.hosted_partitions import HostedPartition
+from kafkapy.replication.partition import Partition, Role
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.broker_logs import BrokerLogs
 from kafkapy.server.node import Node
@@ -46,6 +47,14 @@ def count_any_fetch_as_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         noted(self, fetch_offset=leader_end_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
 
     monkeypatch.setattr(FollowerState, "note_fetch", note_fetch)
+
+
+def join_the_isr_before_catching_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_to_join(self: HostedPartition, replica_id: int, follower: FollowerState) -> bool:
+        can_change = self.role is Role.LEADER and self.pending_isr is None and replica_id not in self.isr
+        return can_change and not follower.is_refused and self._may_join(replica_id, follower)
+
+    monkeypatch.setattr(Partition, "_is_to_join", is_to_join)
 
 
 def write_every_copy_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +93,7 @@ def judge_by_old_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         (commit_what_the_leader_has, 0),
         (commit_below_min_isr, 3),
         (count_any_fetch_as_progress, 1),
+        (join_the_isr_before_catching_up, 4),
         (write_every_copy_of_a_batch, 1),
         (never_truncate, 2),
         (read_what_nobody_has_decided, 1),

@@ -41,6 +41,7 @@ from tests.simulator.process_lives import ProcessLoop, run_processes
 
 LOOK_S: Final = 0.05
 HEAL_S: Final = 60.0
+ONE_BATCH_A_FETCH: Final = {"replica_fetch_max_bytes": "1", "replica_fetch_response_max_bytes": "1"}
 TOPIC: Final = "orders"
 MOVED: Final = "moved"
 MOVED_WITH_TRANSACTIONS: Final = ("right", "__transaction_state", "__consumer_offsets")
@@ -55,7 +56,10 @@ class ClusterLives:
         self._chance = loop.rng
         self._plan = plan = plan_of(seed)
         self._has_transactions = plan.has_transactions
-        properties = cluster_transactions.PROPERTIES if self._has_transactions else {}
+        properties = {
+            **(cluster_transactions.PROPERTIES if self._has_transactions else {}),
+            **(ONE_BATCH_A_FETCH if plan.fetches_little else {}),
+        }
         self.world = ClusterWorld(loop, seed, plan.roles, **properties)
         self._moved = MOVED_WITH_TRANSACTIONS if self._has_transactions else (MOVED,)
         self.checker = ClusterChecker(self.world, self._moved)

@@ -38,7 +38,10 @@ TRANSACTORS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """faults: a line each of what may happen at once. pause_s: the longest time between two faults of a line."""
+    """faults: a line each of what may happen at once. pause_s: the longest time between two faults of a line.
+
+    fetches_little: followers get one batch a fetch, so that those that were away are behind for long.
+    """
 
     roles: Mapping[int, str]
     has_transactions: bool
@@ -47,6 +50,7 @@ class Plan:
     faults: tuple[tuple[str, ...], ...]
     faults_s: float
     pause_s: float
+    fetches_little: bool = False
 
 
 def seeds_of(family: int) -> range:
@@ -74,6 +78,7 @@ def plan_of(seed: int) -> Plan:
         tuple(line for line in faults if line),
         chance.uniform(1.5, 3.5),
         chance.choice((0.3, 0.6, 1.0)),
+        chance.random() < 0.35,
     )
 
 
