@@ -106,6 +106,11 @@ class RequestContext:
         return self.connection.peer_host
 
     @property
+    def client(self) -> tuple[str, str]:
+        """Who takes turns with others for what is scarce: the principal and the address, whatever its connections."""
+        return self.connection.principal, self.connection.peer_host
+
+    @property
     def connection_id(self) -> str:
         return self.connection.connection_id
 

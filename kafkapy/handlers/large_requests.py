@@ -117,16 +117,16 @@ class LargeRequests:
         work = _timed(context, undecoded.read)
         decoded = self._services.decoded
         if context.api_key in PARKED or context.api_key in UNCOUNTED:
-            request, elements = await self._work.run(work)
+            request, elements = await self._work.run(work, context.client)
             parked = self._take_parked(context, request, elements, frame_bytes)
             if parked is not None:
                 return request, parked
             del request
-            room = await decoded.wait_prompt(elements, frame_bytes, _client(context))
+            room = await decoded.wait_prompt(elements, frame_bytes, context.client)
         else:
-            room = await decoded.wait_large(undecoded.most_elements, frame_bytes, _client(context))
+            room = await decoded.wait_large(undecoded.most_elements, frame_bytes, context.client)
         try:
-            request, elements = await self._work.run(work)
+            request, elements = await self._work.run(work, context.client)
         except BaseException:
             room.release()
             raise
@@ -147,9 +147,9 @@ class LargeRequests:
         context.connection.is_held = True
         decoded = self._services.decoded
         if context.api_key in PARKED:
-            room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame), _client(context))
+            room = await decoded.wait_prompt(undecoded.most_elements, len(undecoded.frame), context.client)
         else:
-            room = await decoded.wait(undecoded.most_elements, len(undecoded.frame), _client(context))
+            room = await decoded.wait(undecoded.most_elements, len(undecoded.frame), context.client)
         context.connection.is_held = False  # if there was room at once: else the next request that waits would be held
         try:
             return _without_waiting(context.api_key, undecoded.read()[0]), room
@@ -167,7 +167,7 @@ class LargeRequests:
         if (elements <= FEW_ELEMENTS and frame_bytes <= FEW_BYTES) or api_key in UNCOUNTED:
             return decoded.no_room()
         parking = PARKED[api_key]
-        room = decoded.take_parked(elements, frame_bytes, parking.share, _client(context))
+        room = decoded.take_parked(elements, frame_bytes, parking.share, context.client)
         if room is not None:
             return room
         if parking.time_limit is None:
@@ -180,7 +180,7 @@ class LargeRequests:
 
     async def write(self, context: RequestContext, header: RequestHeader, response: Any) -> Writer:
         """Encode a response on a worker."""
-        return await self._work.run(_timed(context, partial(encode, header, response)))
+        return await self._work.run(_timed(context, partial(encode, header, response)), context.client)
 
     async def handle(self, handler: Handler, parts: Parts | None, context: RequestContext, request: Any) -> Any:
         """Return the handler's response, from several parts if the request can be split."""
@@ -214,10 +214,6 @@ def _without_waiting(api_key: int, request: Any) -> Any:
         assert parking.time_limit is not None
         setattr(request, parking.time_limit, 0)
     return request
-
-
-def _client(context: RequestContext) -> tuple[str, str]:
-    return context.principal, context.client_host
 
 
 def _timed(context: RequestContext, work: Callable[[], R]) -> Callable[[], R]:

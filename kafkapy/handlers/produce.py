@@ -159,7 +159,9 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
     for append in appends:
         assert append.needed is not None
         try:
-            append.checked = await services.heavy_work.run(append.needed.check, append.needed.needed_bytes)
+            append.checked = await services.heavy_work.run(
+                append.needed.check, append.needed.needed_bytes, context.client
+            )
         except ApiError as error:
             manager.refuse_append(append, error)
             manager.count_refusal(append, error)

@@ -32,20 +32,23 @@ LARGE_AT_ONCE: Final = 2
 
 
 class QueuedWork:
-    """Pool work that needs little memory: at most `at_once` calls at a time, the others wait in FIFO order."""
+    """Pool work that needs little memory: at most `at_once` calls at a time; the clients that wait take turns."""
 
     def __init__(self, io_pool: IoPool, at_once: int) -> None:
         self._io_pool = io_pool
-        self._turns = asyncio.Semaphore(at_once)
+        self._lane = Lane(most_at_once=at_once, most_bytes=0)
 
-    async def run(self, call: Callable[[], T]) -> T:
+    async def run(self, call: Callable[[], T], client: Hashable = None) -> T:
         """Run a call on a worker when its turn comes; return its result or raise its error."""
-        async with self._turns:
+        await self._lane.enter(0, client)
+        try:
             return await run_in_pool(self._io_pool, call)
+        finally:
+            self._lane.leave(0)
 
 
 class HeavyWork:
-    """Pool work that needs much memory or time: WORK_BYTES in total; small and large work each in FIFO order."""
+    """Pool work that needs much memory or time: WORK_BYTES in total. Clients take turns for small and large work."""
 
     def __init__(self, io_pool: IoPool) -> None:
         self._io_pool = io_pool
@@ -57,14 +60,14 @@ class HeavyWork:
     def bytes_in_use(self) -> int:
         return self._small.bytes_in_use + self._large.bytes_in_use
 
-    async def run(self, call: Callable[[], T], needed_bytes: int) -> T:
+    async def run(self, call: Callable[[], T], needed_bytes: int, client: Hashable = None) -> T:
         """Run a call on a worker once there is room for `needed_bytes`; return its result or raise its error.
 
         needed_bytes: an upper bound of the memory it needs beside the request.
         """
         lane = self._small if needed_bytes <= SMALL_WORK_BYTES else self._large
         held_bytes = min(needed_bytes, lane.most_bytes)
-        await lane.enter(held_bytes)
+        await lane.enter(held_bytes, client)
         try:
             return await run_in_pool(self._io_pool, call)
         finally:

@@ -21,13 +21,13 @@ class Work:
         self.held: list[int] = []
         self.ended: list[str] = []
 
-    async def run(self, name: str, needed_bytes: int, duration_ms: int = 100) -> str:
+    async def run(self, name: str, needed_bytes: int, duration_ms: int = 100, client: str = "") -> str:
         def call() -> str:
             self.held.append(self.heavy.bytes_in_use)
             self.loop.block(duration_ms)
             return name
 
-        result = await self.heavy.run(call, needed_bytes)
+        result = await self.heavy.run(call, needed_bytes, client)
         self.ended.append(result)
         return result
 
@@ -50,6 +50,13 @@ async def test_what_needs_memory_waits_for_room_in_its_order(work: Work) -> None
     assert work.ended == ["a", "b", "c", "d"]
     assert max(work.held) <= LARGEST
     assert work.heavy.bytes_in_use == 0
+
+
+@on_work
+async def test_a_client_with_much_work_lets_others_go_between(work: Work) -> None:
+    names = ["a1", "a2", "a3", "a4", "b1", "b2"]
+    await asyncio.gather(*(work.run(name, LARGEST, client=name[0]) for name in names))
+    assert work.ended == ["a1", "a2", "b1", "a3", "b2", "a4"]
 
 
 @on_work
