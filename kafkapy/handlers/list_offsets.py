@@ -48,7 +48,7 @@ class _Lookup:
 
     def __init__(self, services: Services, context: RequestContext, request: ListOffsetsRequest) -> None:
         self._services = services
-        self._client = context.client
+        self._context = context
         self._version = context.api_version
         self._access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
         self._is_from_client = request.replica_id == CONSUMER_REPLICA_ID
@@ -92,7 +92,7 @@ class _Lookup:
                 )
             except HeavySearch as heavy:
                 heavy_work = self._services.heavy_work
-                searched[heavy.place] = await heavy_work.run(heavy.run, heavy.needed_bytes, self._client)
+                searched[heavy.place] = await heavy_work.run(heavy.run, heavy.needed_bytes, self._context.client)
                 continue
             except NeedsWarming as cold:
                 needed = cold
