@@ -20,6 +20,7 @@ from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kafkapy.protocol.serving import ConnectionInfo
+from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.runtime.turns import Turns
 from kafkapy.security.authorizer import AllowAll
 from tests.simulator.loop import SimLoop, run
@@ -100,7 +101,7 @@ def broker_services(node: ControllerNode) -> Any:
     config = SimpleNamespace(
         node=SimpleNamespace(request_timeout_ms=30_000), network=SimpleNamespace(socket_request_max_bytes=1 << 20)
     )
-    return SimpleNamespace(authorizer=AllowAll(), active_controller=node, config=config)
+    return SimpleNamespace(authorizer=AllowAll(), active_controller=node, config=config, decoded=DecodedRequests())
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
