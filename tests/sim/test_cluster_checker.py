@@ -1,7 +1,7 @@
 """The checker of whole clusters is checked: faults planted in production code, each found within some seeds.
 
-With test_raft_checker.py (a vote before its fsync, two voter changes at once, records before their fsync) and
-test_replica_lives.py (a stale broker epoch in the ISR) there are thirteen.
+With test_raft_checker.py (a vote before its fsync, two voter changes at once, a commit of an earlier epoch's records,
+records before their fsync) and test_replica_lives.py (a stale broker epoch in the ISR) there are fourteen.
 """
 
 from collections.abc import Callable

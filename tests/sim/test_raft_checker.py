@@ -8,6 +8,7 @@ from kafkapy.errors import StorageError
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.membership import Membership
 from kafkapy.raft.messages import NONE, NOT_LEADER_OR_FOLLOWER
+from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.replication import FollowerReplication
 from kafkapy.storage.metadata.quorum_state import QuorumStateFile, encode_quorum_state
 from tests.sim.test_raft_faults import test_all_faults_at_once_do_no_harm as run_all_faults
@@ -36,6 +37,15 @@ def change_two_voters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Membership, "_voter_change_error", voter_change_error)
 
 
+def commit_records_of_earlier_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def maybe_advance_high_watermark(self: QuorumProgress) -> bool:
+        end_offsets = sorted((voter.durable_end_offset for voter in self.voters.values()), reverse=True)
+        before, self.high_watermark = self.high_watermark, max(self.high_watermark, end_offsets[len(end_offsets) // 2])
+        return self.high_watermark > before
+
+    monkeypatch.setattr(QuorumProgress, "maybe_advance_high_watermark", maybe_advance_high_watermark)
+
+
 def acknowledge_records_before_their_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     send = FollowerReplication.send_fetch
 
@@ -56,6 +66,7 @@ def acknowledge_records_before_their_fsync(monkeypatch: pytest.MonkeyPatch) -> N
     [
         (answer_a_vote_before_its_fsync, 0),
         (change_two_voters_at_once, 46),
+        (commit_records_of_earlier_epochs, 0),
         (acknowledge_records_before_their_fsync, 0),
     ],
 )

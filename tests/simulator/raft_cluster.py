@@ -330,6 +330,9 @@ class Node:
             if batch.base_offset < high_watermark:
                 self.committed.extend(spread(batch))
         assert len(self.committed) == high_watermark, f"{high_watermark} does not end a batch"
+        assert self.core is not None
+        if self.core.is_leader:  # Raft 5.4.2: another leader could overwrite what a majority has of an earlier epoch
+            assert self.committed[-1].leader_epoch == self.core.leader_epoch, "a leader commits an earlier epoch's"
         self.cluster.note_committed(self, first)
         if self.cluster.takes_snapshots:
             self.maybe_snapshot(followers)
