@@ -293,11 +293,9 @@ class Link:
             self._request_memory.bytes -= frame_bytes
             self._answer(sequence, stop.value)
         except ProtocolError as error:
-            self.info.is_frame_free = False
             self._request_memory.bytes -= frame_bytes
             self._refuse(api_key_of(frame), error)
         except (Exception, asyncio.CancelledError):
-            self.info.is_frame_free = False
             self._request_memory.bytes -= frame_bytes
             self._break(api_key_of(frame))
         else:
@@ -491,6 +489,7 @@ class Link:
         if self.is_closed:
             return
         self.is_closed = True
+        self.info.is_frame_free = False
         if self._login_deadline is not None:
             self._login_deadline.cancel()
         if self._throttle is not None:
