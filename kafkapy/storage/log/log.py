@@ -484,9 +484,9 @@ class Log:
 
     # The end
 
-    def note_ready_to_close(self) -> None:
-        """Record that a closing flush is complete: `close` need not sync the files again, unless something changed."""
-        self._closing_offset = self.log_end_offset
+    def note_ready_to_close(self, end_offset: int) -> None:
+        """Record a complete closing flush up to end_offset: `close` syncs the files again only if something changed."""
+        self._closing_offset = end_offset
 
     @property
     def _is_ready_to_close(self) -> bool:
