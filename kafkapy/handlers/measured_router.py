@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.metrics.histogram import SMALL, SMALL_VALUES, bucket_of
 from kafkapy.metrics.requests import RequestCounts, VersionCounts
@@ -19,6 +19,7 @@ from kafkapy.protocol.traffic import SIZE_BYTES
 
 _unpack_key = Struct(">I").unpack_from
 """API key and version, as one number."""
+KEY_BYTES: Final = 4
 
 
 class MeasuredRouter:
@@ -44,7 +45,8 @@ class MeasuredRouter:
     def route(self, connection: ConnectionInfo, frame: memoryview) -> Generator[Any, Any, Writer | None]:
         """Serve a request as Router.route does, and count it."""
         began_ns = self._now_ns()
-        key, size = _unpack_key(frame)[0], len(frame)
+        size = len(frame)
+        key = _unpack_key(frame)[0] if size >= KEY_BYTES else 0  # too short: the router raises ProtocolError
         handling = self._route(connection, frame)
         del frame  # the router frees it
         try:

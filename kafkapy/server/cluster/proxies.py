@@ -50,6 +50,7 @@ class Proxies:
         self._paces: dict[Pair, Pace] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: set[_Connection] = set()
+        self._is_closing = False
 
     def listen(self, node: NodePlan) -> None:
         """Open the proxies of a node: what connects there is forwarded to the node's own ports. Raises OSError."""
@@ -112,13 +113,21 @@ class Proxies:
             pace.is_open.set()
 
     async def _close(self) -> None:
+        """Wait for all tasks of the loop: those of connections that were accepted last have not begun yet."""
+        self._is_closing = True
         for server in self._servers:
             server.close()
         for connection in list(self._connections):
             connection.cut()
-        await asyncio.gather(*(connection.task for connection in self._connections), return_exceptions=True)
+        await self._wait_for_connections()
         for server in self._servers:
             await server.wait_closed()
+        await self._wait_for_connections()
+
+    @staticmethod
+    async def _wait_for_connections() -> None:
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(tasks)
 
     async def _serve(self, target: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -126,6 +135,8 @@ class Proxies:
         connection = _Connection(target, task)
         self._connections.add(connection)
         try:
+            if self._is_closing:
+                return
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 head = await _read_head(reader)
                 connection.source = _node_of(head)
@@ -157,6 +168,7 @@ class Proxies:
         try:
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            node_writer.transport.abort()  # now: a second cancellation may end the waits below
             for copy in copies:
                 copy.cancel()
             await asyncio.gather(*copies, return_exceptions=True)

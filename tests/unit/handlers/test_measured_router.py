@@ -114,3 +114,11 @@ def test_produces_served_together_are_counted_together() -> None:
 def test_versions_that_do_not_exist_share_a_count() -> None:
     counts = RequestCounts()
     assert counts.of((18 << 16) | 200) is counts.of((18 << 16) | 32_000)
+
+
+def test_a_frame_without_a_whole_key_is_left_to_the_router() -> None:
+    """It raises ProtocolError, which closes the connection without a traceback; this one's router takes all."""
+    for size in range(4):
+        router, counts = measured(at_once)
+        assert ask(router, bytes(size)) == b"answer"
+        assert counts.of(0).request_count == 1
