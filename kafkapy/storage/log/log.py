@@ -99,10 +99,10 @@ class Log:
         self._check_offsets()
 
     def __str__(self) -> str:
-        offsets = f"[{self.log_start_offset}, {self.log_end_offset})"
-        return f"Log({self.topic_partition}, {offsets}, {len(self.segments)} segments)"
+        return f"Log({self.topic_partition}, {self.log_start_offset} to {self.log_end_offset})"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:  # mypyc takes no `__repr__ = __str__`
+        return str(self)
 
     # Facts
 
