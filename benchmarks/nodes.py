@@ -185,9 +185,9 @@ def start_and_rest(server: Server, topic: str, scale: float) -> Figures:
 def brokers(server: Server, topic: str, scale: float) -> Figures:
     """One to eight brokers (small runs: four) and one controller: what a GB costs them together, at one replica.
 
-    Each request holds one batch of 64 KiB, however many brokers there are. Where the producer may send what is ready
-    (`whole`), requests become smaller with each further broker, and the ratio shows the size of requests instead.
-    `idle_cores`: CPU of all nodes without load, a second of it; it is in a GB's cost for as long as that takes.
+    Each request holds one batch of 64 KiB, so that the ratio compares requests of one size. `whole`: a request holds
+    all batches that are ready for its broker; the more brokers there are, the smaller it is. `idle_cores`: the cores
+    that all nodes together use without load; a GB's cost includes them for as long as it takes.
     """
     kind = next(each for each in KINDS if isinstance(nodes_of(server).nodes[0], each))
     figures: Figures = {}

@@ -6,6 +6,7 @@ of requests must be small, as text and compiled, and capture nothing.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kafkapy.errors import KafkapyError
@@ -13,16 +14,14 @@ from kafkapy.errors import KafkapyError
 REQUESTED_BYTES: Final = 1 << 18
 """What a request's pattern may take, compiled (matching takes more): some milliseconds of work, and thousands of
 alternatives. A deviation: Apache Kafka has no such bound."""
-
-
 MAX_REQUESTED_CHARACTERS: Final = 32_768
-"""Of a request's pattern, or of several together: 5 ms to read. A deviation: Apache Kafka has no such bound."""
+"""The most characters of the patterns of a request: 5 ms to read. A deviation: Apache Kafka has no such bound."""
 MAX_REQUESTED_CLASSES: Final = 64
-"""Classes of Unicode (such as \\pL) in a request's pattern, each 0.1 ms to read. A deviation, too."""
+"""The most classes of Unicode (such as \\pL) in them, each 0.1 ms to read. A deviation, too."""
 MAX_REQUESTED_REPETITIONS: Final = 256
-"""Repetitions (such as {9}) in a request's pattern, each 20 us to read. A deviation, too."""
+"""The most repetitions (such as {9}) in them, each 20 us to read. A deviation, too."""
 MAX_FOLDED_CHARACTERS: Final = 4_096
-"""Of request's patterns that ignore case, where a class of five characters takes 15 us to read. A deviation, too."""
+"""The most characters of those that ignore case: a class of five takes 15 us to read. A deviation, too."""
 _IGNORES_CASE: Final = re.compile(r"\(\?[imsU-]*i")
 
 
@@ -31,52 +30,49 @@ class PatternError(KafkapyError):
 
 
 def compiled(pattern: str, *, is_trusted: bool = False) -> Any:
-    """Return a pattern compiled by RE2. Raises PatternError.
+    """Return a pattern compiled by RE2, with memory for states while it matches (without, it takes 50 times as long).
 
-    is_trusted: it is of this node's own configuration; it has groups, and may take RE2's default of 8 MiB.
+    is_trusted: it is of this node's own configuration; it has groups, and may take RE2's default of 8 MiB. Raises
+    PatternError.
     """
-    try:
-        import re2  # most nodes never need it
-    except ImportError:
-        raise PatternError("google-re2 is not installed here") from None
     if not is_trusted:
         check(pattern)
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = not is_trusted
-    return _compile(pattern, options)  # with memory for states while it matches: without, it takes 50 times as long
-
-
-def check_sizes(*patterns: str) -> None:
-    """Check what it takes to read patterns of a request, together. Raises PatternError."""
-    if sum(map(len, patterns)) > MAX_REQUESTED_CHARACTERS:
-        raise PatternError("pattern too large - more than 32768 characters")
-    if sum(pattern.count("\\p") + pattern.count("\\P") for pattern in patterns) > MAX_REQUESTED_CLASSES:
-        raise PatternError("pattern too large - more than 64 classes of Unicode")
-    if sum(pattern.count("{") for pattern in patterns) > MAX_REQUESTED_REPETITIONS:
-        raise PatternError("pattern too large - more than 256 repetitions")
-    if sum(len(pattern) for pattern in patterns if _IGNORES_CASE.search(pattern)) > MAX_FOLDED_CHARACTERS:
-        raise PatternError("pattern too large - more than 4096 characters that ignore case")
+    return _compile(pattern, captures=is_trusted)
 
 
 def check(pattern: str) -> None:
     """Check that a pattern of a request can be compiled, in some milliseconds. Raises PatternError."""
-    try:
-        import re2
-    except ImportError:
-        raise PatternError("google-re2 is not installed here") from None
+    _re2()
     check_sizes(pattern)
+    _compile(pattern, captures=False, most_bytes=REQUESTED_BYTES)
+
+
+def check_sizes(*patterns: str) -> None:
+    """Check what it takes to read patterns of a request, together. Raises PatternError."""
+    folded = [pattern for pattern in patterns if _IGNORES_CASE.search(pattern)]
+    _check_size(sum(map(len, patterns)), MAX_REQUESTED_CHARACTERS, "characters")
+    _check_size(_count(patterns, "\\p") + _count(patterns, "\\P"), MAX_REQUESTED_CLASSES, "classes of Unicode")
+    _check_size(_count(patterns, "{"), MAX_REQUESTED_REPETITIONS, "repetitions")
+    _check_size(sum(map(len, folded)), MAX_FOLDED_CHARACTERS, "characters that ignore case")
+
+
+def _check_size(size: int, most: int, unit: str) -> None:
+    if size > most:
+        raise PatternError(f"pattern too large - more than {most} {unit}")
+
+
+def _count(patterns: Iterable[str], text: str) -> int:
+    return sum(pattern.count(text) for pattern in patterns)
+
+
+def _compile(pattern: str, *, captures: bool, most_bytes: int | None = None) -> Any:
+    """Return a pattern compiled by RE2; most_bytes: other than RE2's default. Raises PatternError."""
+    re2 = _re2()
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = True
-    options.max_mem = REQUESTED_BYTES
-    _compile(pattern, options)
-
-
-def _compile(pattern: str, options: Any) -> Any:
-    """Raises PatternError."""
-    import re2
-
+    options.never_capture = not captures
+    if most_bytes is not None:
+        options.max_mem = most_bytes
     try:
         found = re2.compile(pattern, options)
     except re2.error as error:
@@ -85,6 +81,14 @@ def _compile(pattern: str, options: Any) -> Any:
         raise PatternError(text) from error
     re2.purge()  # it would keep 128 of them
     return found
+
+
+def _re2() -> Any:
+    try:
+        import re2  # most nodes never need it
+    except ImportError:
+        raise PatternError("google-re2 is not installed here") from None
+    return re2
 
 
 def selector_and_pattern(entry: str) -> tuple[str, str] | None:

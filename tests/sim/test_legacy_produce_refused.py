@@ -21,7 +21,7 @@ from tests.support.wire import request_frame
 
 @on_loop
 async def test_what_needs_a_worker_but_is_refused_before_does_not_hold_the_connection(loop: SimLoop) -> None:
-    """Else the next request of the connection that waits, a long poll, would hold up those behind it."""
+    """Otherwise the next long poll of the connection would hold up the requests behind it."""
     world = ReplicaWorld(loop, 1, kafkapy_legacy_clients_enable="true")
     world.create_topic(replicas=(1,), isr=(1,))
     services = world.nodes[1].services(Deny((AclOperation.WRITE, "orders")))

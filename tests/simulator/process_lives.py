@@ -99,7 +99,7 @@ class ProcessLife:
 
 
 class ProcessLoop(SimLoop):
-    """A SimLoop that knows whose each callback is. `errors` are those that nobody caught.
+    """A SimLoop that knows to which process each callback belongs. `errors`: exceptions that nothing caught.
 
     Its queues are its own: asyncio compares timers in Python, which took a fifth of a run.
     """

@@ -34,3 +34,7 @@ def test_quantiles_are_those_of_the_values() -> None:
 
 def test_of_nothing_the_quantiles_are_zero() -> None:
     assert quantiles(new_histogram(), (0.5, 0.99)) == [0, 0]
+
+
+def test_the_table_of_small_values_is_the_function() -> None:
+    assert list(SMALL) == [bucket_of(value) for value in range(SMALL_VALUES)]

@@ -1,4 +1,4 @@
-"""Fetches of consumers and of followers are told apart, and together; conversions of Produce requests."""
+"""Metrics of Fetch requests: of consumers, of followers, and of both together; conversions of Produce requests."""
 
 from kafkapy.gauge import Distribution, Gauge
 from kafkapy.metrics.histogram import bucket_of
