@@ -41,7 +41,7 @@ def clean_a_topic(bootstrap: str) -> None:
     assert producer.flush(60) == 0
 
 
-def test_a_cleaning_is_told_of(tmp_path: Path) -> None:
+def test_a_cleaning_is_reported(tmp_path: Path) -> None:
     port = free_port()
     properties = {"kafkapy.admin.listener": f"127.0.0.1:{port}", "log.cleaner.backoff.ms": "100"}
     with Kafkapy(tmp_path / "data", properties) as broker:
@@ -78,7 +78,7 @@ def page(port: int, path: str) -> tuple[int, dict[str, object]]:
         return error.code, json.load(error)
 
 
-def test_a_controller_tells_of_itself_and_what_it_waits_for(tmp_path: Path) -> None:
+def test_a_controller_shows_itself_and_what_it_waits_for(tmp_path: Path) -> None:
     port = free_port()
     controller = Kafkapy(tmp_path / "data")
     controller.properties = {

@@ -140,7 +140,7 @@ def test_topics_made_through_either_are_replicated_and_served_by_both(cluster: N
                 assert consume(reader.bootstrap, topic, f"{reader.port}-{number}", 200) == values
 
 
-def test_changes_of_the_metadata_asked_of_either_are_seen_by_both(cluster: Nodes) -> None:
+def test_changes_of_the_metadata_requested_of_either_are_seen_by_both(cluster: Nodes) -> None:
     create(cluster.brokers[0], "changed")
     for number, (node, other) in enumerate(itertools.permutations(cluster.brokers)):
         eventually(lambda node=node: in_sync(node, "changed", by={OURS, JAVAS}))

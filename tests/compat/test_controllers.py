@@ -54,7 +54,7 @@ def test_clients_see_the_brokers_alone(cluster: Nodes) -> None:
     assert produce(cluster.bootstrap, "plain") == [None] * 10
 
 
-def test_tools_ask_the_controllers(cluster: Nodes, java_tool: Callable[..., str]) -> None:
+def test_tools_reach_the_controllers(cluster: Nodes, java_tool: Callable[..., str]) -> None:
     where = ["--bootstrap-controller", cluster.controllers_bootstrap]
 
     def endpoints() -> list[tuple[str, str]]:
@@ -78,7 +78,7 @@ CHANGES = [
 """What is told to the controllers, and of whom it is asked then."""
 
 
-def test_configs_that_the_controllers_are_told_are_the_brokers_as_well(cluster: Nodes, tools: JavaTools) -> None:
+def test_configs_set_on_the_controllers_are_the_brokers_as_well(cluster: Nodes, tools: JavaTools) -> None:
     topics.create(cluster.bootstrap, "configured", partitions=2, replicas=2)
     bootstrap = {"controller": cluster.controllers_bootstrap, "server": cluster.bootstrap}
 

@@ -95,7 +95,7 @@ def test_a_state_file_that_is_not_this_feeds_is_refused(bootstrap, topic, tmp_pa
         feed.run(config(bootstrap, topic, state=state))
 
 
-def test_an_option_that_the_client_refuses_is_told(bootstrap, topic):
+def test_an_option_that_the_client_refuses_is_reported(bootstrap, topic):
     with pytest.raises(JobError, match='No such configuration property: "nosuch"'):
         feed.run(config(bootstrap, topic, kafka={"nosuch": "1"}))
 

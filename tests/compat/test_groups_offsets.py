@@ -159,7 +159,7 @@ def test_the_java_tool_resets_offsets_from_a_file(
     assert position_of(bootstrap, topic, topic).offset == 5
 
 
-def test_the_java_tool_shows_a_plan_and_carries_it_out_where_told(
+def test_the_java_tool_shows_a_plan_and_carries_it_out_with_execute(
     groups: ConsumerGroups, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     produce(bootstrap, topic)

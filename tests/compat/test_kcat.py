@@ -16,6 +16,6 @@ def test_kcat_lists_the_cluster(run_kcat, server, bootstrap, topic):
     assert topic in [listed["topic"] for listed in cluster["topics"]]
 
 
-def test_kcat_asks_an_offset_by_time(run_kcat, bootstrap, topic):
+def test_kcat_looks_up_an_offset_by_time(run_kcat, bootstrap, topic):
     run_kcat("-b", bootstrap, "-P", "-t", topic, "-p", "0", stdin="1\n2\n")
     assert run_kcat("-b", bootstrap, "-Q", "-t", f"{topic}:0:-1").strip() == f"{topic} [0] offset 2"

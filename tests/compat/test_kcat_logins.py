@@ -106,9 +106,7 @@ def test_kcat_writes_beyond_its_session_and_reads(
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
-def test_kcat_is_told_of_a_wrong_password(
-    new_kcat: Kcat, secured: Server, provider: HttpsServer, mechanism: str
-) -> None:
+def test_kcat_reports_a_wrong_password(new_kcat: Kcat, secured: Server, provider: HttpsServer, mechanism: str) -> None:
     code, _, stderr = new_kcat.run("-L", "-m", "10", settings=settings(secured, provider, mechanism, "wrong"))
     assert code != 0
     told = "invalid_client" if mechanism == "OAUTHBEARER" else "invalid credentials with SASL mechanism"

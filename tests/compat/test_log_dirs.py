@@ -238,7 +238,7 @@ def test_the_directories_are_apache_kafkas(several: Server, paths: list[Path], t
     assert len(consume(several.bootstrap, "handed-over", 30)) == 30
 
 
-def test_a_directory_that_cannot_be_read_is_told_and_the_others_serve(
+def test_a_directory_that_cannot_be_read_is_reported_and_the_others_serve(
     several: Server, admin: AdminClient, paths: list[Path], topic: str, java_tool: Callable[..., str]
 ) -> None:
     before = len(metadata_log(paths[0]))

@@ -170,7 +170,7 @@ def test_retention_bytes_keeps_at_least_so_much(client: WireClient, busy_server:
     until(lambda: earliest(client, topic) == 4)
 
 
-def test_what_the_broker_is_told_reaches_the_topics_that_inherit_it(
+def test_a_brokers_config_reaches_the_topics_that_inherit_it(
     client: WireClient, busy_server: Server, topic: str
 ) -> None:
     create_topic(client, topic)

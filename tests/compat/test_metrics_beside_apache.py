@@ -290,7 +290,7 @@ def logs(samples: Samples) -> Samples:
     }
 
 
-def test_after_a_restart_both_tell_the_same_of_their_logs(ours: Scraped, apaches: Scraped) -> None:
+def test_after_a_restart_both_describe_their_logs_alike(ours: Scraped, apaches: Scraped) -> None:
     mine = logs(ours.restarted)
     assert len(mine) > 20
     assert mine == logs(apaches.restarted)

@@ -115,7 +115,7 @@ def test_kcat_logs_in(secured, run_kcat, topic) -> None:
         ("SCRAM-SHA-512", "due to invalid credentials with SASL mechanism SCRAM-SHA-512"),
     ],
 )
-def test_librdkafka_is_told_of_a_wrong_password(secured, mechanism, told) -> None:
+def test_librdkafka_reports_a_wrong_password(secured, mechanism, told) -> None:
     errors: list[KafkaError] = []
     consumer = Consumer(
         {**secured.librdkafka("SASL_PLAINTEXT", mechanism, "wrong"), "group.id": "g", "error_cb": errors.append}
@@ -172,7 +172,7 @@ def test_java_logs_in(secured, java_tool: Callable[..., str], topic) -> None:
     assert java_tool(CONSUMER, *server, *read) == "by java\n"
 
 
-def test_java_is_told_of_a_wrong_password(secured, java_tool) -> None:
+def test_java_reports_a_wrong_password(secured, java_tool) -> None:
     with pytest.raises(AssertionError, match=r"SaslAuthenticationException: .*invalid credentials with SASL mechanism"):
         java_tool(
             CONFIGS, "--bootstrap-server", secured.bootstrap("SASL_SSL"), "--describe", "--entity-type", "topics",

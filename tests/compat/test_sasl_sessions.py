@@ -136,7 +136,7 @@ def test_kafka_python_goes_on_after_its_session(secured: Server, topic: str) -> 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_python_clients_are_told_of_a_wrong_password(secured: Server, mechanism: str) -> None:
+def test_python_clients_report_a_wrong_password(secured: Server, mechanism: str) -> None:
     settings = python_settings(secured, mechanism, "wrong")
     with pytest.raises(kafka.errors.KafkaError):
         kafka.KafkaAdminClient(**settings, api_version_auto_timeout_ms=5000).list_topics()
@@ -152,7 +152,7 @@ def test_python_clients_are_told_of_a_wrong_password(secured: Server, mechanism:
     asyncio.run(start())
 
 
-def test_kcat_is_told_of_a_wrong_password(secured: Server) -> None:
+def test_kcat_reports_a_wrong_password(secured: Server) -> None:
     program = kcat()
     if program is None:
         pytest.skip("kcat is missing: run `make tools`")

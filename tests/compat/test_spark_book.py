@@ -99,7 +99,7 @@ def last_by_key(bootstrap: str, topic: str) -> dict[str, int]:
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not beside the project")
-def test_gap_of_the_real_files_is_found_and_bad_records_are_told(spark, bootstrap, topic, tmp_path) -> None:
+def test_gap_of_the_real_files_is_found_and_bad_records_are_reported(spark, bootstrap, topic, tmp_path) -> None:
     create_topic(bootstrap, topic, 1)
     for name in ("snap", "update"):
         put(bootstrap, topic, recorded_depth(DATA / f"btcusdt-depth-{name}.csv"))

@@ -57,7 +57,7 @@ def remove(path: Path) -> None:
     path.rmdir()
 
 
-def test_a_job_without_its_checkpoint_refuses_until_told_to_reset(spark, bootstrap, topic, tmp_path, config):
+def test_a_job_without_its_checkpoint_refuses_until_reset(spark, bootstrap, topic, tmp_path, config):
     fill(bootstrap, topic, [b"a", b"b"])
     bronze.run(BronzeConfig(**config))
     remove(tmp_path / "checkpoint")
@@ -131,7 +131,7 @@ def test_a_checkpoint_of_other_topics_or_of_another_job_is_refused_and_stays_as_
     assert spark.read.parquet(config["output"]).count() == 2
 
 
-def test_directories_that_are_not_what_a_job_reads_are_told(spark, bootstrap, topic, tmp_path, config):
+def test_directories_that_are_not_what_a_job_reads_are_reported(spark, bootstrap, topic, tmp_path, config):
     fill(bootstrap, topic, [])
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -147,7 +147,7 @@ def test_directories_that_are_not_what_a_job_reads_are_told(spark, bootstrap, to
         bronze.run(BronzeConfig(**{**config, "checkpoint": str(tmp_path / "file" / "c")}))
 
 
-def test_a_missing_topic_and_an_unreachable_broker_are_told(spark, config):
+def test_a_missing_topic_and_an_unreachable_broker_are_reported(spark, config):
     with pytest.raises(JobError, match=r"topic .* does not exist on .* create it"):
         bronze.run(BronzeConfig(**config))
     with pytest.raises(JobError, match=r"no topic of .* is of the pattern nothing\.\*: create one"):
@@ -176,7 +176,7 @@ def test_a_schema_version_that_is_not_known_ends_the_job_unless_told_otherwise(s
     assert dict(dead.headers)["dlq.reason"] == b"unknown version 2"
 
 
-def test_a_stop_waits_for_the_batch_and_metrics_tell_of_it(spark, bootstrap, topic, tmp_path, config):
+def test_a_stop_waits_for_the_batch_and_metrics_show_it(spark, bootstrap, topic, tmp_path, config):
     fill(bootstrap, topic, [b"%d" % n for n in range(500)])
     port = free_port()
     told: list[str] = []

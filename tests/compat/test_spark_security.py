@@ -108,7 +108,7 @@ def test_feed_jobs_and_replay_work_over_tls_with_a_password(spark, secured, tmp_
         ("SCRAM-SHA-512", "invalid credentials with SASL mechanism SCRAM-SHA-512"),
     ],
 )
-def test_a_wrong_password_is_told_in_one_line(spark, secured, tmp_path, mechanism, told) -> None:
+def test_a_wrong_password_is_reported_in_one_line(spark, secured, tmp_path, mechanism, told) -> None:
     server, certificate = secured
     java = java_options(certificate, mechanism, "wrong")
     with pytest.raises(JobError, match=rf"127.0.0.1:\d+.*SaslAuthenticationException.*{told}") as error:
@@ -116,7 +116,7 @@ def test_a_wrong_password_is_told_in_one_line(spark, secured, tmp_path, mechanis
     assert "\n" not in str(error.value)
 
 
-def test_plain_text_to_a_secured_broker_is_told_in_one_line(spark, secured, tmp_path) -> None:
+def test_plain_text_to_a_secured_broker_is_reported_in_one_line(spark, secured, tmp_path) -> None:
     server, _ = secured
     with pytest.raises(JobError, match=r"no broker answers at .* security"):
         bronze.run(bronze.BronzeConfig(**options(server, tmp_path, topics=["trades"])))

@@ -65,7 +65,9 @@ def archived(spark, config: dict[str, Any]) -> list[tuple[int, int, int]]:
 # -- retention, deletion, growth ------------------------------------------------------------------------------------
 
 
-def test_retention_that_overtakes_a_backfill_fails_or_is_passed_over_as_told(spark, config, bootstrap, topic) -> None:
+def test_retention_that_overtakes_a_backfill_fails_or_is_passed_over_as_configured(
+    spark, config, bootstrap, topic
+) -> None:
     """DeleteRecords stands for retention: offsets 100 to 149 go before they are read."""
     create_topic(bootstrap, topic, 1, retention_ms="-1")
     produce(bootstrap, topic, range(100))

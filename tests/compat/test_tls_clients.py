@@ -123,7 +123,7 @@ def test_openssl_is_refused_for_a_suite_or_version_that_is_not_offered(secured: 
     assert "Cipher is (NONE)" in secured.s_client("SSL", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0")
 
 
-def test_openssl_shows_a_certificate_where_one_is_asked_for(secured: Secured) -> None:
+def test_openssl_shows_a_certificate_where_one_is_required(secured: Secured) -> None:
     path = str(secured.directory / "Alice.pem")
     assert "Verification: OK" in secured.s_client("MTLS", "-tls1_2", "-cert", path, "-key", path)
     said = secured.s_client("MTLS", "-tls1_2")

@@ -206,7 +206,7 @@ def test_raft_control_records(label: str, control_type: ControlType) -> None:
     assert rebuilt == data
 
 
-def test_raft_control_records_say_what_kafka_wrote() -> None:
+def test_raft_control_records_hold_what_kafka_wrote() -> None:
     def message(label: str) -> Any:
         return read_raft_control(next(RecordBatch(bytes.fromhex(BY_LABEL[label]["hex"])).records()))
 

@@ -123,7 +123,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 @settings(max_examples=150)
 @given(st.lists(STEPS, min_size=1, max_size=25))
-def test_a_compacted_log_says_the_same_as_before(steps: list[tuple[Any, ...]]) -> None:
+def test_a_compacted_log_has_the_same_last_values_as_before(steps: list[tuple[Any, ...]]) -> None:
     model = Model(CompactedLogs(SimDisk(), segment_bytes=1200))
     for step in steps:
         model.step(*step)

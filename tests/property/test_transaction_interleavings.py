@@ -139,7 +139,7 @@ def test_a_producers_next_transaction_in_the_same_append_is_found_when_it_is_abo
 
 
 @given(steps=STEPS, data=st.data())
-def test_committed_readers_are_told_of_the_models_aborts_however_appends_are_cut(
+def test_committed_readers_get_the_models_aborts_however_appends_are_cut(
     steps: list[Step], data: st.DataObject
 ) -> None:
     segment_bytes = data.draw(st.sampled_from([1 << 20, SMALL_SEGMENT_BYTES]))

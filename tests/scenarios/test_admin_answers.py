@@ -92,7 +92,7 @@ def test_all_configs_of_a_topic_are_described(client: WireClient, topic: str, ke
     assert not any(config.synonyms or config.documentation for config in result.configs), "they were not asked for"
 
 
-def test_synonyms_come_when_asked_for_nearest_first(client: WireClient, topic: str) -> None:
+def test_requested_synonyms_come_nearest_first(client: WireClient, topic: str) -> None:
     create_topic(client, topic, segment_bytes="1048576")
     (config,) = describe_configs(client, TOPIC, topic, ["segment.bytes"], include_synonyms=True).configs
     assert [(each.name, each.value, each.source) for each in config.synonyms] == [
@@ -101,7 +101,7 @@ def test_synonyms_come_when_asked_for_nearest_first(client: WireClient, topic: s
     ]
 
 
-def test_what_user_interfaces_ask_of_a_broker_is_there(client: WireClient) -> None:
+def test_what_user_interfaces_request_is_served(client: WireClient) -> None:
     node_id = metadata(client).brokers[0].node_id
     found = {config.name: config for config in describe_configs(client, BROKER, str(node_id)).configs}
     assert {"num.partitions", "log.dirs", "listeners", "auto.create.topics.enable", "log.retention.ms"} <= set(found)

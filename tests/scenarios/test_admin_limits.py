@@ -129,7 +129,7 @@ def test_altering_more_configs_than_one_operation_may_is_refused_as_a_whole(clie
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 13])
-def test_the_metadata_logs_name_is_no_topic_however_often_it_is_asked_for(client: WireClient, version: int) -> None:
+def test_the_metadata_logs_name_is_no_topic_however_often_it_is_requested(client: WireClient, version: int) -> None:
     for _ in range(3):
         (asked,) = metadata(client, METADATA_TOPIC, version=version, is_creation_allowed=True).topics
         assert asked.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -60,7 +60,7 @@ def by_request(rows: list[str]) -> dict[str, list[str]]:
     return {key: list(group) for key, group in groupby(rows, lambda row: "\t".join(row.split("\t")[:3]))}
 
 
-def test_every_handler_asks_what_apache_kafkas_asks(audit: AuditLog) -> None:
+def test_every_handler_authorizes_what_apache_kafkas_authorizes(audit: AuditLog) -> None:
     with Broker(properties=PROPERTIES) as broker:
         found = by_request(list(play(broker.bootstrap_servers, audit.take, BROKER_APIS)))
     expected = by_request(GOLDEN.read_text(encoding="utf-8").splitlines())
@@ -76,7 +76,7 @@ def test_every_handler_asks_what_apache_kafkas_asks(audit: AuditLog) -> None:
 
 
 @pytest.mark.parametrize("host", [ALL, NO_TOPIC])
-def test_small_produces_that_come_together_are_asked_about_once_each(audit: AuditLog, host: str) -> None:
+def test_small_produces_that_come_together_are_authorized_once_each(audit: AuditLog, host: str) -> None:
     batch = build_batch([(1, None, b"v", ())])
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
     produce = {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": data}

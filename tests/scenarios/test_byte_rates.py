@@ -79,7 +79,7 @@ def limited(connect: Connect, topic: str) -> str:
     return topic
 
 
-def test_a_producer_beyond_its_quota_is_told_and_muted(connect: Connect, limited: str) -> None:
+def test_a_producer_beyond_its_quota_gets_the_throttle_and_is_muted(connect: Connect, limited: str) -> None:
     client, value = connect(), b"x" * 103_000
     size_bytes = len(request_frame(produce_request(limited, batch_of(value=value)), PRODUCE_VERSION, client_id=limited))
     sent_s = time.monotonic()

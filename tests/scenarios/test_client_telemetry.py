@@ -78,7 +78,7 @@ def test_without_a_receiver_the_apis_are_neither_listed_nor_served() -> None:
             ask(client)
 
 
-def test_a_client_that_no_subscription_matches_is_asked_for_nothing(client: WireClient) -> None:
+def test_a_client_that_no_subscription_matches_has_nothing_to_push(client: WireClient) -> None:
     answer = ask(client, name="nobody")
     assert answer.error_code == 0
     assert answer.client_instance_id not in (ZERO_UUID, ONE_UUID)
@@ -188,7 +188,7 @@ def test_a_push_without_an_instance_id(client: WireClient, subscribed: str, rese
     assert refused == ErrorCode.INVALID_REQUEST
 
 
-def test_a_push_of_an_instance_that_did_not_ask(client: WireClient, subscribed: str) -> None:
+def test_a_push_of_an_instance_without_a_subscription(client: WireClient, subscribed: str) -> None:
     """After a restart of the broker, for example: the right subscription id is enough."""
     asked = ask(client, name=subscribed)
     own = {"client_instance_id": b"r" * 16, "subscription_id": subscription_id_of(Wanted(("*",), 300_000), b"r" * 16)}

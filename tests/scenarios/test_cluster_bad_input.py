@@ -100,7 +100,7 @@ def voted(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int, i
     return response.error_code, partition.error_code, partition.vote_granted
 
 
-def test_a_vote_that_nobody_asked_for_is_not_given(controller: WireClient, quorum: Quorum) -> None:
+def test_a_vote_that_nobody_requested_is_not_given(controller: WireClient, quorum: Quorum) -> None:
     assert voted(controller, quorum) == (0, 0, False)
     assert voted(controller, quorum, pre_vote=True) == (0, 0, False)
     earlier = voted(controller, quorum, pre_vote=True, replica_epoch=quorum.epoch - 1)
@@ -110,7 +110,7 @@ def test_a_vote_that_nobody_asked_for_is_not_given(controller: WireClient, quoru
     assert voted(controller, quorum, replica_id=-1) == (0, ErrorCode.INVALID_REQUEST, False)
 
 
-def test_what_is_asked_for_another_cluster_or_log_is_refused_as_a_whole(controller: WireClient, quorum: Quorum) -> None:
+def test_a_request_for_another_cluster_or_log_is_refused_as_a_whole(controller: WireClient, quorum: Quorum) -> None:
     assert voted(controller, quorum, cluster_id=OTHER_CLUSTER) == (ErrorCode.INCONSISTENT_CLUSTER_ID, None, False)
     assert voted(controller, quorum, topic="orders") == (ErrorCode.INVALID_REQUEST, None, False)
     asked = fetch_topic(METADATA_ID, fetch_partition(last_fetched_epoch=0, current_leader_epoch=quorum.epoch))
@@ -140,7 +140,7 @@ def test_a_snapshot_that_is_not_there_is_not_found(controller: WireClient, quoru
     assert snapshot(controller, quorum, position=-1) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
 
 
-def test_a_snapshot_is_asked_of_this_cluster_and_in_this_epoch(controller: WireClient, quorum: Quorum) -> None:
+def test_a_snapshot_request_must_name_this_cluster_and_this_epoch(controller: WireClient, quorum: Quorum) -> None:
     assert snapshot(controller, quorum, cluster_id=OTHER_CLUSTER) == (ErrorCode.INCONSISTENT_CLUSTER_ID, None)
     assert snapshot(controller, quorum, current_leader_epoch=quorum.epoch - 1) == (0, ErrorCode.FENCED_LEADER_EPOCH)
     assert snapshot(controller, quorum, current_leader_epoch=quorum.epoch + 1) == (0, ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -168,7 +168,7 @@ def test_a_node_id_a_directory_and_a_cluster_are_not_taken_twice(controller: Wir
     assert registered(controller, quorum, features=old) == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_another_life_of_a_broker_has_no_say(controller: WireClient, quorum: Quorum) -> None:
+def test_a_request_of_an_earlier_incarnation_of_a_broker_is_refused(controller: WireClient, quorum: Quorum) -> None:
     node_id, code = quorum.voter.node_id, ErrorCode.STALE_BROKER_EPOCH
     for broker_id in (node_id, STRANGER):
         heartbeat = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=1 << 40, want_shut_down=True)

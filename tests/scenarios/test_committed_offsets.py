@@ -31,9 +31,7 @@ NO_ID = bytes(16)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_coordinator_is_told_with_an_error_message_that_says_none(
-    client: WireClient, group: str, version: int
-) -> None:
+def test_a_coordinator_is_found_with_the_error_message_none(client: WireClient, group: str, version: int) -> None:
     answer = client.call(FindCoordinatorRequest(key=group), version)
     assert (answer.error_code, answer.node_id) == (0, 1)
     assert answer.error_message == ("NONE" if version >= 1 else "")
@@ -240,7 +238,7 @@ def test_an_unknown_group_is_dead(client: WireClient, group: str, version: int, 
     assert described.error_message == ("Group not-there not found." if code else None)
 
 
-def test_authorized_operations_of_a_group_are_told_where_asked_for(client: WireClient, group: str) -> None:
+def test_authorized_operations_of_a_group_are_returned_when_requested(client: WireClient, group: str) -> None:
     commit(client, group, group, 1)
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
     (described,) = client.call(request, 5).groups

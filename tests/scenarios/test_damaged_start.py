@@ -33,7 +33,7 @@ def used(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGED.items(), ids=[name.strip() for name in DAMAGED])
-def test_damage_is_told_and_once_mended_the_directory_serves_again(used: Path, name: str, damage: bytes) -> None:
+def test_damage_is_reported_and_once_mended_the_directory_serves_again(used: Path, name: str, damage: bytes) -> None:
     path = used / name.strip()
     intact = path.read_bytes()
     path.write_bytes(damage)
@@ -44,7 +44,7 @@ def test_damage_is_told_and_once_mended_the_directory_serves_again(used: Path, n
         assert metadata(client, "kept").topics[0].error_code == 0
 
 
-def test_the_process_says_it_in_one_line(used: Path) -> None:
+def test_the_process_reports_it_in_one_line(used: Path) -> None:
     (used / METADATA / "quorum-state").write_bytes(b"{")
     command = [sys.executable, "-m", "kafkapy", "start", "--port", "0", "--data-dir", str(used)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=180)

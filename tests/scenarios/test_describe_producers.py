@@ -16,7 +16,7 @@ def describe(client: WireClient, topic: str, *partitions: int) -> list[Any]:
     return list(answer.partitions)
 
 
-def test_each_producer_is_told_with_its_last_batch(client: WireClient, topic: str) -> None:
+def test_each_producer_is_described_with_its_last_batch(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 2)
     before_ms = int(time.time() * 1000)
     for base_sequence in (0, 3):

@@ -65,7 +65,7 @@ def fetch_two(client: WireClient, topic: str, order: tuple[int, int], **options:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_the_first_partition_asked_for_gets_the_room(client: WireClient, topic: str, order: tuple[int, int]) -> None:
+def test_the_first_requested_partition_gets_the_room(client: WireClient, topic: str, order: tuple[int, int]) -> None:
     """Clients rotate the order so that none of their partitions starves. From version 3 on it counts."""
     create_topic(client, topic, 2)
     for partition in order:
@@ -126,7 +126,7 @@ def test_what_is_there_is_returned_without_waiting(client: WireClient, topic: st
 
 
 @pytest.mark.parametrize("offset", [1, -2, 2**62])
-def test_an_error_is_told_at_once(client: WireClient, topic: str, offset: int) -> None:
+def test_an_error_is_reported_at_once(client: WireClient, topic: str, offset: int) -> None:
     """And with it, what is not known is -1, never 0: a client would take it for an offset."""
     create_topic(client, topic)
     started = time.monotonic()
@@ -162,14 +162,14 @@ def test_fields_without_a_value_say_so(client: WireClient, topic: str, version: 
     assert answer.aborted_transactions is None
 
 
-def test_the_list_of_aborted_transactions_is_empty_not_null_for_those_who_ask(client: WireClient, topic: str) -> None:
+def test_the_list_of_aborted_transactions_is_empty_not_null_for_read_committed(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     produce(client, topic, batch_of())
     assert fetch(client, topic, isolation_level=READ_COMMITTED).aborted_transactions == []
     assert fetch(client, topic).aborted_transactions is None
 
 
-def test_divergence_is_told_to_those_who_name_the_epoch_of_what_they_have(client: WireClient, topic: str) -> None:
+def test_divergence_is_returned_to_fetches_that_name_their_last_epoch(client: WireClient, topic: str) -> None:
     """KIP-595: whoever has seven records of epoch 0 has four too many. Of epoch 5 nobody has any."""
     topic_id = create_topic(client, topic)
     produce(client, topic, batch_of(3))

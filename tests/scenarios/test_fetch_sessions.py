@@ -58,7 +58,7 @@ def test_the_session_moves_with_the_offsets_that_requests_name(client: WireClien
     assert told(go_on(client, session_id, 2, fetch_topic(topic, fetch_partition(1)))) == {0: [b"second"]}
 
 
-def test_a_forgotten_partition_is_told_no_more(client: WireClient, topic: str) -> None:
+def test_a_forgotten_partition_is_no_longer_in_responses(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 2)
     session_id = open_session(client, topic, 0, 1).session_id
     go_on(client, session_id, 1, forgotten_topics_data=[ForgottenTopic(topic, partitions=[0])])
@@ -128,7 +128,7 @@ def test_a_session_with_ids_cannot_go_on_with_names(client: WireClient, topic: s
     assert refused.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_an_error_is_told_again_until_it_is_gone(client: WireClient, topic: str) -> None:
+def test_an_error_is_repeated_in_responses_until_it_is_gone(client: WireClient, topic: str) -> None:
     """A partition whose offset is out of range is never left out as unchanged."""
     create_topic(client, topic)
     session_id = open_session(client, topic, 0).session_id

@@ -73,7 +73,7 @@ def test_the_controller_counts_mutations_and_the_broker_mutes(open_to: Connect, 
     assert not client.has_answer(0.2), "muted for a minute and a half"
 
 
-def test_topics_that_are_created_by_being_asked_for_are_refused(open_to: Connect, topic: str) -> None:
+def test_auto_created_topics_are_refused(open_to: Connect, topic: str) -> None:
     set_and_wait(open_to, topic, controller_mutation_rate=RATE)
     open_to().call(creation(topic), 7, client_id=topic)
     for _ in range(3):

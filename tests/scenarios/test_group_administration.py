@@ -96,7 +96,7 @@ def test_a_classic_group_is_described_with_its_members(
     assert (shown.member_metadata, shown.member_assignment) == (subscription(group), assignment(group, 0))
 
 
-def test_amid_a_rebalance_members_are_shown_without_what_they_said(
+def test_amid_a_rebalance_members_are_shown_without_their_metadata(
     new_member: NewMember, client: WireClient, group: str
 ) -> None:
     first, second = new_member(), new_member()
@@ -314,7 +314,7 @@ def commit_for(client: WireClient, group: str, topic: str, retention_ms: int, **
     assert commit(client, group, topic, 1, version=4, retention_time_ms=retention_ms, **fields) == [NONE]
 
 
-def test_an_offset_expires_when_its_commit_said_and_a_simple_group_goes_with_the_last_one(
+def test_an_offset_expires_at_its_commits_time_and_a_simple_group_goes_with_the_last_one(
     admin: WireClient, small_group: str
 ) -> None:
     commit_for(admin, small_group, small_group, 1)

@@ -69,7 +69,7 @@ def test_a_member_joins_syncs_lives_and_leaves_in_every_version(new_member: NewM
 
 
 @pytest.mark.parametrize("version", [6, 7, 9])
-def test_an_answer_that_asks_to_come_back_names_only_the_member(new_member: NewMember, version: int) -> None:
+def test_a_member_id_required_response_names_only_the_member(new_member: NewMember, version: int) -> None:
     answer = new_member().join(version)
     assert (answer.error_code, answer.generation_id) == (MEMBER_ID_REQUIRED, NO_GENERATION)
     assert re.fullmatch(f"wire-{UUID}", answer.member_id)
@@ -139,7 +139,7 @@ def test_a_follower_with_another_subscription_rebalances(new_member: NewMember) 
     assert {each.metadata for each in joined.members} > {subscription("other")}
 
 
-def test_before_the_assignment_whoever_joins_again_is_told_the_same_generation(new_member: NewMember) -> None:
+def test_before_the_assignment_a_member_that_joins_again_gets_the_same_generation(new_member: NewMember) -> None:
     leader, follower = new_member(), new_member()
     join_together(leader, follower)
     assert follower.join().generation_id == 2

@@ -64,7 +64,7 @@ def test_a_consumer_beyond_its_rate_gets_nothing_and_is_muted(client, other, top
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_producer_beyond_its_rate_is_told_and_muted(client, other, topic, version) -> None:
+def test_a_producer_beyond_its_rate_gets_the_throttle_and_is_muted(client, other, topic, version) -> None:
     create_topic(other, topic)
     set_quotas(other, topic, producer_byte_rate=RATE)
     records = build_message_set([Record(0, 0, None, b"x" * 100_000, ())], magic=1 if version == 2 else 0)

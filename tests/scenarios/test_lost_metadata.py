@@ -74,7 +74,7 @@ def test_a_start_touches_nothing_and_once_mended_the_directory_serves_again(
 
 
 @pytest.mark.parametrize("arguments", [["start", "--port", "0", "--data-dir"], ["storage", "format", "--standalone"]])
-def test_the_process_says_it_in_one_line(used: Path, arguments: list[str], tmp_path: Path) -> None:
+def test_the_process_reports_it_in_one_line(used: Path, arguments: list[str], tmp_path: Path) -> None:
     lose_meta_properties(used)
     before = contents(used)
     if arguments[0] == "start":

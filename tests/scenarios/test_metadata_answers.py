@@ -98,7 +98,7 @@ def names_of(client: WireClient, topics: list[MetadataRequestTopic] | None, vers
     return {topic.name for topic in client.call(MetadataRequest(topics=topics), version).topics}
 
 
-def test_version_0_asks_for_all_with_an_empty_list_and_later_ones_with_null(client: WireClient, topic: str) -> None:
+def test_version_0_requests_all_with_an_empty_list_and_later_ones_with_null(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     assert topic in names_of(client, [], 0)
     for version in range(1, 14):
@@ -106,7 +106,7 @@ def test_version_0_asks_for_all_with_an_empty_list_and_later_ones_with_null(clie
         assert topic in names_of(client, None, version)
 
 
-def test_each_topic_asked_for_is_answered_once(client: WireClient, topic: str) -> None:
+def test_each_requested_topic_is_answered_once(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     answer = metadata(client, topic, f"{topic}-missing", "not/a/name", topic)
     codes = sorted((each.name, each.error_code) for each in answer.topics)
@@ -122,7 +122,7 @@ def test_each_topic_asked_for_is_answered_once(client: WireClient, topic: str) -
 # -- values that are not zero ---------------------------------------------------------------------------------------
 
 
-def test_operations_that_were_not_asked_for_are_the_smallest_integer(client: WireClient, topic: str) -> None:
+def test_operations_that_were_not_requested_are_the_smallest_integer(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     for version in (8, 10, 13):
         answer = metadata(client, topic, version=version)
@@ -131,7 +131,7 @@ def test_operations_that_were_not_asked_for_are_the_smallest_integer(client: Wir
             assert answer.cluster_authorized_operations == NOT_ASKED
 
 
-def test_operations_that_were_asked_for_are_told(client: WireClient, topic: str) -> None:
+def test_requested_operations_are_returned(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)],
@@ -153,7 +153,7 @@ def test_the_controller_is_a_broker_that_lives(client: WireClient) -> None:
 # -- topics that come into being ------------------------------------------------------------------------------------
 
 
-def test_asking_creates_a_topic_only_where_that_is_allowed(client: WireClient, topic: str) -> None:
+def test_a_metadata_request_creates_a_topic_only_where_that_is_allowed(client: WireClient, topic: str) -> None:
     for version in range(4, 14):
         (answer,) = metadata(client, topic, version=version, is_creation_allowed=False).topics
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -164,7 +164,7 @@ def test_asking_creates_a_topic_only_where_that_is_allowed(client: WireClient, t
     assert found.partitions[0].leader_id >= 0
 
 
-def test_asking_in_a_version_without_the_choice_creates_the_topic(client: WireClient, topic: str) -> None:
+def test_a_version_without_allow_auto_topic_creation_creates_the_topic(client: WireClient, topic: str) -> None:
     client.call(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 1)
     while metadata(client, topic).topics[0].error_code != 0:
         pass

@@ -145,7 +145,7 @@ def test_partitions_beyond_the_rate_are_refused(call, connect, topic) -> None:
     assert (errors(third.results), third.throttle_time_ms) == ([(0, None)], throttle_of(3))
 
 
-def test_topics_that_are_created_by_being_asked_for_are_refused(call, connect, topic) -> None:
+def test_auto_created_topics_are_refused(call, connect, topic) -> None:
     """The refusal is logged; what is asked for next is decided after it."""
     call(creation(topic, is_validated=True), 7)
     call(auto_creation(f"{topic}-unmade"), 9)

@@ -53,7 +53,7 @@ def assert_still_empty(client: WireClient, topic: str) -> None:
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [1, -1])
-def test_the_answer_tells_where_the_records_are(client: WireClient, topic: str, version: int, acks: int) -> None:
+def test_the_response_holds_where_the_records_are(client: WireClient, topic: str, version: int, acks: int) -> None:
     topic_id = create_topic(client, topic)
     named = topic_id if version >= 13 else topic
     for base_offset in (0, 3):
@@ -74,7 +74,7 @@ def test_compressed_batches_come_back_as_they_were_sent(client: WireClient, topi
     assert bytes(batch.data)[16:] == sent[16:], "all but the base offset, size and leader epoch is the producer's"
 
 
-def test_log_append_time_is_the_brokers_and_is_told(client: WireClient, topic: str) -> None:
+def test_log_append_time_is_the_brokers_and_is_returned(client: WireClient, topic: str) -> None:
     create_topic(client, topic, message_timestamp_type="LogAppendTime")
     before_ms = int(time.time() * 1000)
     answer = produce(client, topic, batch_of(3))
@@ -219,7 +219,7 @@ def test_acks_are_0_1_or_all(client: WireClient, topic: str, acks: int) -> None:
     assert_still_empty(client, topic)
 
 
-def test_min_insync_replicas_asks_for_no_more_than_there_are(client: WireClient, topic: str) -> None:
+def test_min_insync_replicas_counts_no_more_than_there_are(client: WireClient, topic: str) -> None:
     create_topic(client, topic, min_insync_replicas="2")
     for acks in (-1, 1):
         assert produce(client, topic, batch_of(), acks=acks).error_code == 0

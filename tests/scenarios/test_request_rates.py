@@ -57,7 +57,7 @@ def seconds_with_a_throttle(client: WireClient, request: Any, version: int, *, c
 
 
 @pytest.mark.parametrize("version", [3, 13])
-def test_answers_tell_the_throttle(call, version) -> None:
+def test_responses_carry_the_throttle(call, version) -> None:
     assert call(MetadataRequest(topics=None), version).throttle_time_ms == WINDOW_MS
 
 
@@ -74,7 +74,7 @@ def test_versions_without_a_throttle_time_are_muted(call, connect, topic) -> Non
     assert seconds_with_a_throttle(connect(), MetadataRequest(topics=[]), 2, client_id=topic) >= MUTED_S
 
 
-def test_a_producer_is_told(call, connect, topic) -> None:
+def test_a_producer_gets_the_throttle(call, connect, topic) -> None:
     create_topic(connect(), topic)
     response = call(produce_request(topic, batch_of()), PRODUCE_VERSION)
     assert response.responses[0].partition_responses[0].error_code == 0

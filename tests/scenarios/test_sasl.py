@@ -78,7 +78,7 @@ def test_a_user_logs_in_with_the_right_password(client, version) -> None:
     assert is_served(client)
 
 
-def test_versions_are_told_before_the_login(client) -> None:
+def test_versions_are_returned_before_the_login(client) -> None:
     versions = client.call(ApiVersionsRequest(client_software_name="wire", client_software_version="1"), 4)
     listed = {each.api_key: (each.min_version, each.max_version) for each in versions.api_keys}
     assert (listed[17], listed[36]) == ((0, 1), (0, 2))
@@ -86,7 +86,7 @@ def test_versions_are_told_before_the_login(client) -> None:
     assert is_served(client)
 
 
-def test_versions_may_be_asked_for_until_they_were_understood(client) -> None:
+def test_api_versions_may_be_sent_until_it_is_understood(client) -> None:
     client.send_frame(struct.pack(">hhihB", 18, 99, 7, -1, 0))
     assert client.receive_frame()[4:6] == struct.pack(">h", 35)
     refused = client.call(ApiVersionsRequest(client_software_name="", client_software_version="1"), 3)
@@ -119,7 +119,7 @@ def test_clients_before_kafka_1_send_tokens_without_a_header(client) -> None:
         ),
     ],
 )
-def test_a_wrong_password_is_told_and_closes(client, token, told) -> None:
+def test_a_wrong_password_is_answered_and_closes(client, token, told) -> None:
     shake_hands(client, "PLAIN")
     response = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
     assert (response.error_code, response.error_message) == (SASL_AUTHENTICATION_FAILED, told)
@@ -127,7 +127,7 @@ def test_a_wrong_password_is_told_and_closes(client, token, told) -> None:
 
 
 @pytest.mark.parametrize("token", [b"", b"n,,n=alice", b"n,,n=alice,r=", b"y,,n=alice,r=abc", b"\xff" * 100])
-def test_scram_says_no_more_than_that_it_failed(client, token) -> None:
+def test_scram_reveals_no_more_than_that_it_failed(client, token) -> None:
     shake_hands(client, "SCRAM-SHA-256")
     response = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
     assert response.error_code == SASL_AUTHENTICATION_FAILED
@@ -254,7 +254,7 @@ def test_a_second_login_is_refused_where_sessions_do_not_end(client) -> None:
     assert is_served(client)
 
 
-def test_a_login_is_refused_where_none_is_asked_for(broker, stack) -> None:
+def test_a_login_is_refused_where_none_is_required(broker, stack) -> None:
     client = stack.enter_context(WireClient(f"127.0.0.1:{broker['PLAINTEXT']}"))
     assert client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ILLEGAL_SASL_STATE
     assert is_served(client)

@@ -33,7 +33,7 @@ def producer(client: WireClient, topic: str) -> TransactionalProducer:
     return made
 
 
-def test_transaction_version_2_is_told(client: WireClient) -> None:
+def test_transaction_version_2_is_returned(client: WireClient) -> None:
     answer = client.call(ApiVersionsRequest("tests", "1"), 4)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     assert levels["transaction.version"] == 2
@@ -189,7 +189,7 @@ def test_partitions_are_added_all_or_none(client: WireClient, topic: str, produc
     ("version", "code"),
     [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED), (3, ErrorCode.PRODUCER_FENCED)],
 )
-def test_who_is_fenced_is_told_as_the_version_knows_it(
+def test_a_fenced_producer_gets_the_code_of_the_requests_version(
     topic: str, producer: TransactionalProducer, version: int, code: int
 ) -> None:
     older = producer.epoch
@@ -243,7 +243,7 @@ def test_an_administrators_abort_ends_the_transaction_in_the_partition(
     assert write_marker(client, producer, topic) == ErrorCode.NONE, "the same marker again"
 
 
-def test_markers_say_what_is_wrong_with_each(client: WireClient, topic: str, producer: TransactionalProducer) -> None:
+def test_each_marker_has_its_own_error(client: WireClient, topic: str, producer: TransactionalProducer) -> None:
     producer.init()
     assert producer.send(topic) == ErrorCode.NONE
     assert write_marker(client, producer, topic, producer_epoch=0) == ErrorCode.INVALID_PRODUCER_EPOCH

@@ -47,7 +47,7 @@ def test_transactions_are_listed(run: Run, topic: str, ongoing: tuple[int, int])
     assert run("list", "--producer-id", ongoing[0]).out.splitlines()[1].split()[0] == topic
 
 
-def test_a_bad_filter_is_told(run: Run) -> None:
+def test_a_bad_filter_is_reported(run: Run) -> None:
     failed = run("list", "--state", "Nonsense")
     assert (failed.status, failed.err) == (1, "kafkapy: no such state: Nonsense\n")
     assert "INVALID_REGULAR_EXPRESSION" in run("list", "--pattern", "(").err
@@ -62,7 +62,7 @@ def test_a_transaction_is_described(run: Run, topic: str, ongoing: tuple[int, in
     assert f"{topic}-0" in run("describe", topic).out
 
 
-def test_an_unknown_id_is_told(run: Run) -> None:
+def test_an_unknown_id_is_reported(run: Run) -> None:
     failed = run("describe", "nobody")
     assert (failed.status, failed.err) == (1, "kafkapy: nobody: TRANSACTIONAL_ID_NOT_FOUND\n")
 
@@ -74,7 +74,7 @@ def test_a_partitions_producers_are_shown(run: Run, topic: str, ongoing: tuple[i
     assert run("producers", topic, 0).out.splitlines()[1].split()[0] == str(ongoing[0])
 
 
-def test_a_partition_that_is_not_there_is_told(run: Run, topic: str, ongoing: tuple[int, int]) -> None:
+def test_a_partition_that_is_not_there_is_reported(run: Run, topic: str, ongoing: tuple[int, int]) -> None:
     failed = run("producers", topic, 1)
     assert (failed.status, failed.err) == (1, f"kafkapy: {topic}-1: UNKNOWN_TOPIC_OR_PARTITION\n")
 
@@ -105,6 +105,6 @@ def test_a_transaction_is_terminated(run: Run, client: WireClient, topic: str, o
     assert list_offset(client, topic, -1, isolation_level=READ_COMMITTED).offset == 2
 
 
-def test_the_port_that_nobody_listens_on_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_port_that_nobody_listens_on_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["transactions", "list", "-b", "127.0.0.1:1"]) == 1
     assert "no broker answers at 127.0.0.1:1" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_the_epoch_follows_each_change_of_the_metadata() -> None:
         assert versions(broker, 3).finalized_features_epoch > before.finalized_features_epoch
 
 
-def test_a_throttled_client_is_told_so_and_others_are_not() -> None:
+def test_a_throttled_client_gets_its_throttle_and_others_none() -> None:
     quota = EntryData(
         entity=[EntityData(entity_type="client-id", entity_name="slow")],
         ops=[OpData(key="request_percentage", value=0.001)],

@@ -143,7 +143,7 @@ async def test_a_cold_read_of_500_ms_delays_only_its_fetch(machine: Machine, sta
 
 
 @on_machine
-async def test_a_cold_index_of_500_ms_delays_only_who_asks_by_time(machine: Machine, stalls: Stalls) -> None:
+async def test_a_cold_index_of_500_ms_delays_only_lookups_by_time(machine: Machine, stalls: Stalls) -> None:
     client = machine.connect()
     cold, warm = await client.create_topic("cold", index_interval_bytes="1000"), await client.create_topic("warm")
     for _ in range(50):

@@ -67,7 +67,7 @@ def test_a_metadata_log_that_cannot_be_closed_costs_no_other_directory_its_clean
     run(main)
 
 
-def test_a_start_that_fails_closes_the_metadata_before_it_says_that_all_is_closed(
+def test_a_failing_start_closes_the_metadata_before_it_logs_that_all_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It fails at a name that is not known, and the metadata log's disk from then on."""
@@ -97,7 +97,7 @@ def test_a_start_that_fails_closes_the_metadata_before_it_says_that_all_is_close
     run(main)
 
 
-def test_a_stop_waits_for_large_changes_and_moves_no_longer_than_said_and_leaves_nothing_running() -> None:
+def test_a_stop_waits_for_large_changes_and_moves_no_longer_than_its_bound_and_leaves_nothing_running() -> None:
     """On a disk that takes a tenth of a second to make a directory, while a thousand are to be made."""
 
     async def main(loop: SimLoop) -> None:

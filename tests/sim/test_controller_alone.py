@@ -110,7 +110,7 @@ def test_logs_of_a_former_broker_stay_as_they_are_and_are_not_called_clean_unles
     assert not disk.locked
 
 
-def test_a_start_that_takes_too_long_says_which_key_and_what_it_waited_for() -> None:
+def test_a_start_that_takes_too_long_names_the_key_and_what_it_waited_for() -> None:
     async def main(loop: SimLoop) -> None:
         machine = Machine(
             loop,

@@ -103,7 +103,7 @@ async def test_a_broker_that_shuts_down_hands_over_and_stays_out_of_the_isr_thou
 
 
 @on_loop
-async def test_producers_of_the_leader_before_are_told_and_its_unreplicated_records_go(loop: SimLoop) -> None:
+async def test_producers_of_the_former_leader_get_an_error_and_its_unreplicated_records_go(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 3, **FAST)
     world.create_topic(replicas=(1, 2, 3), configs={"min.insync.replicas": "2"})
     await world.produce(1, b"kept")

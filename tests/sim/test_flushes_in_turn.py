@@ -94,7 +94,7 @@ async def test_who_waits_for_a_flush_comes_behind_that_of_the_periodic_work(worl
 
 
 @in_world
-async def test_who_waits_for_a_log_that_is_deleted_is_told_and_its_files_wait_for_the_worker(world: World) -> None:
+async def test_requests_waiting_for_a_deleted_log_fail_and_its_files_wait_for_the_worker(world: World) -> None:
     append(world.log)
     first = asyncio.create_task(world.flusher.flush(world.log))
     await asyncio.sleep(1)

@@ -158,7 +158,7 @@ async def test_a_log_begins_with_the_batch_that_holds_the_leaders_log_start(loop
 
 
 @on_loop
-async def test_batches_of_a_later_epoch_than_was_asked_for_are_left_out(loop: SimLoop) -> None:
+async def test_batches_of_a_later_epoch_than_requested_are_left_out(loop: SimLoop) -> None:
     """KAFKA-18723: a leader that was elected again may answer a fetch of the epoch before with its new batches."""
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2))
@@ -200,7 +200,7 @@ def tamper_once(world: ReplicaWorld, change: Any) -> None:
 
 
 @on_loop
-async def test_a_damaged_batch_is_asked_for_again_after_the_back_off(loop: SimLoop) -> None:
+async def test_a_damaged_batch_is_requested_again_after_the_back_off(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(2, replicas=(1, 2))
     await world.pass_ms(100)

@@ -86,7 +86,7 @@ async def told_of(client: KafkaClient, name: str) -> Any:
     return response.topics[0]
 
 
-def test_a_partition_that_is_told_of_but_not_made_yet_is_to_be_asked_for_again() -> None:
+def test_a_partition_in_the_metadata_but_not_yet_made_is_to_be_requested_again() -> None:
     async def work(machine: Machine) -> None:
         client = machine.connect()
         creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
@@ -217,7 +217,7 @@ async def other_codes(client: KafkaClient, topic: Topic) -> set[int]:
 
 
 @pytest.mark.parametrize("version", [BY_NAME_ALONE, BY_NAME_TOGETHER, BY_ID])
-def test_a_topic_that_clients_are_told_is_gone_takes_no_records_though_the_broker_has_it_still(version: int) -> None:
+def test_a_topic_that_is_gone_from_the_metadata_takes_no_records_though_the_broker_has_it_still(version: int) -> None:
     async def work(machine: Machine) -> None:
         client, other = machine.connect(), machine.connect()
         old = await client.create_topic("orders")

@@ -243,7 +243,7 @@ async def test_what_cannot_be_moved_is_refused(machine: Machine) -> None:
 
 
 @on_machine()
-async def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_for(machine: Machine) -> None:
+async def test_a_replica_that_is_not_here_yet_is_made_in_the_requested_directory(machine: Machine) -> None:
     client = machine.connect()
     for number, path in enumerate((SECOND_DIR, FIRST_DIR, SECOND_DIR)):
         name = f"coming-{number}"
@@ -386,7 +386,7 @@ async def test_a_copy_that_cannot_be_flushed_for_want_of_room_waits_for_it(machi
 
 
 @on_machine(**{THROTTLE: "100000"})
-async def test_a_mover_that_was_stopped_begins_nothing_that_the_metadata_asks_for_then(machine: Machine) -> None:
+async def test_a_stopped_mover_begins_no_move_that_later_metadata_requests(machine: Machine) -> None:
     client = machine.connect()
     topic = await large_topic(client, 20)
     await alter(client, other_directory(machine, topic), "orders", 0)
@@ -401,7 +401,7 @@ async def test_a_mover_that_was_stopped_begins_nothing_that_the_metadata_asks_fo
 
 
 @on_machine()
-async def test_old_metadata_does_not_undo_what_the_controller_is_told_of_a_move(machine: Machine) -> None:
+async def test_old_metadata_does_not_undo_the_assignment_of_a_moved_directory(machine: Machine) -> None:
     """A delta is carried out in steps: by the last of them the replica may be on its way to another directory."""
     client, mover = machine.connect(), machine.server._mover
     images: list[MetadataImage] = []

@@ -12,7 +12,7 @@ from tests.simulator.loop import SimLoop, run
 DIRECTORIES = {"log_dirs": "/metadata,/first,/second", "metadata_log_dir": "/metadata"}
 
 
-def test_directories_moved_while_the_broker_was_down_are_told_once_it_is_registered(
+def test_directories_moved_while_the_broker_was_down_are_assigned_once_it_is_registered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(loop: SimLoop) -> None:

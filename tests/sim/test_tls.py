@@ -231,7 +231,7 @@ def test_the_principal_is_known_before_the_first_request(tmp_path: Path, context
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_client_without_the_certificate_asked_for_is_refused(
+def test_a_client_without_the_required_certificate_is_refused(
     version: ssl.TLSVersion, tmp_path: Path, context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
 ):
     async def main(loop: SimLoop) -> None:

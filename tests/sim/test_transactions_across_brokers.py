@@ -109,7 +109,7 @@ async def test_an_older_epoch_is_fenced_from_another_broker(brokers: LinkedBroke
 
 
 @linked
-async def test_nobody_to_ask_is_told_apart_from_no_answer(brokers: LinkedBrokers) -> None:
+async def test_no_controller_is_distinguished_from_no_response(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     brokers.unreachable.add("host1")
     assert await producer.send() == ErrorCode.NETWORK_EXCEPTION
@@ -119,7 +119,7 @@ async def test_nobody_to_ask_is_told_apart_from_no_answer(brokers: LinkedBrokers
 
 
 @linked
-async def test_a_broker_that_coordinates_no_more_says_so(brokers: LinkedBrokers) -> None:
+async def test_a_broker_that_no_longer_coordinates_answers_not_coordinator(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     brokers.behind.add(LEADER)
     brokers.lead(TRANSACTION_STATE_TOPIC, OTHER)
@@ -140,7 +140,7 @@ async def test_a_coordinator_that_stands_still_is_waited_for_until_it_is_fenced(
 
 
 @linked
-async def test_who_may_not_ask_cannot_verify(brokers: LinkedBrokers) -> None:
+async def test_verification_needs_authorization(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     brokers.nodes[COORDINATOR].deny()
     assert await producer.send() == ErrorCode.INVALID_TXN_STATE

@@ -113,7 +113,7 @@ def test_a_command_that_is_none_is_found() -> None:
 
 
 @pytest.mark.parametrize("page", ["spark_jobs/README.md", "docs/howto/spark_cluster.md"])
-def test_what_jobs_of_spark_are_told_are_keys_that_they_know(page: str, tmp_path: Path) -> None:
+def test_keys_set_for_jobs_of_spark_are_keys_that_they_know(page: str, tmp_path: Path) -> None:
     for needed in ("confluent_kafka", "pandas", "pyspark", "yaml"):
         pytest.importorskip(needed)
     from spark_jobs.config import load_config

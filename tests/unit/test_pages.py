@@ -40,7 +40,7 @@ def test_the_readme_runs_from_an_empty_directory(tmp_path: Path) -> None:
     assert "    kafkapy " not in text, "an indented block is not run"
 
 
-def test_blocks_are_told_apart() -> None:
+def test_blocks_are_distinguished() -> None:
     page = "```sh background=up\na\n```\n\n```python\n# a.py\nb\n```\n\n```text\nc\n```\n\n```sh unrun\nd\n```\n"
     assert [(each.file_name, each.is_run, each.awaited) for each in blocks(page)] == [
         (None, True, "up"),

@@ -71,12 +71,12 @@ def test_a_rise_of_a_mib_cost_is_seen_wherever_it_is():
     assert largest_rise([90.0, 10.0, 20.0, 15.0]) == 2.0
 
 
-def test_each_row_says_how_much_was_run():
+def test_each_row_shows_how_much_was_run():
     assert "| produce <a> (2 x 0.5) | records | 250 | 150 | 2.00 (1.00 to 3.00) |" in markdown(RESULTS, ABOUT)
     assert "<td>p99_ms<td>3<td>2<td>0.75<td>0.50 to 1.00<td>2 x 0.5" in html(RESULTS, ABOUT)
 
 
-def test_what_is_not_run_says_so_in_every_report():
+def test_what_is_not_run_is_marked_in_every_report():
     assert "* over TLS: not yet: no TLS." in markdown(RESULTS, ABOUT)
     assert "over TLS: not yet: no TLS" in html(RESULTS, ABOUT)
 

@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path, keys, reason) -> None:
         CommandConfig.of_file(str(path)).librdkafka()
 
 
-def test_a_file_that_is_missing_is_told(tmp_path, capsys) -> None:
+def test_a_file_that_is_missing_is_reported(tmp_path, capsys) -> None:
     assert main(["topics", "list", f"--command-config={tmp_path}/none"]) == 1
     assert main(["topics", "list", "--command-config"]) == 1
     said = capsys.readouterr().err

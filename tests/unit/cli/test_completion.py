@@ -84,7 +84,7 @@ def test_bash_leaves_values_that_are_not_known_to_its_file_names() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "status"), [(["zsh", "fish"], 2), (["tcsh"], 2), (["-h"], 0)])
-def test_a_shell_that_is_not_known_is_told(arguments, status, capsys) -> None:
+def test_a_shell_that_is_not_known_is_reported(arguments, status, capsys) -> None:
     assert completion.main(arguments) == status
     said = capsys.readouterr()
     assert "usage: kafkapy completion [bash|zsh|fish]" in (said.err if status else said.out)

@@ -39,7 +39,7 @@ def test_a_part_of_a_name_finds_all_that_contain_it() -> None:
     assert all("retention.m" in each["key"] and each["documentation"] for each in found)
 
 
-def test_a_key_that_is_not_there_is_told_with_those_alike() -> None:
+def test_a_key_that_is_not_there_is_reported_with_those_alike() -> None:
     answer = CliRunner().invoke(app, ["explain", "retetion.ms"])
     assert answer.exit_code == 1
     assert "no key is called retetion.ms" in answer.output

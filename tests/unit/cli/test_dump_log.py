@@ -25,7 +25,7 @@ def test_torn_tail_is_counted(directory: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[-1] == f"Found {len(BATCH) - 1} invalid bytes at the end of {LOG}"
 
 
-def test_garbage_is_told_and_fails(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_garbage_is_reported_and_fails(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / LOG).write_bytes(BATCH + bytes(100))
     assert main(["--files", f"{LOG},{LOG}"]) == 1
     out, err = capsys.readouterr()
@@ -57,7 +57,7 @@ def test_control_record_to_come_is_named_by_its_number(directory: Path, capsys: 
     assert capsys.readouterr().out.rstrip().endswith("controlType: UNKNOWN(99)")
 
 
-def test_index_entries_that_do_not_fit_are_told(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_entries_that_do_not_fit_are_reported(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / LOG).write_bytes(BATCH)
     (directory / "00000000000000000005.index").write_bytes(bytes.fromhex("00000002 00000000 00000003 00000fff"))
     (directory / "00000000000000000005.timeindex").write_bytes(

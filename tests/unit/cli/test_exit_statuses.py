@@ -76,7 +76,7 @@ def test_the_help_and_the_page_name_each_status() -> None:
     assert STOP_TIMED_OUT == 3
 
 
-def test_0_after_a_stop_that_was_asked_for(tmp_path: Path) -> None:
+def test_exit_code_0_after_a_requested_stop(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         process.terminate()
         assert process.wait(60) == 0
@@ -132,7 +132,7 @@ def test_2_for_a_wrong_command_line(tmp_path: Path, options: list[str]) -> None:
         assert process.wait(60) == 2
 
 
-def test_3_if_the_stop_hangs_and_what_hangs_is_told(tmp_path: Path) -> None:
+def test_exit_code_3_if_the_stop_hangs_and_the_hanging_part_is_logged(tmp_path: Path) -> None:
     """Nobody reads the FIFO, so that opening it blocks: a call that nothing interrupts, as one on a dead disk."""
     with serving(tmp_path, "--stop-timeout", "1") as process:
         hanging = tmp_path / "data" / f"{CLEAN_SHUTDOWN}.tmp"

@@ -67,7 +67,7 @@ def test_consumed_json_produces_the_same_records(run, server) -> None:
         assert read_all(server, copy) == read_all(server, "source")
 
 
-def test_values_are_decoded_by_the_format_asked_for(run, server) -> None:
+def test_values_are_decoded_by_the_format_requested(run, server) -> None:
     run("topics", "create", "numbers", "-p", 1)
     producer = kafka.Producer({"bootstrap.servers": server})
     producer.produce("numbers", struct.pack(">q", -5), b"\x00\x01")

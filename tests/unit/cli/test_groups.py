@@ -217,7 +217,7 @@ def test_a_group_is_deleted(run, group) -> None:
         (["explain", "not-there"], 1, "Group not-there not found. (GROUP_ID_NOT_FOUND)"),
     ],
 )
-def test_what_cannot_be_done_is_said(run, arguments, status, message) -> None:
+def test_what_cannot_be_done_is_reported(run, arguments, status, message) -> None:
     done = run(*arguments)
     assert done.status == status
     assert message in " ".join(done.err.replace("│", " ").split())

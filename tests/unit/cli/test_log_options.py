@@ -53,7 +53,7 @@ def test_a_file_in_place_of_stderr_and_kafkas_name_of_a_logger(tmp_path: Path) -
         (("--log-file", "/nowhere/log"), "No such file or directory"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, option: tuple[str, ...], words: str) -> None:
+def test_what_is_wrong_is_reported_in_a_line(tmp_path: Path, option: tuple[str, ...], words: str) -> None:
     with start(tmp_path, *option) as process:
         _, errors = process.communicate(timeout=60)
     assert process.returncode in (1, 2)

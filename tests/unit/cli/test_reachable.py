@@ -25,7 +25,7 @@ USERS = {"alice": "wonder"}
         (False, USERS, "asks for a login:"),
     ],
 )
-def test_a_command_without_settings_is_told_what_the_listener_asks_for(
+def test_a_command_without_settings_names_what_the_listener_requires(
     tls: bool, users: dict[str, str] | None, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Broker(tls=tls, users=users) as broker:
@@ -46,12 +46,12 @@ def test_the_next_bootstrap_server_is_tried_if_one_does_not_serve() -> None:
         check_reachable({"bootstrap.servers": f"{server},{broker.bootstrap_servers}"})
 
 
-def test_a_name_that_no_host_can_have_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_no_host_can_have_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "list", "-b", f"{'x' * 64}.example:9092"]) == 1
     assert "kafkapy: no broker answers at xxx" in capsys.readouterr().err
 
 
-def test_a_controllers_listener_is_told_from_one_with_a_login() -> None:
+def test_a_controllers_listener_is_distinguished_from_one_with_a_login() -> None:
     versions = Writer()
     ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, max_version=1)]).write(versions, 0)
     frame = (1).to_bytes(4, "big") + versions
@@ -96,7 +96,7 @@ def secured() -> Iterator[Broker]:
         ("wonder", False, "is refused, unable to get local issuer certificate: its CA belongs into ssl.truststore"),
     ],
 )
-def test_what_is_wrong_with_a_command_config_is_told_at_once(
+def test_what_is_wrong_with_a_command_config_is_reported_at_once(
     secured: Broker,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

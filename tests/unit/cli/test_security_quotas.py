@@ -71,7 +71,7 @@ def test_a_quota_that_is_set_throttles(run, broker) -> None:
         assert client.call(ApiVersionsRequest(), 2, client_id="busy").throttle_time_ms == 0
 
 
-def test_what_cannot_be_is_told_in_one_line(run) -> None:
+def test_impossible_values_are_reported_in_one_line(run) -> None:
     status, said = run("set", "connection_creation_rate=1", "--user", "alice")
     assert (status, said.count("\n"), "INVALID_REQUEST" in said) == (1, 1, True)
     for arguments in (("producer_byte_rate=1",), ("producer_byte_rate=x", "--user", "alice"), ("rate", "--user", "a")):

@@ -58,7 +58,7 @@ def test_a_token_from_its_making_to_its_end(run) -> None:
     assert (status, "invalid credentials" in said) == (1, True)
 
 
-def test_what_is_refused_is_told_in_one_line(run) -> None:
+def test_what_is_refused_is_reported_in_one_line(run) -> None:
     status, said = run("security", "token", "renew", "eA==")
     assert (status, said.count("\n"), "DELEGATION_TOKEN_NOT_FOUND" in said) == (1, 1, True)
     status, said = run("security", "token", "expire", "no base64")

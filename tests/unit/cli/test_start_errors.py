@@ -37,7 +37,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         (ApiError(ErrorCode.REQUEST_TIMED_OUT), "REQUEST_TIMED_OUT"),
     ],
 )
-def test_what_a_controller_refuses_is_told_in_its_words(error, reason) -> None:
+def test_what_a_controller_refuses_is_reported_in_its_words(error, reason) -> None:
     assert reason_of(error) == reason
 
 
@@ -80,12 +80,12 @@ def test_a_secured_listener_is_blamed_itself(protocol, tmp_path, capsys) -> None
         ("version=1\nnode.id=one\ncluster.id=x\n", "its node.id is one, not a number"),
     ],
 )
-def test_a_damaged_meta_properties_is_told_in_words(text, problem, tmp_path, capsys) -> None:
+def test_a_damaged_meta_properties_is_reported_in_words(text, problem, tmp_path, capsys) -> None:
     (tmp_path / "meta.properties").write_text(text)
     assert f"malformed {tmp_path}/meta.properties: {problem}" in refused(capsys, "--data-dir", tmp_path)
 
 
-def test_a_taken_port_is_told_with_the_way_out(tmp_path, capsys) -> None:
+def test_a_taken_port_is_reported_with_the_way_out(tmp_path, capsys) -> None:
     names = ("", "asyncio", "kafka.request.logger")
     before = [(logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in names]
     with socket.create_server(("127.0.0.1", 0)) as taken:

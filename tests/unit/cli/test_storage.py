@@ -43,7 +43,7 @@ def test_format_then_info(properties, tmp_path, capsys) -> None:
     assert "node.id=3" in output
 
 
-def test_info_tells_what_is_wrong(properties, tmp_path, capsys) -> None:
+def test_info_shows_what_is_wrong(properties, tmp_path, capsys) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").touch()
     assert storage("info", "-c", properties) == 1
@@ -52,7 +52,7 @@ def test_info_tells_what_is_wrong(properties, tmp_path, capsys) -> None:
     assert f"{tmp_path}/b is not a directory" in output
 
 
-def test_info_tells_of_directories_of_several_clusters(properties, tmp_path, capsys) -> None:
+def test_info_shows_directories_of_several_clusters(properties, tmp_path, capsys) -> None:
     storage("format", "-t", CLUSTER_ID, "-c", properties, "--standalone")
     meta = tmp_path / "b/meta.properties"
     meta.write_text(meta.read_text().replace(CLUSTER_ID, "other"))

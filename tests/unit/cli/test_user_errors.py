@@ -140,7 +140,7 @@ def test_a_command_that_is_not_understood_is_one_line(arguments, message, capsys
         ["produce", "t"],
     ],
 )
-def test_a_refused_connection_is_told_at_once(arguments, capsys, monkeypatch) -> None:
+def test_a_refused_connection_is_reported_at_once(arguments, capsys, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"one\n"), isatty=lambda: False))
     started_s = time.monotonic()
     assert main([*arguments, "-b", REFUSED]) == 1
@@ -155,7 +155,7 @@ def test_any_of_the_servers_that_answers_will_do(servers, server, capsys) -> Non
 
 
 @pytest.mark.parametrize(("servers", "reason"), [("127.0.0.1:99999", "not a port"), (",", "no HOST:PORT is given")])
-def test_an_address_that_is_none_is_told(servers, reason, capsys) -> None:
+def test_an_address_that_is_none_is_reported(servers, reason, capsys) -> None:
     assert main(["topics", "list", "-b", servers]) == 1
     assert reason in capsys.readouterr().err
 
@@ -178,7 +178,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_broker(command, silent_server) -
     assert "Traceback" not in said
 
 
-def test_ctrl_c_says_what_was_delivered(server) -> None:
+def test_ctrl_c_reports_what_was_delivered(server) -> None:
     with kafkapy("produce", "half", "-b", server, stdin=subprocess.PIPE) as process:
         process.stdin.write(b"one\ntwo\n")
         process.stdin.flush()
@@ -233,7 +233,7 @@ def test_a_terminal_is_prompted(server) -> None:
     assert b"Produced 1 record to typed." in shown
 
 
-def test_a_terminal_is_told_that_a_consumer_waits(server) -> None:
+def test_a_terminal_shows_that_a_consumer_waits(server) -> None:
     assert main(["topics", "create", "empty", "-b", server]) == 0
     waiting = b"waiting for records of empty"
     status, shown = on_terminal("consume", "empty", "-b", server, typed=b"", until_shown=waiting)

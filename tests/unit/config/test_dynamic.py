@@ -42,7 +42,7 @@ def test_what_is_set_at_run_time_replaces_the_same_thing_in_other_units(dynamic)
     assert synonyms_of("log.flush.scheduler.interval.ms") == ("log.flush.scheduler.interval.ms",)
 
 
-def test_what_cannot_be_is_left_out_and_told(dynamic) -> None:
+def test_impossible_values_are_left_out_and_reported(dynamic) -> None:
     cluster = {"num.io.threads": "x", "num.partitions": "4", "ssl.protocol": "TLSv1.3", "log.retention.ms": "5"}
     warnings = dynamic.update(cluster=cluster, broker={})
     assert dynamic.cluster == {"log.retention.ms": "5"}
@@ -177,7 +177,7 @@ def test_local_retention_may_be_anything_where_all_is_kept(dynamic) -> None:
 
 
 @pytest.mark.parametrize("value", ["latest", "earliest", "by_duration:PT1H30M", "by_duration:P1DT0.5S"])
-def test_share_groups_begin_where_they_are_told(dynamic, value) -> None:
+def test_share_groups_begin_where_configured(dynamic, value) -> None:
     DynamicConfigRules(dynamic).validate(ConfigResource(GROUP, "g"), {"share.auto.offset.reset": value}, {})
 
 

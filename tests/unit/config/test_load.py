@@ -142,7 +142,7 @@ def test_secrets_are_not_printed(minimal) -> None:
         ({"log.retention.minutes": "-5"}, -1),
     ],
 )
-def test_retention_is_said_in_ms_minutes_or_hours(minimal, settings, retention_ms) -> None:
+def test_retention_is_given_in_ms_minutes_or_hours(minimal, settings, retention_ms) -> None:
     assert load({**minimal, **settings})[0].log_config.retention_ms == retention_ms
 
 

@@ -54,7 +54,7 @@ def test_chosen_metrics_are_charted_and_others_found(metrics_url) -> None:
         assert client.get("/charts/series?name=none").json() == {"points": []}
 
 
-def test_a_broker_without_metrics_is_said(metrics_url) -> None:
+def test_a_broker_without_metrics_is_reported(metrics_url) -> None:
     settings = Settings(servers="127.0.0.1:1", metrics_urls=("http://127.0.0.1:1/metrics",))
     with TestClient(new_app(settings), base_url="http://127.0.0.1:8080") as client:
         assert "Connection refused" in shown(client, "http://127.0.0.1:1/metrics")

@@ -25,7 +25,7 @@ kafka_server_x 1
 """
 
 
-def test_clients_are_told_apart_by_instance() -> None:
+def test_clients_are_distinguished_by_instance() -> None:
     clients = clients_of([TEXT])
     assert set(clients) == {"I", "J"}
     first = clients["I"]
@@ -38,7 +38,7 @@ def test_clients_are_bounded() -> None:
     assert len(clients_of(["\n".join(lines)])) == MAX_CLIENTS
 
 
-def test_charts_do_not_add_up_what_clients_say() -> None:
+def test_charts_do_not_add_up_what_clients_push() -> None:
     samples = MetricSamples([])
     samples.take([TEXT], 1.0)
     assert samples.names() == ["kafka_server_x", "kafkapy_client_telemetry_pushes_total"]

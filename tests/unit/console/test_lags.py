@@ -44,7 +44,7 @@ def test_what_is_older_than_an_hour_is_forgotten() -> None:
     assert lags.of("here") == [(101.0 + HOUR_S, 6.0)]
 
 
-def test_the_lag_of_a_group_that_no_page_showed_is_asked_for() -> None:
+def test_the_lag_of_a_group_that_no_page_showed_is_requested() -> None:
     with Broker() as broker:
         servers = {"bootstrap.servers": broker.bootstrap_servers}
         producer = kafka.Producer(servers)

@@ -151,7 +151,7 @@ def test_records_are_found(page, fields, expected) -> None:
     assert sorted(offsets_found(page, **fields)) == expected
 
 
-def test_records_are_escaped_and_progress_is_told(page) -> None:
+def test_records_are_escaped_and_progress_is_shown(page) -> None:
     answer = page.get("/stream", params={"name": "records", "from": "beginning", "text": "alert"})
     assert "<script>alert" not in answer.text
     told = [json.loads(data) for name, data in events(answer) if name == "progress"]
@@ -163,7 +163,7 @@ def test_records_are_escaped_and_progress_is_told(page) -> None:
     "fields",
     [{"regex": "("}, {"value_format": "avro"}, {"from": "x"}, {"name": "missing"}, {"partitions": "99"}],
 )
-def test_a_search_that_cannot_be_says_why(page, fields) -> None:
+def test_an_impossible_search_reports_why(page, fields) -> None:
     (event,) = events(page.get("/stream", params={"name": "records", **fields}))
     assert event[0] == "ended"
     assert event[1]

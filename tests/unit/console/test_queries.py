@@ -6,7 +6,7 @@ from kafkapy.console.brokers import ClusterError
 from kafkapy.console.queries import query_of
 
 
-def test_an_empty_form_asks_for_the_last_records() -> None:
+def test_an_empty_form_requests_the_last_records() -> None:
     query = query_of({"name": "t"})
     assert (query.begin, query.value, query.limit, query.is_live) == ("last", 50, 100, False)
     assert query_of({"name": "t", "partitions": "0, 2", "from": "offset", "offset": "7"}).partitions == (0, 2)

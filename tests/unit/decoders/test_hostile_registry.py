@@ -103,7 +103,7 @@ def test_schemas_and_what_they_refer_to_are_bounded_in_bytes() -> None:
         assert len(server.asked) == 5
 
 
-def test_a_registry_that_does_not_answer_is_not_asked_for_every_schema() -> None:
+def test_a_registry_that_does_not_answer_is_not_requested_for_every_schema() -> None:
     now_s = 100.0
     with answering(b"") as server:
         registry = SchemaRegistry(server.url, clock_s=lambda: now_s)

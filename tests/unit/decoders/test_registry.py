@@ -101,7 +101,7 @@ def test_protobuf_with_a_reference_is_decoded(registry) -> None:
     ("schema_id", "message"),
     [(4, "no serialized Protobuf"), (5, "has no schema"), (7, "without subject"), (99, "answers 404")],
 )
-def test_what_a_registry_does_not_serve_is_said(registry, schema_id, message) -> None:
+def test_what_a_registry_does_not_serve_is_reported(registry, schema_id, message) -> None:
     with pytest.raises(DecodeError, match=message):
         registry.schema(schema_id)
 
@@ -110,6 +110,6 @@ def test_references_in_a_circle_are_followed_once(registry) -> None:
     assert registry.schema(6).references == (json.dumps(INNER),)
 
 
-def test_a_registry_that_is_not_there_is_said() -> None:
+def test_a_registry_that_is_not_there_is_reported() -> None:
     with pytest.raises(DecodeError, match="does not answer"):
         SchemaRegistry("http://127.0.0.1:1").schema(1)

@@ -82,7 +82,7 @@ def test_quorum_is_formatted_as_its_keys_say(entrypoint, properties, last) -> No
         (" node.example:9407 ", ("node.example", 9407)),
     ],
 )
-def test_health_is_asked_of_the_admin_listener(entrypoint, listener: str, address: tuple[str, int]) -> None:
+def test_health_is_requested_of_the_admin_listener(entrypoint, listener: str, address: tuple[str, int]) -> None:
     assert entrypoint.admin_address({"kafkapy.admin.listener": listener}) == address
 
 

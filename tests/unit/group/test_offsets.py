@@ -150,7 +150,7 @@ def test_deciding_a_commit_changes_nothing():
     assert shard.fetch().committed_offset == -1
 
 
-def test_a_commit_is_fetched_with_all_that_it_says():
+def test_a_commit_is_fetched_with_all_its_fields():
     shard = Shard()
     assert shard.commit(metadata="here") == [0]
     answer = shard.fetch()
@@ -181,7 +181,7 @@ def test_a_generation_needs_a_group(version, code):
     assert caught.value.code == code
 
 
-def test_an_unstable_offset_is_told_to_who_asks_for_stable_ones():
+def test_an_unstable_offset_is_an_error_for_requests_that_require_stable_ones():
     shard = Shard()
     shard.commit(4)
     shard.replay([offset_record(GROUP, "orders", 0, OffsetCommitValue(9))], producer_id=77)

@@ -35,7 +35,7 @@ def test_an_offset_commit_is_written_as_kafka_documents_it():
     assert headers == ()
 
 
-def test_an_offset_that_expires_at_a_given_time_is_written_in_the_version_that_can_say_so():
+def test_an_offset_that_expires_at_a_given_time_is_written_in_the_version_that_has_the_field():
     value = OffsetCommitValue(42, -1, "", 1, expire_timestamp=99)
     _, key, encoded, _ = encode_record(CoordinatorRecord(OffsetCommitKey("g", "t", 2), value), NOW_MS)
     assert encoded[:2].hex() == "0001"

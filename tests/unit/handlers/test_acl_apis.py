@@ -64,7 +64,7 @@ def names(running: Any, asked: AclFilter = AclFilter(), version: int = 3) -> lis
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_acls_are_created_told_and_deleted_at_every_version(version: int) -> None:
+def test_acls_are_created_described_and_deleted_at_every_version(version: int) -> None:
     running = services(Cluster(broker_count=1))
     assert create(running, acl(), acl(principal="User:bob"), version=version) == [(0, None)] * 2
     assert names(running, version=version) == ["orders", "orders"]
@@ -172,7 +172,7 @@ def test_code_zero_is_no_request() -> None:
         (Deny((AclOperation.ALTER, ""), (AclOperation.DESCRIBE, "")), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ],
 )
-def test_without_an_authorizer_or_the_right_nothing_is_told_or_changed(authorizer: Any, code: ErrorCode) -> None:
+def test_without_an_authorizer_or_the_right_nothing_is_returned_or_changed(authorizer: Any, code: ErrorCode) -> None:
     cluster = Cluster(broker_count=1)
     create(services(cluster), acl())
     running = services(cluster, authorizer=authorizer)

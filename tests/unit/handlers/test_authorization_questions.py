@@ -80,7 +80,7 @@ def send(hosting: Hosting, authorizer: Any, *topics: TopicProduceData, **fields:
 
 
 @pytest.mark.parametrize("topic", ["orders", "secret", "unknown"])
-def test_a_transactional_batch_asks_for_the_id_before_anything_is_appended(topic: str) -> None:
+def test_a_transactional_batch_is_authorized_for_its_id_before_anything_is_appended(topic: str) -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         partition = hosting.create_topic("orders")
@@ -100,7 +100,7 @@ def test_a_transactional_batch_asks_for_the_id_before_anything_is_appended(topic
     run(main)
 
 
-def test_a_transactional_batch_without_an_id_is_refused_unasked() -> None:
+def test_a_transactional_batch_without_an_id_is_refused_without_authorization() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         hosting.create_topic("orders")
@@ -114,7 +114,7 @@ def test_a_transactional_batch_without_an_id_is_refused_unasked() -> None:
     run(main)
 
 
-def test_produce_asks_once_for_each_topic_with_the_number_of_its_partitions() -> None:
+def test_produce_authorizes_each_topic_once_with_the_number_of_its_partitions() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         hosting.create_topic("orders", partition_count=2)
@@ -213,7 +213,7 @@ def test_topics_are_created_after_three_questions() -> None:
     ]
 
 
-def test_deleted_topics_are_asked_about_whether_they_exist_or_not() -> None:
+def test_deleting_topics_is_authorized_whether_they_exist_or_not() -> None:
     cluster = Cluster(broker_count=1)
     create(services(cluster), "a")
     authorizer = Deny((AclOperation.DELETE, CLUSTER))
@@ -229,14 +229,14 @@ def test_deleted_topics_are_asked_about_whether_they_exist_or_not() -> None:
     ]
 
 
-def test_positions_tell_nothing_of_topics_that_are_not_deleted() -> None:
+def test_positions_hold_nothing_of_topics_that_are_not_deleted() -> None:
     names = [f"t{number}" for number in range(50)]
     told = [result.name for result in delete(services(Cluster(broker_count=1)), *names)]
     assert sorted(told) == sorted(names)
     assert told != names
 
 
-def test_a_name_is_refused_whose_id_is_asked_for_twice() -> None:
+def test_a_name_whose_id_is_requested_twice_is_refused() -> None:
     cluster = Cluster(broker_count=1)
     topic_id = create(services(cluster), "a")["a"].topic_id
 
@@ -262,7 +262,7 @@ def test_metadata_of_all_topics_leaves_no_trace_of_what_is_hidden() -> None:
 
 
 @pytest.mark.parametrize("handler", [metadata, describe_topic_partitions])
-def test_very_many_topics_are_asked_about_in_turns(handler: Any) -> None:
+def test_very_many_topics_are_authorized_in_turns(handler: Any) -> None:
     cluster = Cluster(broker_count=1)
     create(services(cluster), *(f"t{number}" for number in range(2_500)))
     request: Any = MetadataRequest(topics=None) if handler is metadata else DescribeTopicPartitionsRequest()
@@ -284,7 +284,7 @@ def test_very_many_topics_are_asked_about_in_turns(handler: Any) -> None:
     run(main)
 
 
-def test_the_right_to_create_is_asked_of_the_cluster_once() -> None:
+def test_the_right_to_create_is_checked_for_the_cluster_once() -> None:
     authorizer = Deny((AclOperation.CREATE, CLUSTER), (AclOperation.CREATE, "y"))
     response = ask_metadata(authorizer, ["x", "y"], include_topic_authorized_operations=True)
     operations = {topic.name: topic.topic_authorized_operations for topic in response.topics}
@@ -311,7 +311,7 @@ def test_nobody_learns_that_a_forbidden_topic_is_internal() -> None:
     assert (topic.error_code, topic.is_internal) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)
 
 
-def test_brokers_may_ask_for_leader_epochs_and_others_are_not_logged_for_not_being_one() -> None:
+def test_brokers_may_request_leader_epochs_and_others_are_not_logged_for_not_being_one() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         hosting.create_topic("orders")
@@ -327,7 +327,7 @@ def test_brokers_may_ask_for_leader_epochs_and_others_are_not_logged_for_not_bei
     run(main)
 
 
-def test_without_an_authorizer_nothing_is_counted_or_asked() -> None:
+def test_without_an_authorizer_nothing_is_counted_or_authorized() -> None:
     def names() -> Any:
         raise AssertionError("the names are read")
         yield

@@ -60,7 +60,7 @@ def elsewhere(**properties: str) -> tuple[Any, Elsewhere]:
     return found, controller
 
 
-def test_the_controller_is_asked_in_the_clients_name() -> None:
+def test_the_controller_is_requested_with_the_clients_principal() -> None:
     async def main(loop: SimLoop) -> None:
         running, controller = elsewhere()
         create_topics_soon(running, CONTEXT, ["orders"])
@@ -76,7 +76,7 @@ def test_the_controller_is_asked_in_the_clients_name() -> None:
     run(main)
 
 
-def test_a_topic_that_is_being_created_is_not_asked_for_again_until_the_controller_has_answered() -> None:
+def test_a_topic_that_is_being_created_is_not_requested_again_until_the_controller_has_answered() -> None:
     async def main(loop: SimLoop) -> None:
         running, controller = elsewhere()
         create_topics_soon(running, CONTEXT, ["orders"])

@@ -249,7 +249,7 @@ def node() -> OneNode:
     return OneNode(SESSION["properties"])
 
 
-def test_permission_is_asked_for_each_resource(node) -> None:
+def test_each_resource_is_authorized(node) -> None:
     node.create_topic("t", {})
     node.authorizer = DenyAll()
     topic, group, cluster = (
@@ -265,7 +265,7 @@ def test_permission_is_asked_for_each_resource(node) -> None:
     assert listed(node, [])[0] == cluster
 
 
-def test_the_right_operation_is_asked_about(node) -> None:
+def test_the_right_operation_is_authorized(node) -> None:
     questions: list[tuple[object, ...]] = []
     node.authorizer = SimpleNamespace(authorize=lambda _, *question: bool(questions.append(question)) or True)
     describe(node, [[TOPIC, "t", None]])
@@ -320,7 +320,7 @@ def test_controller_that_cannot_decide_fails_each_resource(node) -> None:
     ]
 
 
-def test_secrets_are_never_told(node) -> None:
+def test_secrets_are_never_returned(node) -> None:
     (result,) = describe(node, [[BROKER, "3", None]])
     for secret in ("secret", "other"):
         assert f'"{secret}"' not in json.dumps(result)

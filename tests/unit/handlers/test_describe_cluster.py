@@ -48,7 +48,7 @@ def test_cluster_is_described_at_every_version(version: int) -> None:
     assert response.cluster_authorized_operations == -(1 << 31)
 
 
-def test_fenced_brokers_are_told_when_asked_for() -> None:
+def test_fenced_brokers_are_listed_when_requested() -> None:
     cluster = Cluster(broker_count=1)
     cluster.register(2)
 
@@ -61,7 +61,7 @@ def test_fenced_brokers_are_told_when_asked_for() -> None:
 @pytest.mark.parametrize(
     ("endpoint_type", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
 )
-def test_broker_listener_tells_of_brokers_only(endpoint_type: int, code: ErrorCode) -> None:
+def test_broker_listener_lists_brokers_only(endpoint_type: int, code: ErrorCode) -> None:
     response = describe(Cluster(broker_count=1), 1, endpoint_type=endpoint_type)
 
     assert (response.error_code, response.brokers) == (code, [])
@@ -121,7 +121,7 @@ def test_page_that_ends_with_a_topic_points_at_the_next() -> None:
     assert (response.next_cursor.topic_name, response.next_cursor.partition_index) == ("b", 0)
 
 
-def test_asked_for_topics_are_answered_with_their_errors() -> None:
+def test_requested_topics_are_answered_with_their_errors() -> None:
     response = page(with_topics(a=1), "a", "nowhere", "b b")
 
     assert {topic.name: topic.error_code for topic in response.topics} == {

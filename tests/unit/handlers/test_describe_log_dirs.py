@@ -20,7 +20,7 @@ def describe(hosting: Hosting, topics: Any = None, version: int = 5, authorizer:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_every_version_tells_directories_partitions_and_sizes(version: int) -> None:
+def test_every_version_returns_directories_partitions_and_sizes(version: int) -> None:
     @on_loop
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
@@ -41,7 +41,7 @@ def test_every_version_tells_directories_partitions_and_sizes(version: int) -> N
 
 
 @on_loop
-async def test_only_what_is_asked_for_and_here_is_told(loop: SimLoop) -> None:
+async def test_only_requested_partitions_that_are_here_are_returned(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=3)
     hosting.create_topic("trades")

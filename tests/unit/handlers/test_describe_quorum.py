@@ -61,7 +61,7 @@ def test_only_the_metadata_partition_can_be_described() -> None:
         assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(asked)
 
 
-def test_a_node_that_does_not_lead_says_so() -> None:
+def test_a_node_that_does_not_lead_answers_not_leader() -> None:
     response = ask(None, ("__cluster_metadata", 0))
     assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 

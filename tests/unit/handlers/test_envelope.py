@@ -107,7 +107,7 @@ def test_who_is_no_broker_acts_in_nobodys_name(by: str) -> None:
     ],
     ids=["alice", "from elsewhere", "mallory", "the broker"],
 )
-def test_what_is_inside_is_asked_in_the_clients_name_and_from_its_address(
+def test_the_inner_request_is_authorized_by_the_clients_principal_and_address(
     principal: bytes, host: bytes, code: int
 ) -> None:
     response, rights = sent(principal=principal, host=host)

@@ -181,7 +181,7 @@ async def test_a_disk_that_fails_while_warming_is_a_storage_error(loop: SimLoop)
 
 
 @on_loop
-async def test_errors_are_told_partition_by_partition(loop: SimLoop) -> None:
+async def test_errors_are_returned_partition_by_partition(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     append(hosting.create_topic(), b"a")
     hosting.create_topic("elsewhere", replicas=(2,))
@@ -213,7 +213,7 @@ async def test_leader_epochs_fence(loop: SimLoop) -> None:
 
 
 @pytest.mark.parametrize("version", [15, 16])
-def test_the_leader_and_its_endpoint_are_told(version: int) -> None:
+def test_the_leader_and_its_endpoint_are_returned(version: int) -> None:
     @on_loop
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop, broker_count=2)
@@ -229,7 +229,7 @@ def test_the_leader_and_its_endpoint_are_told(version: int) -> None:
 
 
 @on_loop
-async def test_a_log_that_parts_from_ours_is_told_where(loop: SimLoop) -> None:
+async def test_a_diverging_log_gets_the_offset_of_the_divergence(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
     append(partition, b"a", b"b")
@@ -506,7 +506,7 @@ async def test_a_follower_that_waited_is_noted_as_of_when_its_fetch_came(loop: S
 
 
 @on_loop
-async def test_a_replica_that_is_not_assigned_is_told_first_that_this_is_not_the_leader(loop: SimLoop) -> None:
+async def test_an_unassigned_replica_gets_not_leader_first(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(2, 1))
     stranger = {"replica_state": ReplicaState(3, 1), "current_leader_epoch": partition.leader_epoch}
@@ -515,7 +515,7 @@ async def test_a_replica_that_is_not_assigned_is_told_first_that_this_is_not_the
 
 
 @on_loop
-async def test_a_follower_whose_log_has_parted_is_told_so_and_commits_nothing(loop: SimLoop) -> None:
+async def test_a_follower_with_a_diverging_log_gets_the_diverging_epoch_and_commits_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     append(partition, b"a")

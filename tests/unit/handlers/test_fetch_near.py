@@ -150,7 +150,7 @@ def test_the_leader_names_the_most_caught_up_replica_in_the_rack(rack: str, offs
 
 
 @on_loop
-async def test_a_named_replica_is_told_at_once(loop: SimLoop) -> None:
+async def test_a_named_replica_is_listed_at_once(loop: SimLoop) -> None:
     hosting = new_hosting(loop, replica_selector_class=RACK_AWARE)
     partition = lead(hosting, _2=3, _3=3, _4=3)
     answer = await consume(hosting, 3, rack="c", max_wait_ms=500)

@@ -89,7 +89,7 @@ def test_large_requests_that_wait_for_a_controller_are_bounded_together() -> Non
     run(main)
 
 
-def test_it_is_asked_again_while_no_controller_is_active() -> None:
+def test_it_is_retried_while_no_controller_is_active() -> None:
     gone = ApiError(ErrorCode.NOT_CONTROLLER)
     refused = EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     elsewhere = Elsewhere(gone, refused, EnvelopeResponse(response_data=b"answer"))

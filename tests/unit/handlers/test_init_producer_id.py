@@ -57,5 +57,5 @@ def test_rights() -> None:
     assert ask(authorizer=denied, transactional_id="t")[0] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_a_refused_block_is_told() -> None:
+def test_a_refused_block_is_reported() -> None:
     assert ask(ids=Ids(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

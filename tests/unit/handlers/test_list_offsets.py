@@ -47,7 +47,7 @@ def fill(hosting: Hosting, *timestamps: int) -> Any:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version_tells_the_ends(version: int) -> None:
+def test_every_version_returns_the_end_offsets(version: int) -> None:
     @on_loop
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
@@ -123,7 +123,7 @@ async def test_read_committed_ends_at_the_last_stable_offset(loop: SimLoop) -> N
 
 
 @on_loop
-async def test_nothing_beyond_the_high_watermark_is_told_but_to_replicas(loop: SimLoop) -> None:
+async def test_offsets_beyond_the_high_watermark_are_returned_to_replicas_only(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     partition.log.append_as_leader(batch(b"x", timestamp_ms=10), leader_epoch=0, now_ms=NOW_MS)
@@ -134,7 +134,9 @@ async def test_nothing_beyond_the_high_watermark_is_told_but_to_replicas(loop: S
 
 
 @on_loop
-async def test_a_new_leader_tells_no_end_before_its_high_watermark_has_reached_its_epoch(loop: SimLoop) -> None:
+async def test_a_new_leader_returns_no_end_offset_before_its_high_watermark_has_reached_its_epoch(
+    loop: SimLoop,
+) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     partition.log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
@@ -171,7 +173,7 @@ async def test_what_is_not_here_or_not_allowed(loop: SimLoop) -> None:
 
 
 @on_loop
-async def test_a_partition_asked_for_twice_is_refused_twice(loop: SimLoop) -> None:
+async def test_a_partition_requested_twice_is_refused_twice(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10)
     twice = [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)]
@@ -182,7 +184,7 @@ async def test_a_partition_asked_for_twice_is_refused_twice(loop: SimLoop) -> No
 
 
 @on_loop
-async def test_cold_pages_are_warmed_and_a_failing_disk_is_told(loop: SimLoop) -> None:
+async def test_cold_pages_are_warmed_and_a_failing_disk_is_reported(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, *range(1_000, 1_400))
     hosting.restart()

@@ -77,7 +77,7 @@ def test_fetches_of_followers_are_counted_apart() -> None:
     assert {key: sum(api.at_once) for key, api in counts.apis.items()} == {(1, False): 1, (1, True): 2}
 
 
-def test_a_cancelled_handler_is_told_so() -> None:
+def test_a_cancelled_handler_gets_the_cancellation() -> None:
     ended: list[bool] = []
 
     async def forever() -> None:

@@ -60,7 +60,7 @@ def errors_of(response: Any) -> dict[str | None, ErrorCode]:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_tells_brokers_and_topics(version: int) -> None:
+def test_every_version_returns_brokers_and_topics(version: int) -> None:
     response = ask(cluster_with("a"), ["a"], version)
 
     (broker,) = response.brokers
@@ -136,7 +136,7 @@ def test_offsets_topic_is_created_with_its_own_configs() -> None:
     assert errors_of(response) == {"__consumer_offsets": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_asking_for_all_creates_nothing() -> None:
+def test_requesting_all_topics_creates_nothing() -> None:
     cluster = cluster_with("a")
 
     ask(cluster, None)
@@ -144,7 +144,7 @@ def test_asking_for_all_creates_nothing() -> None:
     assert list(cluster.image.topics.by_name) == ["a"]
 
 
-def test_only_the_listener_of_the_request_is_told() -> None:
+def test_only_the_listener_of_the_request_is_returned() -> None:
     cluster = cluster_with("a")
     listeners = [
         Listener(name="PLAINTEXT", host="host1", port=9092),
@@ -187,7 +187,7 @@ def test_leaderless_partition_says_so() -> None:
     assert partition.leader_epoch == 1
 
 
-def test_operations_are_told_only_when_asked_for() -> None:
+def test_operations_are_returned_only_when_requested() -> None:
     cluster = cluster_with("a")
 
     silent = ask(cluster, ["a"], 10)
@@ -216,7 +216,7 @@ def test_topics_that_may_not_be_seen_are_hidden_or_refused_without_their_id() ->
     assert (by_id.topics[0].name, by_id.topics[0].topic_id) == (None, topic_id)
 
 
-def test_who_may_not_create_is_told_so() -> None:
+def test_creating_needs_authorization() -> None:
     cluster = cluster_with()
 
     response = ask(cluster, ["new"], authorizer=Deny((AclOperation.CREATE, "")))
@@ -228,7 +228,7 @@ def test_who_may_not_create_is_told_so() -> None:
 # -- answers that are kept as bytes
 
 
-def test_the_answer_for_all_topics_is_made_once_for_all_who_ask() -> None:
+def test_the_response_for_all_topics_is_made_once_for_all_requests() -> None:
     running = services(cluster_with("a", "b"))
 
     first, again = (answer(metadata.handle(running, context(13), MetadataRequest(topics=None))) for _ in range(2))
@@ -237,7 +237,7 @@ def test_the_answer_for_all_topics_is_made_once_for_all_who_ask() -> None:
     assert names_of(on_wire(first, 13)) == ["a", "b"]
 
 
-def test_a_kept_answer_goes_with_the_topics_and_brokers_that_it_tells_of() -> None:
+def test_a_cached_response_is_dropped_with_its_topics_and_brokers() -> None:
     cluster = cluster_with("a")
     running = services(cluster)
 

@@ -39,7 +39,7 @@ def counts(answer: Any, version: int = 13) -> dict[str, int]:
     return {topic.name: len(topic.partitions) for topic in on_wire(answer, version).topics}
 
 
-def test_all_topics_are_told_in_turns_and_once_for_all_who_ask() -> None:
+def test_all_topics_are_described_in_turns_and_once_for_all_requests() -> None:
     async def main(loop: SimLoop) -> None:
         cluster = Cluster(1)
         create(cluster, "large", 3 * STEPS_PER_TURN)
@@ -57,7 +57,7 @@ def test_all_topics_are_told_in_turns_and_once_for_all_who_ask() -> None:
     run(main)
 
 
-def test_an_answer_is_of_the_image_that_was_asked_for_and_not_kept_for_a_newer_one() -> None:
+def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_one() -> None:
     async def main(loop: SimLoop) -> None:
         cluster = Cluster(1)
         create(cluster, "large", 3 * STEPS_PER_TURN)

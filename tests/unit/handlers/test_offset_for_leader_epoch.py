@@ -41,7 +41,7 @@ def two_epochs(loop: SimLoop) -> Hosting:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_every_version_tells_where_epochs_end(version: int) -> None:
+def test_every_version_returns_where_epochs_end(version: int) -> None:
     @on_loop
     async def main(loop: SimLoop) -> None:
         hosting = two_epochs(loop)
@@ -78,7 +78,7 @@ async def test_errors(loop: SimLoop) -> None:
 
 
 @on_loop
-async def test_brokers_and_consumers_may_ask(loop: SimLoop) -> None:
+async def test_brokers_and_consumers_may_request_it(loop: SimLoop) -> None:
     hosting = two_epochs(loop)
     assert ask(hosting, 0, authorizer=Deny((AclOperation.DESCRIBE, "orders"))) == (0, 0, 2)
     assert ask(hosting, 0, authorizer=Deny((AclOperation.CLUSTER_ACTION, "kafka-cluster"))) == (0, 0, 2)

@@ -44,7 +44,7 @@ def send_one(hosting: Hosting, records: Any, version: int = 13, **fields: Any) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_appends_and_tells_the_offset(version: int) -> None:
+def test_every_version_appends_and_returns_the_offset(version: int) -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         partition = hosting.create_topic()
@@ -102,7 +102,7 @@ def test_other_acks_are_refused_and_nothing_is_appended(acks: int) -> None:
     run(main)
 
 
-def test_unknown_topics_partitions_and_ids_are_told_apart() -> None:
+def test_unknown_topics_partitions_and_ids_are_distinguished() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop, broker_count=2)
         hosting.create_topic()
@@ -121,7 +121,7 @@ def test_unknown_topics_partitions_and_ids_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("version", [9, 10, 13])
-def test_the_leader_is_told_with_not_leader(version: int) -> None:
+def test_the_leader_is_returned_with_not_leader(version: int) -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop, broker_count=2)
         hosting.create_topic("elsewhere", replicas=(2, 1))
@@ -204,7 +204,7 @@ def test_records_without_key_to_a_compacted_topic_are_named_one_by_one() -> None
     run(main)
 
 
-def test_the_append_time_is_told_where_the_topic_wants_it() -> None:
+def test_the_append_time_is_returned_if_the_topic_uses_it() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         hosting.create_topic(configs={"message.timestamp.type": "LogAppendTime"})

@@ -142,7 +142,7 @@ def test_what_a_worker_decodes_is_part_of_the_time() -> None:
 
 
 @pytest.mark.parametrize(("api_key", "apis"), [(BROKER_HEARTBEAT, BROKER_APIS), (FETCH, CONTROLLER_APIS)])
-def test_what_nodes_ask_of_each_other_is_exempt(api_key, apis) -> None:
+def test_requests_between_nodes_are_exempt(api_key, apis) -> None:
     world = World(api_key, apis=apis, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()
     assert world.meter.settle(BrokerHeartbeatResponse()).throttle_time_ms == 0
@@ -168,7 +168,7 @@ def test_who_may_not_write_markers_is_not_exempt() -> None:
     assert world.info.throttle_ms == 1000
 
 
-def test_a_forwarded_request_is_told_and_mutes_nothing() -> None:
+def test_a_forwarded_request_gets_the_throttle_and_mutes_nothing() -> None:
     world = World(request_percentage=0.0001)
     world.info.is_forwarded = True
     world.meter.timed(lambda: world.clock.work(40))()
@@ -188,7 +188,7 @@ def test_the_throttle_of_mutations_is_what_is_left_of_it() -> None:
 
 @pytest.mark.parametrize("api_key", sorted(FORWARDED_APIS - WITHOUT_THROTTLE))
 @pytest.mark.parametrize(("controllers_ms", "told_ms"), [(0, 1000), (1000, 1000), (7654, 7654)])
-def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_told(api_key, controllers_ms, told_ms) -> None:
+def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_returned(api_key, controllers_ms, told_ms) -> None:
     """The throttle time is the first field of these responses."""
     world = World(api_key, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()

@@ -67,7 +67,7 @@ def test_a_line_has_kafkas_fields(client: WireClient, caplog: pytest.LogCaptureF
     assert (line["listener"], line["principal"]) == ("PLAINTEXT", "User:ANONYMOUS")
 
 
-def test_of_records_the_size_is_told(client: WireClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_of_records_the_size_is_shown(client: WireClient, caplog: pytest.LogCaptureFixture) -> None:
     produce(client, "orders", batch_of())
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     topics = [FetchTopic(topic="orders", partitions=[partition])]

@@ -71,7 +71,9 @@ def test_duplicates_and_the_metadata_topic_are_refused_and_the_others_created() 
     assert results["__cluster_metadata"].error_message == "Creation of internal topic __cluster_metadata is prohibited."
 
 
-def test_creating_needs_the_right_on_cluster_or_topic_and_configs_are_told_to_who_may_see_them() -> None:
+def test_creating_needs_the_right_on_cluster_or_topic_and_configs_are_returned_with_the_right_to_describe_them() -> (
+    None
+):
     cluster = Cluster(broker_count=1)
     denied = create(services(cluster, authorizer=Deny((AclOperation.CREATE, ""))), "a")["a"]
     blind = create(services(cluster, authorizer=Deny((AclOperation.DESCRIBE_CONFIGS, "b"))), "b")["b"]

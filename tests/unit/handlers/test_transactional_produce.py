@@ -63,7 +63,7 @@ async def produce(hosting: TransactionHosting, gate: RefusingGate, version: int,
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_a_producer_is_told_what_it_knows(answered: ErrorCode, version: int, told: ErrorCode) -> None:
+def test_a_producer_gets_the_code_that_its_version_knows(answered: ErrorCode, version: int, told: ErrorCode) -> None:
     @on_loop
     async def check(loop: SimLoop) -> None:
         hosting = TransactionHosting(loop)
@@ -103,7 +103,7 @@ async def test_a_request_has_one_transactional_producer(loop: SimLoop) -> None:
 
 
 @on_loop
-async def test_the_coordinator_is_asked_until_the_transaction_is_open(loop: SimLoop) -> None:
+async def test_verification_is_retried_until_the_transaction_is_open(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop)
     hosting.create_topic("orders")
     gate = RefusingGate(ErrorCode.NONE)
@@ -117,7 +117,7 @@ async def test_the_coordinator_is_asked_until_the_transaction_is_open(loop: SimL
 
 
 @on_loop
-async def test_a_new_epoch_asks_again_though_a_transaction_is_open(loop: SimLoop) -> None:
+async def test_a_new_epoch_is_verified_again_though_a_transaction_is_open(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop)
     hosting.create_topic("orders")
     gate = RefusingGate(ErrorCode.NONE)

@@ -38,7 +38,7 @@ async def commit(hosting: TransactionHosting, producer: SimProducer, version: in
         (5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_a_client_is_told_of_a_load_if_it_knows_the_code(version: int, told: ErrorCode) -> None:
+def test_a_client_gets_the_code_of_a_load_if_its_version_knows_it(version: int, told: ErrorCode) -> None:
     @on_loop
     async def check(loop: SimLoop) -> None:
         hosting = TransactionHosting(loop)

@@ -138,7 +138,7 @@ def test_elections_that_are_not_of_the_isr_are_counted() -> None:
     assert (topics.unclean_election_count, topics.eligible_election_count) == (1, 1)
 
 
-def test_local_changes_tell_leaders_followers_and_lost_replicas_apart() -> None:
+def test_local_changes_distinguish_leaders_followers_and_lost_replicas() -> None:
     delta = MetadataDelta(replayed(EVERYTHING))
     delta.replay(PartitionChangeRecord(topic_id=A, partition_id=0, leader=2))
     delta.replay(

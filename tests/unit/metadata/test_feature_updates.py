@@ -136,7 +136,7 @@ def test_a_dependency_may_rise_in_the_same_request() -> None:
     assert decide(cluster, {ELR: (1, UPGRADE), MV: (23, UPGRADE)}).response is None
 
 
-def test_a_dry_run_says_what_would_be() -> None:
+def test_a_dry_run_shows_what_would_be_done() -> None:
     cluster = old_cluster(metadata_version=14)
 
     assert update(cluster, MV, 20, validate_only=True) is None
@@ -152,7 +152,7 @@ def test_a_feature_that_is_disabled_is_gone() -> None:
     assert levels(cluster) == {MV: 24}
 
 
-def test_every_registered_broker_is_asked() -> None:
+def test_every_registered_broker_has_to_support_it() -> None:
     cluster = old_cluster()
     ranges = {feature.name: (0, feature.max_supported_version) for feature in registration_request(2).features}
     features = [Feature(name, *levels_) for name, levels_ in {**ranges, MV: (7, 20)}.items() if name != GV]
@@ -167,7 +167,7 @@ def test_every_registered_broker_is_asked() -> None:
     assert update(cluster, MV, 20) is None
 
 
-def test_every_controller_has_to_be_registered_and_is_asked() -> None:
+def test_every_controller_has_to_be_registered_and_to_support_it() -> None:
     cluster = old_cluster()
     controller = Controller(
         node_id=1, cluster_id=CLUSTER_ID, rules=SimpleRules(), random=SeededRandom(1), quorum_node_ids=(1, 2)

@@ -178,7 +178,7 @@ def test_new_target_removes_what_the_one_before_was_adding() -> None:
     assert (partition(cluster, "foo").replicas, ongoing(cluster)) == ((4, 5), {})
 
 
-def test_a_reassignment_ends_when_the_replicas_before_it_are_asked_for_again() -> None:
+def test_a_reassignment_ends_when_the_replicas_before_it_are_requested_again() -> None:
     cluster = brokers(0, 1, 2, 3)
     place(cluster, "foo", [3, 1])
     reassign(cluster, {"foo": {0: [3, 2]}})

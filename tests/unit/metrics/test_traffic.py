@@ -29,7 +29,7 @@ def test_only_unexpected_errors_make_a_produce_a_failed_one() -> None:
     assert (topic.produces, topic.failed_produces, topic.bytes_rejected, topic.bytes_in) == (3, 1, 1000, 0)
 
 
-def test_causes_of_refusals_are_told_apart() -> None:
+def test_causes_of_refusals_are_distinguished() -> None:
     traffic = BrokerTraffic()
     traffic.note_invalid(ErrorCode.CORRUPT_MESSAGE, 0, is_out_of_sequence=False)
     traffic.note_invalid(ErrorCode.INVALID_RECORD, 3, is_out_of_sequence=False)

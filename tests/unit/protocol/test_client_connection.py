@@ -82,7 +82,7 @@ def test_requests_wait_until_the_peers_versions_are_known() -> None:
     assert requests(connection) == [(DESCRIBE_CLUSTER, 1, 1)]
 
 
-def test_a_peer_that_knows_no_such_api_versions_is_asked_with_the_highest_that_it_names() -> None:
+def test_a_peer_that_lacks_our_api_versions_version_gets_the_highest_that_it_names() -> None:
     connection = started()
     connection.receive(versions(0, 1, error=UNSUPPORTED_VERSION, version=0))
     assert requests(connection) == [(API_VERSIONS, 4, 0), (API_VERSIONS, 2, 1)]

@@ -124,7 +124,7 @@ def test_floats_that_json_has_no_number_for_are_strings(value):
     assert read.encode(0) == ClientQuotaRecord(key="k", value=value).encode(0)
 
 
-def test_command_tells_its_usage(capsys):
+def test_command_shows_its_usage(capsys):
     assert main(["--help"]) == 0
     assert "decode|encode" in capsys.readouterr().out
     assert main(["fly"]) == 2

@@ -239,7 +239,7 @@ def test_lost_pre_votes_lead_back_to_the_leader() -> None:
     assert core.leader_id == 2
 
 
-def test_a_voter_without_pre_votes_is_asked_for_a_real_vote() -> None:
+def test_a_voter_without_pre_votes_gets_a_real_vote_request() -> None:
     core = a_follower()
     core.step(TimePassed(), 5000)
     unsupported = m.VoteResponse(error=m.UNSUPPORTED_VERSION, leader_epoch=3, leader_id=-1)
@@ -472,7 +472,7 @@ def test_a_new_leader_counts_of_its_own_log_only_what_is_durable() -> None:
     assert role.progress.voters[1].durable_end_offset == 16
 
 
-def test_an_observer_asks_the_voters_of_its_log_when_no_bootstrap_server_is_left() -> None:
+def test_an_observer_fetches_from_the_voters_of_its_log_when_no_bootstrap_server_is_left() -> None:
     voters = VoterSet(static_voter(voter, *local_voter(voter).endpoints) for voter in (1, 2, 3))
     config = RaftConfig(local=local_voter(9), can_become_voter=False, bootstrap_ids=(-2,))
     core = RaftCore(config, LogView(), VoterHistory(voters), ElectionState(), seed=7)

@@ -62,7 +62,7 @@ def test_a_name_that_does_not_resolve_is_an_os_error() -> None:
     assert isinstance(error, OSError)
 
 
-def test_an_attempt_that_is_called_off_tells_nobody(listening: socket.socket) -> None:
+def test_a_cancelled_attempt_notifies_nobody(listening: socket.socket) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         pool = ThreadIoPool(loop, 1)

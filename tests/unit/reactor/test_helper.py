@@ -108,7 +108,7 @@ def test_a_crash_costs_one_call_and_the_next_starts_a_new_process():
     with_helper(use)
 
 
-def test_a_process_that_cannot_be_started_is_told_from_one_that_died():
+def test_a_process_that_cannot_be_started_is_distinguished_from_one_that_died():
     async def use(process: SubprocessHelper) -> None:
         spare = os.dup(0)
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -97,7 +97,7 @@ def test_a_cold_file_is_sent_of_nothing(ahead: ReadAhead, pool: Pool) -> None:
     assert not pool.calls
 
 
-def test_a_reader_is_told_when_the_first_bytes_are_there(ahead: ReadAhead, pool: Pool) -> None:
+def test_a_reader_is_notified_of_the_first_bytes(ahead: ReadAhead, pool: Pool) -> None:
     file, said = cold_file(), Said()
     ahead.wait(file, 100, said)
     pool.run_one()
@@ -183,7 +183,7 @@ def test_a_file_that_ends_before_its_region_says_so(ahead: ReadAhead, pool: Pool
     assert isinstance(said.answers[0][1], EOFError)
 
 
-def test_a_disk_that_fails_is_told_to_who_waits_and_asked_again_by_the_next(ahead: ReadAhead, pool: Pool) -> None:
+def test_a_failing_disk_fails_the_waiting_requests_and_the_next_one_tries_again(ahead: ReadAhead, pool: Pool) -> None:
     errors = deque([OSError(errno.EIO, "disk"), None])
 
     def fail() -> None:

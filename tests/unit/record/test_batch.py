@@ -82,7 +82,7 @@ def test_garbage_between_batches_is_corrupt(reader: Callable[[bytes], object], g
         list(reader(BATCH + garbage))  # type: ignore[call-overload]
 
 
-def test_scan_starts_where_it_is_told_and_says_where_batches_are() -> None:
+def test_scan_starts_at_the_given_position_and_returns_where_batches_are() -> None:
     data = BATCH + MESSAGES + BATCH
     headers = list(scan_headers(data, len(BATCH)))
     assert [header.position for header in headers] == [len(BATCH), len(BATCH) + 36, len(BATCH) + len(MESSAGES)]

@@ -32,7 +32,7 @@ def batch_of(records: list, **fields: object) -> RecordBatch:
 
 
 @given(RECORDS, st.data())
-def test_columns_say_what_records_say(records: list, data: st.DataObject) -> None:
+def test_columns_hold_what_records_hold(records: list, data: st.DataObject) -> None:
     deltas = sorted(data.draw(st.sets(st.integers(0, 1 << 30), min_size=len(records), max_size=len(records))))
     batch = batch_of(records, offset_deltas=deltas)
     columns = record_columns(batch.records_payload(), batch.record_count)

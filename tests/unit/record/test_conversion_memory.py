@@ -73,7 +73,7 @@ def test_down_conversion_refuses_a_batch_that_inflates_too_far() -> None:
 
 @CODECS
 @pytest.mark.parametrize("target", ["producer", "uncompressed", "gzip"])
-def test_a_batch_is_checked_within_what_was_said(codec: int, target: str) -> None:
+def test_a_batch_is_checked_within_the_declared_length(codec: int, target: str) -> None:
     batch = build_batch([(0, None, bytes(1 << 20), ()) for _ in range(8)], compression=codec)
     rules = ValidationRules(compression_type=target, max_message_bytes=1 << 30)
 
@@ -104,7 +104,7 @@ def test_bounds_of_what_bytes_inflate_to_hold(codec: int, size_bytes: int) -> No
 
 
 @pytest.mark.parametrize("codec", [SNAPPY, ZSTD])
-def test_bounds_are_close_where_headers_say(codec: int) -> None:
+def test_bounds_are_tight_when_headers_declare_the_size(codec: int) -> None:
     assert inflated_at_most(codec, compress(codec, bytes(5_000_000)), 1 << 40) <= 5_000_000 + (1 << 17)
 
 

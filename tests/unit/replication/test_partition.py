@@ -280,7 +280,7 @@ def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
     assert (partition.replicas, partition.isr, partition.partition_epoch) == ((1, 2), (1,), 7)
 
 
-def test_metadata_that_tells_what_the_answer_told_does_not_end_a_later_change() -> None:
+def test_metadata_that_repeats_the_response_does_not_end_a_later_change() -> None:
     """Else 3, which the controller may have taken in by now, would not be waited for, and could be elected."""
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3), isr=(1,))
@@ -307,7 +307,7 @@ def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
     assert partition.isr == (1, 2)
 
 
-def test_a_replica_that_the_controller_refuses_is_asked_for_again_with_its_next_fetch() -> None:
+def test_an_isr_change_that_the_controller_refuses_is_requested_again_with_the_next_fetch() -> None:
     partition = led(FakeLog(), replicas=(1, 2, 3), isr=(1,))
     partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
     partition.reject_isr_change()

@@ -90,7 +90,7 @@ async def test_no_verification_is_needed_while_the_transaction_is_open(loop: Sim
 
 
 @on_loop
-async def test_a_marker_between_asking_and_appending_ends_the_verification(loop: SimLoop) -> None:
+async def test_a_marker_between_verification_and_append_ends_the_verification(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
     guard = verified(hosting, partition)
@@ -102,7 +102,7 @@ async def test_a_marker_between_asking_and_appending_ends_the_verification(loop:
 
 
 @on_loop
-async def test_a_new_leader_between_asking_and_appending_takes_nothing(loop: SimLoop) -> None:
+async def test_a_new_leader_between_verification_and_append_takes_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
     guard = verified(hosting, partition)

@@ -388,7 +388,7 @@ def test_interval_of_zero_writes_none() -> None:
     on_node(scenario, metadata_max_idle_interval_ms="0")
 
 
-def test_write_soon_tells_how_it_ended() -> None:
+def test_write_soon_returns_its_outcome() -> None:
     async def scenario(node: Node) -> None:
         await node.started()
         results: list[Any] = []
@@ -533,7 +533,7 @@ def test_broker_killed_in_this_process_is_back_without_waiting_for_its_session()
     on_node(scenario)
 
 
-def test_broker_of_another_cluster_is_told_so() -> None:
+def test_broker_of_another_cluster_is_refused() -> None:
     async def scenario(node: Node) -> None:
         node.quorum.lead()
         lifecycle = BrokerLifecycle(

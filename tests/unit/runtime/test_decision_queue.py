@@ -6,7 +6,7 @@ from kafkapy.runtime.decision_queue import DecisionQueue
 from tests.simulator.loop import SimLoop, run
 
 
-def test_turns_go_in_the_order_of_asking() -> None:
+def test_turns_go_in_the_order_of_requests() -> None:
     async def main(loop: SimLoop) -> None:
         queue, order = DecisionQueue(), list[int]()
 

@@ -110,7 +110,7 @@ def slow_decision(controller: Controller, _: int) -> Steps[Any, str]:
     return Decision("done", [TopicRecord("slow", topic_id), PartitionRecord(0, topic_id, [1], [1])], is_atomic=True)
 
 
-def test_what_is_asked_amid_a_decision_is_decided_after_it() -> None:
+def test_what_is_requested_amid_a_decision_is_decided_after_it() -> None:
     async def scenario(node: Node) -> None:
         slow = asyncio.ensure_future(node.controller.write(slow_decision))
         await asyncio.sleep(0)

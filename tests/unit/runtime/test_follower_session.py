@@ -33,7 +33,7 @@ def test_the_first_request_names_all_and_the_next_what_changed() -> None:
     assert said(session.next_request()) == (42, 2, [], [])
 
 
-def test_a_partition_that_is_dropped_is_forgotten_once_unless_it_is_asked_for_again() -> None:
+def test_a_partition_that_is_dropped_is_forgotten_once_unless_it_is_requested_again() -> None:
     session = asking(FollowerSession(), (A, 0, 5), (A, 1, 5), (A, 2, 5))
     session.note_answer(session.next_request(), 42)
     session.drop((A, 0))

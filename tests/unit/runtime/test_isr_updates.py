@@ -204,7 +204,7 @@ def test_a_change_whose_fate_is_open_counts_until_metadata_settles_it(code: Erro
         empty,
     ],
 )
-def test_any_other_failure_is_asked_again_after_50_ms(answer: Answer) -> None:
+def test_any_other_failure_is_retried_after_50_ms(answer: Answer) -> None:
     @on_loop
     async def check(loop: SimLoop) -> None:
         partition, controller, updates = set_up(loop, answer, done)

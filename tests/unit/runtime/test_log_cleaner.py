@@ -177,7 +177,7 @@ def test_a_helper_that_dies_three_times_sets_the_partition_aside() -> None:
     assert stored(logs.log) == [(0, "a", "1"), (1, "a", "2")]
 
 
-def test_a_helper_that_cannot_be_started_is_asked_again_and_sets_nothing_aside() -> None:
+def test_a_helper_that_cannot_be_started_is_tried_again_and_sets_nothing_aside() -> None:
     logs = dirty_logs()
     failures = iter(range(5))
 

@@ -80,7 +80,7 @@ def test_a_killed_log_is_the_same_whoever_recovers_it(tmp_path: Path, min_helper
     manager.close()
 
 
-def test_damage_is_cut_by_the_helper_and_said_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_cut_by_the_helper_and_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     killed(tmp_path)
     damaged = sorted((tmp_path / "orders-1").glob("*.log"))[-2]
     content = bytearray(damaged.read_bytes())

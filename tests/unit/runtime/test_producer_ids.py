@@ -48,7 +48,7 @@ def test_many_who_wait_share_a_block():
     assert block_count == 1
 
 
-def test_a_refused_block_is_asked_for_again():
+def test_a_refused_block_is_requested_again():
     async def scenario() -> int:
         blocks = Blocks(10)
         blocks.failures = 1

@@ -584,7 +584,7 @@ def test_apache_kafkas_tool_reads_log_and_snapshots(tmp_path: Path) -> None:
         assert complaint not in said
 
 
-def test_what_a_long_log_holds_is_told_in_turns() -> None:
+def test_what_a_long_log_holds_is_listed_in_turns() -> None:
     disk = standalone()
 
     async def first(loop: SimLoop) -> None:

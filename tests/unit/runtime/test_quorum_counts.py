@@ -63,7 +63,7 @@ def test_the_size_and_the_age_of_the_last_snapshot() -> None:
     run(main)
 
 
-def test_an_election_among_three_is_timed_by_who_asked_for_it() -> None:
+def test_an_election_among_three_is_timed_by_its_candidate() -> None:
     async def main(loop: SimLoop) -> None:
         voters = VoterSet(local_voter(node_id) for node_id in (1, 2, 3))
         quorums: dict[int, Any] = {}

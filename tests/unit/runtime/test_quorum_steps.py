@@ -60,7 +60,7 @@ def test_a_large_batch_is_taken_in_turns_and_in_order() -> None:
     run(main)
 
 
-def test_another_leader_is_told_between_steps_and_our_own_term_after_all_of_them() -> None:
+def test_another_leader_is_notified_between_steps_and_our_own_term_after_all_of_them() -> None:
     async def main(loop: SimLoop) -> None:
         listener = SteppingList()
         quorum = await started(loop, listener)

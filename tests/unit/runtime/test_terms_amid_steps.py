@@ -53,7 +53,7 @@ def test_a_term_does_not_begin_once_the_controller_is_closed() -> None:
     on_node(scenario)
 
 
-def test_who_waits_for_a_turn_is_told_at_a_stop_before_the_decision_at_work_went_on() -> None:
+def test_a_stop_fails_requests_waiting_for_a_turn_before_the_current_decision_goes_on() -> None:
     async def scenario(node: Node) -> None:
         slow = asyncio.ensure_future(node.controller.write(slow_decision))
         waiting = asyncio.ensure_future(node.create("quick"))

@@ -216,7 +216,7 @@ async def test_a_transaction_that_is_decided_is_completed_by_the_next_start(loop
 
 
 @on_loop
-async def test_the_slowest_load_of_the_last_half_minute_is_told(loop: SimLoop):
+async def test_the_slowest_load_of_the_last_half_minute_is_exported(loop: SimLoop):
     hosting, _ = await hosting_with_producer(loop)
     assert hosting.transactions.max_load_time_ms() == 0
     hosting.io_pool = SimIoPool(loop, call_ms=7)

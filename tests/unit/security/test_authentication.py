@@ -56,7 +56,7 @@ def lifetime_ms(reply) -> int:
     return SaslAuthenticateResponse.decode(bytes(reply.answer)[4:], 1).session_lifetime_ms
 
 
-def test_versions_are_asked_until_they_were_understood() -> None:
+def test_api_versions_is_retried_until_it_is_understood() -> None:
     machine = login()
     for is_success in (False, False, True):
         with pytest.raises(VersionsRequested):
@@ -106,7 +106,7 @@ def test_a_login_begun_anew_is_for_the_same_user_and_mechanism() -> None:
     assert (reply.answer, machine.state) == (None, LoginState.FAILED)
 
 
-def test_what_a_client_is_not_to_know_is_not_told() -> None:
+def test_what_a_client_is_not_to_know_is_not_returned() -> None:
     reply = log_in(login(BrokenServer))
     assert b"secret" not in bytes(reply.answer)
     assert "a secret reason" in reply.failure

@@ -14,7 +14,7 @@ def held(*, starts_at_ms: int | None = WALL_MS, life_ms: int = HOUR_MS) -> HeldT
     return HeldToken("text", "alice", starts_at_ms, WALL_MS + life_ms)
 
 
-def test_a_token_tells_its_times_and_name() -> None:
+def test_a_token_holds_its_times_and_name() -> None:
     token = read_token(KEY.token(now_ms=WALL_MS))
     assert token[1:] == ("alice", WALL_MS, WALL_MS + 60_000)
     assert token.text not in repr(token)
@@ -25,7 +25,7 @@ def test_a_token_tells_its_times_and_name() -> None:
 @pytest.mark.parametrize(
     "text", ["", "a.b", "a.b.c", "a.W10.c", "a.e30.c", KEY.token(without="exp"), KEY.token(sub="")]
 )
-def test_what_tells_no_times_is_no_token(text) -> None:
+def test_a_token_without_times_is_refused(text) -> None:
     with pytest.raises(JwtError) as error:
         read_token(text)
     assert not text or text not in str(error.value)

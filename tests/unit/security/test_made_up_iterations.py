@@ -16,14 +16,14 @@ def made_up(stored: dict[int, int], secret: bytes = SECRET) -> dict[str, int]:
     return {name: made_up_iterations(secret, name, stored) for name in NAMES}
 
 
-def test_each_number_is_told_as_often_as_it_is_stored() -> None:
+def test_each_number_is_reported_as_often_as_it_is_stored() -> None:
     told = Counter(made_up({8192: 9, 4096: 1}).values())
     assert told.keys() == {8192, 4096}
     assert 50 < told[4096] < 200, "about a tenth"
 
 
 @pytest.mark.parametrize("iterations", [MIN_ITERATIONS, 10_000, MAX_ITERATIONS])
-def test_a_number_that_all_users_have_is_told_always(iterations: int) -> None:
+def test_a_number_that_all_users_have_is_always_shown(iterations: int) -> None:
     assert set(made_up({iterations: 3}).values()) == {iterations}
 
 
@@ -54,7 +54,7 @@ def test_an_unknown_user_fails_at_the_step_of_a_wrong_password_with_that_number(
         server.evaluate(client.evaluate(challenge), 0)
 
 
-def test_an_unknown_token_is_told_the_iterations_of_tokens() -> None:
+def test_an_unknown_token_gets_the_iterations_of_tokens() -> None:
     server = ScramServer(
         MECHANISMS["SCRAM-SHA-256"], lambda _: None, nonce="abc", secret=SECRET, stored_iterations=lambda: {8192: 2}
     )

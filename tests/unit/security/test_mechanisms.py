@@ -29,7 +29,7 @@ def log_in(client, server) -> None:
             challenge = server.evaluate(response, NOW_MS)
 
 
-def test_scram_says_what_rfc_7677_says() -> None:
+def test_scram_sends_what_rfc_7677_shows() -> None:
     client, server = ScramClient(SHA_256, "user", "pencil", nonce=CLIENT_NONCE), scram_server()
     first = client.evaluate(b"")
     assert first == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
@@ -185,7 +185,7 @@ def test_plain_logs_the_users_of_the_options_in() -> None:
         ),
     ],
 )
-def test_plain_tells_what_apache_kafka_tells(token, told) -> None:
+def test_plain_answers_what_apache_kafka_answers(token, told) -> None:
     server = PlainServer(USERS)
     with pytest.raises(ToldSaslError) as error:
         server.evaluate(token, NOW_MS)

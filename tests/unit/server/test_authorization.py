@@ -87,7 +87,7 @@ def test_until_acls_are_loaded_only_super_users_are_answered() -> None:
         authorizer.authorize(ALICE, AclOperation.READ, ResourceType.TOPIC, "orders")
 
 
-def test_who_is_refused_before_the_acls_are_loaded_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_before_the_acls_are_loaded_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     images: list[Any] = [None]
     acls = LoadedAcls(lambda: images[0])
     authorizer = new_authorizer(SecurityConfig(), acls)

@@ -104,7 +104,7 @@ def test_a_file_holds_the_whole_assertion_and_is_read_each_time(tmp_path: Path) 
         ({f"{PREFIX}template.file": "{key}"}, "it is no JSON"),
     ],
 )
-def test_what_cannot_be_is_told_without_secrets(tmp_path: Path, changed: dict[str, str], reason: str) -> None:
+def test_impossible_values_are_reported_without_secrets(tmp_path: Path, changed: dict[str, str], reason: str) -> None:
     properties = write_key(tmp_path / "key.pem", RSA)
     properties |= {key: value.replace("{key}", str(tmp_path / "key.pem")) for key, value in changed.items()}
     with pytest.raises(ConfigError, match=reason) as error:

@@ -38,7 +38,7 @@ def test_broker_and_controller_of_a_node_have_one_account() -> None:
     assert broker.client_quotas is controller.client_quotas is not None
 
 
-def test_without_quotas_there_is_nothing_to_ask() -> None:
+def test_without_quotas_there_is_no_meter() -> None:
     running = new_services()
     list(apply_quotas([running], image("c"), [entity("c")]))
     list(apply_quotas([running], image(), [entity("c")]))

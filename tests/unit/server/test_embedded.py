@@ -39,7 +39,9 @@ def raises(call: Callable[[], object]) -> bool:
     return False
 
 
-def test_a_broker_that_cannot_go_on_stops_serving_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_cannot_go_on_stops_serving_and_logs_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     data_dir = tmp_path / "data"
     with pytest.raises(RuntimeError, match=r"could not go on: log directory .*data") as caught:
         use_until_it_stops_serving(data_dir)
@@ -57,7 +59,7 @@ def accepts(address: str) -> bool:
     return True
 
 
-def test_misuse_is_told() -> None:
+def test_misuse_is_reported() -> None:
     broker = Broker()
     with pytest.raises(RuntimeError, match=r"not running: use it as"):
         _ = broker.node_id

@@ -57,7 +57,7 @@ def test_topics_are_created_and_deleted_without_a_client() -> None:
         (["new"], {"configs": {"no.such.key": 1}}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_a_topic_that_cannot_be_created_is_told(names, options, code, shared: Broker) -> None:
+def test_a_topic_that_cannot_be_created_is_reported(names, options, code, shared: Broker) -> None:
     with pytest.raises(ApiError) as caught:
         shared.create_topics(*names, **options)
     assert caught.value.code == code
@@ -123,7 +123,7 @@ def test_all_of_it_can_be_awaited() -> None:
     asyncio.run(main())
 
 
-def test_a_broker_that_does_not_run_is_told() -> None:
+def test_a_broker_that_does_not_run_is_reported() -> None:
     for call in (Broker().restart, Broker().kill, Broker().create_topics):
         with pytest.raises(RuntimeError, match="not running: use it as"):
             call()

@@ -66,7 +66,7 @@ def test_made_up_key_ids_bring_about_few_readings(tmp_path) -> None:
         assert ids(keys("two", WALL_MS + EXPEDITED_MS + 100)) == ["two"]
 
 
-def test_a_refusing_endpoint_is_asked_ever_less_often(tmp_path) -> None:
+def test_a_refusing_endpoint_is_retried_with_growing_intervals(tmp_path) -> None:
     with https_server(tmp_path) as server:
         server.routes["/keys"] = give_keys(ONE)
         url, context = server.url("/keys"), client_context(server.authority)

@@ -44,7 +44,7 @@ def log() -> logging.Logger:
     return logger
 
 
-def test_who_logs_never_waits_and_what_is_lost_is_told(log: logging.Logger) -> None:
+def test_logging_never_waits_and_lost_lines_are_counted(log: logging.Logger) -> None:
     sink = StuckSink()
     writer = LogWriter(sink, max_queued_chars=500)
     log.addHandler(writer)

@@ -35,7 +35,7 @@ def of(**more: object) -> list[tuple[Kind, str]]:
     return [(each.kind, each.subject) for each in findings_of(survey(**more))]
 
 
-def test_nothing_is_said_of_a_cluster_that_can_be_migrated() -> None:
+def test_nothing_is_reported_of_a_cluster_that_can_be_migrated() -> None:
     assert findings_of(survey()) == []
 
 
@@ -126,6 +126,6 @@ def test_keys_without_effect_and_unknown_ones_are_noted() -> None:
     assert "my.own" in found[1].text
 
 
-def test_secrets_that_are_not_told_are_named() -> None:
+def test_secrets_that_are_withheld_are_named() -> None:
     (found,) = findings_of_properties("f", BROKER | {"listener.name.plaintext.ssl.key.password": HIDDEN})
     assert (found.kind, found.remedy) == (Kind.NOTE, "--config FILE")

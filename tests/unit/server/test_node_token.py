@@ -102,7 +102,9 @@ def credentials(provider: HttpsServer) -> str:
     return f'clientId="alice" clientSecret="s3cret" {trust}'
 
 
-def test_a_failing_endpoint_is_asked_ever_less_often(provider: HttpsServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_endpoint_is_retried_with_growing_intervals(
+    provider: HttpsServer, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = Clock()
     provider.routes["/tokens"] = lambda _: (503, {}, b"busy")
     token = node_token(clock, provider.url("/tokens"), credentials(provider))

@@ -17,6 +17,6 @@ def test_a_shifted_clock_is_off_by_the_wall_only(monkeypatch: pytest.MonkeyPatch
     assert clock.monotonic_ms() <= time.monotonic_ns() // 1_000_000
 
 
-def test_the_clock_is_the_systems_if_nothing_else_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_is_the_systems_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(CLOCK_OFFSET, raising=False)
     assert type(clock_of_environment()) is SystemClock

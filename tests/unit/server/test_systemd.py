@@ -47,7 +47,7 @@ def told_until(notified: socket.socket, name: str) -> dict[str, str]:
     return found
 
 
-def test_systemd_is_told_of_start_watchdog_and_stop(tmp_path: Path) -> None:
+def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path) -> None:
     with supervised(tmp_path, WATCHDOG_USEC="400000") as (process, notified):
         starting = told(notified)
         assert starting == {"EXTEND_TIMEOUT_USEC": "30000000", "STATUS": "Starting"}

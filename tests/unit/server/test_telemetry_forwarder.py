@@ -10,7 +10,7 @@ from tests.support.asking import until
 
 
 @pytest.mark.parametrize("url", ["ftp://h/", "http://", "http://h:99999/", "http://h:x/", "http://[h/"])
-def test_a_url_that_cannot_be_asked_is_refused(url: str) -> None:
+def test_a_url_that_cannot_be_requested_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         HttpForwarder(url, broker_id=1)
 

@@ -54,7 +54,7 @@ def shake(server: ssl.SSLContext, client: ssl.SSLContext, host: str = "localhost
 
 
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
-def test_clients_are_asked_for_a_certificate_as_configured(auth: str):
+def test_client_certificates_are_requested_as_configured(auth: str):
     _, shown = shake(server_context(tls(ssl_client_auth=auth)), client_context(tls(ALICE)))
     assert shown == (None if auth == "none" else ALICE.certificate_der)
 

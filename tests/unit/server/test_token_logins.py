@@ -76,7 +76,7 @@ def test_anything_else_fails_at_the_step_of_a_wrong_password(how, login) -> None
     assert not machine.is_complete
 
 
-def test_the_salt_does_not_tell_whether_there_is_a_token() -> None:
+def test_the_salt_does_not_reveal_whether_there_is_a_token() -> None:
     mechanism = MECHANISMS["SCRAM-SHA-256"]
     first = ScramClient(mechanism, "id", "", nonce="client", is_token=True).evaluate(b"")
     challenges = {server(mechanism, image=image).evaluate(first, NOW_MS) for image in (WITH_TOKEN, EMPTY_IMAGE)}
@@ -90,7 +90,7 @@ def test_other_extensions_make_it_no_token(extension) -> None:
     assert not machine.is_by_token
 
 
-def test_the_client_may_say_it_among_other_extensions() -> None:
+def test_the_client_may_send_it_among_other_extensions() -> None:
     machine = server(MECHANISMS["SCRAM-SHA-256"])
     machine.evaluate(b"n,,n=id,r=abc,other=x,tokenauth=TRUE,more=y", NOW_MS)
     assert machine.is_by_token

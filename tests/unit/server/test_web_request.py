@@ -83,7 +83,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(server: HttpsServer, con
 
 
 @pytest.mark.parametrize("url", ["http://localhost/keys", "file:///etc/passwd", "ftp://x/y", "https://", ""])
-def test_nothing_but_https_is_asked(url: str) -> None:
+def test_only_https_is_requested(url: str) -> None:
     with pytest.raises(WebError, match="only https"):
         send(url)
 

@@ -48,7 +48,7 @@ def test_a_key_in_a_key():
         ("a: [", "is not YAML"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(tmp_path, text, told):
+def test_what_is_wrong_is_reported_in_one_line(tmp_path, text, told):
     path = tmp_path / "job.yaml"
     path.write_text(text)
     with pytest.raises(JobError, match=told) as error:
@@ -69,7 +69,7 @@ def test_a_missing_file(tmp_path):
         load_config(BronzeConfig, tmp_path / "none.yaml")
 
 
-def test_help_tells_every_key():
+def test_help_shows_every_key():
     keys = {key: (default, text) for key, _, default, text in describe(GoldConfig)}
     assert keys["bootstrap_servers"][0] == "required"
     assert keys["watermark"][0] == "10 seconds"

@@ -45,7 +45,7 @@ def test_a_recording_shorter_than_the_watermark_has_open_bars_only() -> None:
     assert [bar.width for bar in still_open] == ["1h", "1m", "1s", "1s"]
 
 
-def test_a_recording_without_trades_is_told(tmp_path: Path) -> None:
+def test_a_recording_without_trades_is_reported(tmp_path: Path) -> None:
     depth = tmp_path / "X-depth.csv"
     depth.write_text("X,1,1,1,b,snap,1,1,0\n")
     with pytest.raises(JobError, match="holds no trades"):

@@ -37,7 +37,7 @@ def test_events_come_in_order_of_arrival():
     assert arrivals == sorted(arrivals)
 
 
-def test_trades_excite_each_other_at_the_rate_asked_for():
+def test_trades_excite_each_other_at_the_configured_rate():
     times = [trade.time_ms for trade in trades(Market(events=20_000, trades_per_second=20, **CLEAN))]
     seconds = Counter(time // 1000 for time in times)
     counts = [seconds[second] for second in range(times[0] // 1000, times[-1] // 1000)]
@@ -46,7 +46,7 @@ def test_trades_excite_each_other_at_the_rate_asked_for():
     assert sum((count - mean) ** 2 for count in counts) / len(counts) > 3 * mean  # a Poisson process has 1 * mean
 
 
-def test_what_goes_wrong_goes_wrong_as_often_as_asked():
+def test_failures_are_injected_as_often_as_configured():
     market = Market(events=10_000, late=0.02, duplicates=0.01, malformed=0.01)
     parsed = [(oracle.parse(event.value, event.arrival_ms), event) for event in generate(market)]
     good = [(found, event) for found, event in parsed if isinstance(found, Trade)]

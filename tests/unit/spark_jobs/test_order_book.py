@@ -50,7 +50,7 @@ def assert_true(rows: list[BookRow], exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("is_future", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_says_what_the_exchange_had_at_every_update_and_loses_none_unnoticed(seed: int, is_future: bool) -> None:
+def test_shows_what_the_exchange_had_at_every_update_and_loses_none_unnoticed(seed: int, is_future: bool) -> None:
     exchange = Exchange("BTCUSDT", seed, is_future)
     delivered = deliver(exchange, 1_500)
     _, rows = run(delivered.messages)
@@ -73,7 +73,7 @@ def test_without_loss_there_is_no_gap_and_the_last_book_is_the_exchanges(is_futu
         assert side.prices == sorted(side.quantities)
 
 
-def test_says_the_same_when_its_state_was_stored_in_between() -> None:
+def test_answers_alike_when_its_state_was_stored_in_between() -> None:
     messages = deliver(Exchange("BTCUSDT", 3), 1_000).messages
     (stored, rows), (plain, expected) = run(messages, store_every=7), run(messages)
     assert rows == expected

@@ -55,7 +55,7 @@ def test_agg_trades_keep_their_digits(tmp_path, suffix, header):
         ("5,10.5,2,21.0,1700000000123,false", 1700000000123),
     ],
 )
-def test_trades_are_told_from_agg_trades(tmp_path, row, time_ms):
+def test_trades_are_distinguished_from_agg_trades(tmp_path, row, time_ms):
     (value,) = values(read_csv(write(tmp_path / "BTCUSDT-trades-2025.csv", row + "\n")))
     assert (value["symbol"], value["trade_id"], value["price"], value["time_ms"]) == ("BTCUSDT", 5, "10.5", time_ms)
 

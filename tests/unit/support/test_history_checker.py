@@ -111,7 +111,7 @@ def test_nothing_is_wrong_if_the_transaction_of_unknown_outcome_was_aborted() ->
     assert find_anomalies(history) == []
 
 
-def test_the_order_of_events_in_the_list_says_nothing_but_for_writes() -> None:
+def test_the_order_of_events_in_the_list_matters_for_writes_only() -> None:
     history = clean_history()
     writes = [each for each in history if isinstance(each, Write)]
     others = [each for each in history if not isinstance(each, Write)]
@@ -180,13 +180,13 @@ def test_a_record_of_an_aborted_transaction_is_an_aborted_read() -> None:
     assert Kind.ABORTED_READ in kinds_in(history)
 
 
-def test_a_transaction_that_nobody_asked_to_commit_is_aborted() -> None:
+def test_a_transaction_whose_commit_was_not_requested_is_aborted() -> None:
     history = without(clean_history(), end("a2", Outcome.ABORTED, at=4.0))
     assert find_anomalies(history) == []
     assert Kind.ABORTED_READ in kinds_in([*history, poll("other", LEFT, (4, "a2 l"), at=3.5)])
 
 
-def test_a_record_that_is_read_before_its_commit_was_asked_for_is_a_precommitted_read() -> None:
+def test_a_record_read_before_its_commit_was_requested_is_a_precommitted_read() -> None:
     early = poll("other", LEFT, (0, "a1 l"), at=1.7)
     assert kinds_in([*clean_history(), early]) == {Kind.PRECOMMITTED_READ}
 
@@ -201,7 +201,7 @@ def test_an_offset_of_an_aborted_transaction_is_an_aborted_read() -> None:
     assert kinds_in([*clean_history(), seen(Limit.COMMITTED_OFFSET, GROUP, 2, at=5.0)]) == {Kind.ABORTED_READ}
 
 
-def test_an_offset_that_is_committed_before_that_was_asked_for_is_a_precommitted_read() -> None:
+def test_an_offset_committed_before_the_commit_was_requested_is_a_precommitted_read() -> None:
     early = seen(Limit.COMMITTED_OFFSET, GROUP, 1, at=1.5)
     assert kinds_in([*clean_history(), early]) == {Kind.PRECOMMITTED_READ}
 

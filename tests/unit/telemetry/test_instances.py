@@ -75,7 +75,7 @@ def test_all_patterns_match_whole_attributes_that_are_known(match: str, is_match
     assert Subscription.of({"metrics": "*", "match": match}).matches(CLIENT) is is_matched
 
 
-def test_a_client_is_asked_for_the_metrics_of_all_subscriptions_that_match() -> None:
+def test_a_client_gets_the_metrics_of_all_matching_subscriptions() -> None:
     slow = Subscription.of({"metrics": "b,a", "interval.ms": "3600000"})
     assert wanted_of([slow], CLIENT) == Wanted(("a", "b"), 300_000)
     fast = Subscription.of({"metrics": "a,c", "interval.ms": "100"})
@@ -103,7 +103,7 @@ def test_requests_before_the_interval_is_over_are_throttled(world: World) -> Non
     assert world.instances.throttle_count == 3
 
 
-def test_a_changed_subscription_may_be_asked_for_at_once(world: World) -> None:
+def test_a_changed_subscription_may_be_requested_at_once(world: World) -> None:
     before = world.ask(0).subscription_id
     world.instances.update("all", {"metrics": "a", "interval.ms": "1000"})
     assert refused(lambda: world.push(1, subscription_id=before)) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID

@@ -37,7 +37,7 @@ def test_all_instances_share_the_room_and_give_it_back() -> None:
     assert received.series_count == 1
 
 
-def test_the_labels_that_tell_of_the_instance_count_with_each_series() -> None:
+def test_the_labels_of_the_instance_count_with_each_series() -> None:
     received = ReceivedMetrics()
     for number in range(1000):
         received.note(CLIENT, Point(f"m{number:03}", (), 1, False, False), identity_characters=996)

@@ -60,7 +60,7 @@ def test_an_event_completes_exactly_once() -> None:
     assert not operation.complete()
 
 
-def test_the_time_out_completes_exactly_once_and_says_that_it_expired() -> None:
+def test_the_time_out_completes_exactly_once_and_is_marked_as_expired() -> None:
     bench = Bench()
     operation = bench.wait("k", timeout_ms=500)
     bench.advance(499)

@@ -53,7 +53,7 @@ def test_paragraphs_that_name_a_deviation_are_found_with_their_owners(source: Pa
     ]
 
 
-def test_a_page_that_is_not_up_to_date_is_told(source, tmp_path, monkeypatch, capsys) -> None:
+def test_a_page_that_is_not_up_to_date_is_reported(source, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(deviations, "ROOT", tmp_path)
     monkeypatch.setattr(deviations, "PAGE", tmp_path / "deviations.md")
     assert main(["--check"]) == 1

@@ -24,7 +24,7 @@ def test_a_wheel_of_what_is_tracked_is_fine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("kafkapy/a.py",), ("kafkapy/a.py", "kafkapy/py.typed", "kafkapy/deleted.py")])
-def test_a_file_too_many_or_too_few_is_told(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_a_file_too_many_or_too_few_is_reported(tmp_path: Path, names: tuple[str, ...]) -> None:
     with pytest.raises(PackageError, match=r"py\.typed|deleted\.py"):
         check_contents(wheel_of(tmp_path, *names), {"kafkapy/a.py", "kafkapy/py.typed"})
 
@@ -50,7 +50,7 @@ def sdist_of(path: Path, *, mtime: int, user: str, names: tuple[str, ...]) -> by
     return path.read_bytes()
 
 
-def test_an_sdist_does_not_tell_when_and_by_whom_it_was_built(tmp_path: Path) -> None:
+def test_an_sdist_does_not_hold_when_and_by_whom_it_was_built(tmp_path: Path) -> None:
     first = sdist_of(tmp_path / "1.tar.gz", mtime=int(time.time()), user="alice", names=("x/a", "x/b"))
     second = sdist_of(tmp_path / "2.tar.gz", mtime=5, user="bob", names=("x/b", "x/a"))
     assert first == second

@@ -37,7 +37,7 @@ def test_one_of_the_path_comes_first_unless_it_is_a_stub(tmp_path: Path, monkeyp
         assert pythons.interpreter(THIS, [tmp_path / "others"]) == str(found)
 
 
-def test_what_is_not_here_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_here_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(pythons, "interpreter", lambda version: "/there" if version == "3.12" else None)
     assert pythons.main() == 0
     said = capsys.readouterr()

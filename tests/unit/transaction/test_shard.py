@@ -31,7 +31,7 @@ def test_a_new_id_has_epoch_0_and_a_known_one_the_next() -> None:
     assert world.started() == (1000, 1)
 
 
-def test_the_current_epoch_is_bumped_and_the_one_before_is_told_the_current_one_again() -> None:
+def test_the_current_epoch_is_bumped_and_the_one_before_gets_the_current_one_again() -> None:
     world = TransactionWorld()
     first = world.started()
     second = world.started(producer=first)
@@ -129,7 +129,7 @@ def test_a_transaction_begins_with_its_first_partition() -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, FENCED), (5, FENCED)])
-def test_a_fenced_producer_is_told_what_its_version_knows(version: int, code: ErrorCode) -> None:
+def test_a_fenced_producer_gets_the_code_that_its_version_knows(version: int, code: ErrorCode) -> None:
     world = TransactionWorld()
     stale = world.started()
     world.started()
@@ -139,7 +139,7 @@ def test_a_fenced_producer_is_told_what_its_version_knows(version: int, code: Er
         assert world.add_offsets(stale, version=version) == code
 
 
-def test_verification_tells_partitions_apart() -> None:
+def test_verification_distinguishes_partitions() -> None:
     world = TransactionWorld()
     producer = world.started()
     world.add(producer, [ORDERS])
@@ -229,7 +229,7 @@ def test_the_last_epoch_ends_with_a_new_producer_id_and_a_retry_gets_it_again() 
     assert world.add((1000, 0)) == NONE
 
 
-def test_while_markers_are_written_everybody_is_told_to_come_again() -> None:
+def test_while_markers_are_written_requests_get_a_retriable_error() -> None:
     world = TransactionWorld()
     producer = world.started()
     world.held = {ORDERS}
@@ -357,7 +357,7 @@ def test_a_transaction_is_listed_if_it_passes_all_filters(request_fields: dict[s
     assert sorted(each.transactional_id for each in listed if each is not None) == expected
 
 
-def test_unknown_states_are_told_back_and_bad_patterns_refused() -> None:
+def test_unknown_states_are_returned_and_bad_patterns_refused() -> None:
     request = ListTransactionsRequest(state_filters=["Ongoing", "ongoing", "Nonsense"])
     assert TransactionFilters.of(request).unknown_states == ["Nonsense", "ongoing"]
     with pytest.raises(Exception, match="not a valid regular expression") as raised:

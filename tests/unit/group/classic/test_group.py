@@ -156,7 +156,7 @@ def test_followers_wait_for_the_leader_and_its_record() -> None:
     }
 
 
-def test_a_consumer_that_the_leader_left_out_gets_an_assignment_that_says_nothing() -> None:
+def test_a_consumer_that_the_leader_left_out_gets_an_empty_assignment() -> None:
     world = ClassicWorld()
     leader, follower = world.stable(2)
     for member_id in (leader, follower):
@@ -297,7 +297,7 @@ def static_leader(world: ClassicWorld, **fields: int) -> str:
     return str(leader.member_id)
 
 
-def test_a_static_leader_is_told_to_skip_the_assignment() -> None:
+def test_a_static_leader_gets_skip_assignment() -> None:
     world = ClassicWorld()
     static_leader(world)
     answer = world.joined(world.join(version=9, **STATIC))
@@ -428,7 +428,7 @@ def test_a_deleted_group_is_dead_and_gone() -> None:
 # -- explained -------------------------------------------------------------------------------------------------------
 
 
-def test_a_rebalance_tells_why_and_what_members_gained_and_lost() -> None:
+def test_a_rebalance_shows_its_reason_and_what_members_gained_and_lost() -> None:
     def of(*partitions: int) -> bytes:
         body = b"".join(partition.to_bytes(4, "big") for partition in partitions)
         return bytes.fromhex("0000 00000001 0001 74") + len(partitions).to_bytes(4, "big") + body + b"\xff" * 4

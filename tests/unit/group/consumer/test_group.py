@@ -531,7 +531,7 @@ def test_unknown_assignor_is_refused_with_the_known_ones() -> None:
     )
 
 
-def test_assignor_that_most_members_ask_for_is_used() -> None:
+def test_assignor_that_most_members_request_is_used() -> None:
     world = GroupWorld(image_of(foo=2, bar=2))
     consumers = [FakeConsumer(world, name, "foo", "bar", server_assignor="range") for name in "ab"]
     consumers.append(FakeConsumer(world, "c", "foo", "bar", server_assignor="uniform"))

@@ -57,7 +57,7 @@ def test_member_gives_first_and_stays_at_its_epoch_meanwhile() -> None:
     assert facts(after) == (UNREVOKED, 10, 10, {FOO: {1: 10}}, {FOO: {0: 10}})
 
 
-def test_member_that_has_let_go_before_being_told_moves_on() -> None:
+def test_member_that_revoked_before_the_request_moves_on() -> None:
     after = step(member(), {FOO: {1}}, {FOO: {1}})
 
     assert facts(after) == (STABLE, 11, 10, {FOO: {1: 10}}, {})
@@ -78,7 +78,7 @@ def test_member_moves_on_once_it_no_longer_reports_what_it_had_to_give() -> None
     assert facts(after) == (STABLE, 11, 10, {FOO: {1: 10}, BAR: {5: 11}}, {})
 
 
-def test_member_gets_back_what_it_has_just_given_where_a_later_target_says_so() -> None:
+def test_member_gets_back_what_it_has_just_revoked_if_a_later_target_assigns_it() -> None:
     before = member(UNREVOKED, {FOO: {1: 10}}, {FOO: {0: 10}})
 
     after = step(before, {FOO: {0, 1}}, {FOO: {1}}, epoch=12, taken=frozenset({0}))

@@ -115,7 +115,7 @@ def test_members_of_an_eager_assignor_own_nothing_when_they_join() -> None:
     assert (answer.generation_id, assigned(world, first, 2)) == (2, [0, 1])
 
 
-def test_classic_member_that_waits_is_told_to_join_once_its_partitions_are_free() -> None:
+def test_waiting_classic_member_has_to_join_once_its_partitions_are_free() -> None:
     world = world_of(2)
     consumer = modern(world)
     consumer.join()
@@ -132,7 +132,7 @@ def test_classic_member_that_waits_is_told_to_join_once_its_partitions_are_free(
     assert world.heartbeat("c", 3) == ErrorCode.NONE
 
 
-def test_joins_and_syncs_that_wait_are_told_to_come_again() -> None:
+def test_waiting_joins_and_syncs_get_a_retriable_error() -> None:
     world = world_of()
     first, second = classic_group(world, (0, 1), (2, 3))
     waiting = world.join(first, protocols=speaks())
@@ -541,7 +541,7 @@ def test_member_whose_metadata_cannot_be_read_keeps_the_group_what_it_is() -> No
 # -- there and back -------------------------------------------------------------------------------------------------
 
 
-def test_empty_groups_change_their_kind_and_tell_the_log() -> None:
+def test_empty_groups_change_their_kind_and_write_it_to_the_log() -> None:
     world = world_of()
     consumer = modern(world)
     consumer.join()
@@ -561,7 +561,7 @@ def reloaded_groups(world: MixedWorld) -> list[Any]:
     return list(world.shard.groups.values())
 
 
-def test_history_is_told_across_conversions() -> None:
+def test_history_continues_across_conversions() -> None:
     world = world_of()
     (first,) = classic_group(world, (0, 1, 2, 3))
     consumer = modern(world)

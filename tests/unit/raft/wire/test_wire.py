@@ -189,7 +189,9 @@ def test_responses_arrive_as_they_were_sent_at_each_version(
 
 
 @pytest.mark.parametrize("response", [response for _, response, _ in RESPONSES[:5]])
-def test_the_leader_is_told_without_an_address_where_it_listens_by_another_name(response: messages.Response) -> None:
+def test_the_leader_is_returned_without_an_address_where_it_listens_by_another_name(
+    response: messages.Response,
+) -> None:
     other = WirePeer("cluster", "OTHER")
     index = next(index for index, (_, each, _) in enumerate(RESPONSES) if each is response)
     request_ = RESPONSES[index][0]

@@ -88,7 +88,7 @@ def test_a_page_is_answered_with_its_length_and_closed() -> None:
         (b"GET /page HTTP/1.1\r\nCookie: " + bytes(2 * MAX_HEAD_BYTES), 431),
     ],
 )
-def test_what_is_no_page_is_told_apart(request_head: bytes, status: int) -> None:
+def test_what_is_no_page_is_distinguished(request_head: bytes, status: int) -> None:
     with serving() as port:
         assert status_of(sent(port, request_head + b"\r\n\r\n")) == status
 
@@ -119,7 +119,7 @@ def is_served(port: int) -> bool:
 
 
 @pytest.mark.parametrize("request_part", [b"", b"GET /page HTTP/1.1\r\nA: b", b"GET /large HTTP/1.1\r\n\r\n"])
-def test_who_neither_asks_nor_reads_is_let_go(request_part: bytes) -> None:
+def test_a_client_that_neither_sends_nor_reads_is_disconnected(request_part: bytes) -> None:
     with serving(max_connections=1, timeout_s=0.2) as port:
         slow = socket.create_connection(("127.0.0.1", port), 60)
         slow.sendall(request_part)

@@ -61,7 +61,7 @@ def test_what_is_missing_is_named() -> None:
         assert missing_of(node) == {"stop": "the node is stopping"}
 
 
-def test_a_loop_that_is_held_up_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_is_held_up_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "LOOP_TIMEOUT_S", 0.1)
     port = free_port()
     expected = "the event loop has not answered within 0.1 s"

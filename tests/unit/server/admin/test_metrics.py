@@ -77,7 +77,7 @@ def test_each_name_of_apache_kafka_is_served_or_named_as_absent(scraped: Samples
     assert served & ABSENT.keys() == set()
 
 
-def test_partitions_and_logs_are_told(scraped: Samples) -> None:
+def test_partitions_and_logs_are_exported(scraped: Samples) -> None:
     for partition in ("0", "1", "2"):
         assert value(scraped, "kafka_log_log_logendoffset", topic="t", partition=partition) == 10
         assert value(scraped, "kafka_log_log_size", topic="t", partition=partition) > 0
@@ -88,7 +88,7 @@ def test_partitions_and_logs_are_told(scraped: Samples) -> None:
     assert value(scraped, "kafka_server_replicamanager_atminisrpartitioncount") == count
 
 
-def test_the_metadata_is_told(scraped: Samples) -> None:
+def test_the_metadata_is_returned(scraped: Samples) -> None:
     assert value(scraped, "kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert value(scraped, "kafka_controller_kafkacontroller_globaltopiccount") == 2
     assert value(scraped, "kafka_controller_kafkacontroller_globalpartitioncount") == 53
@@ -98,7 +98,7 @@ def test_the_metadata_is_told(scraped: Samples) -> None:
     assert value(scraped, "kafka_server_kafkaserver_brokerstate") == 3
 
 
-def test_the_lag_of_a_group_is_told(scraped: Samples) -> None:
+def test_the_lag_of_a_group_is_exported(scraped: Samples) -> None:
     of_group = {"consumergroup": "g", "topic": "t"}
     assert value(scraped, "kafka_consumergroup_current_offset", **of_group, partition="1") == 4
     assert value(scraped, "kafka_consumergroup_lag", **of_group, partition="1") == 6
@@ -109,7 +109,7 @@ def test_the_lag_of_a_group_is_told(scraped: Samples) -> None:
     assert value(scraped, "kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
 
 
-def test_requests_are_told_by_api_and_version(scraped: Samples) -> None:
+def test_requests_are_counted_by_api_and_version(scraped: Samples) -> None:
     found = {
         labels["request"]: count
         for (name, tags), count in scraped.items()
@@ -127,7 +127,7 @@ def test_requests_are_told_by_api_and_version(scraped: Samples) -> None:
     assert shown == sorted(shown)
 
 
-def test_topics_are_told_of_apart_and_together(scraped: Samples) -> None:
+def test_topics_are_described_apart_and_together(scraped: Samples) -> None:
     prefix = "kafka_server_brokertopicmetrics"
     assert value(scraped, f"{prefix}_messagesin_total", topic="t") == 30
     assert value(scraped, f"{prefix}_bytesin_total", topic="t") > 30

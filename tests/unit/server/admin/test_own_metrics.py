@@ -44,7 +44,7 @@ def values(scraped: Samples, name: str) -> list[float]:
     return [value for (each, _), value in scraped.items() if each == name]
 
 
-def test_the_process_and_the_event_loop_are_told(scraped: Samples) -> None:
+def test_the_process_and_the_event_loop_are_exported(scraped: Samples) -> None:
     for name in ("process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total"):
         assert values(scraped, name)[0] > 0
     assert values(scraped, "kafkapy_log_directory_usable_bytes")[0] > 0
@@ -77,7 +77,7 @@ def test_many_clients_by_software_are_counted_together(scraped: Samples) -> None
     assert sum(by_name.values()) >= CLIENTS
 
 
-def test_the_lag_of_a_kip_848_group_is_told(scraped: Samples) -> None:
+def test_the_lag_of_a_kip_848_group_is_exported(scraped: Samples) -> None:
     of_group = frozenset({("consumergroup", "g"), ("topic", "t")})
     assert scraped["kafka_consumergroup_lag_sum", of_group] == 9
     assert scraped["kafka_consumergroup_members", frozenset({("consumergroup", "g")})] == 1

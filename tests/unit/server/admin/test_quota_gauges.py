@@ -28,11 +28,11 @@ def test_what_is_measured_of_a_client_has_kafkas_names() -> None:
     ]
 
 
-def test_without_quotas_nothing_is_told() -> None:
+def test_without_quotas_no_throttle_is_returned() -> None:
     assert shown(None, now_ms=0) == []
 
 
-def test_of_very_many_clients_the_last_are_told_of() -> None:
+def test_of_very_many_clients_the_last_are_shown() -> None:
     quotas = ClientQuotas(11, 1000)
     quotas.set_entity((("client-id", None),), {"producer_byte_rate": 10.0})
     for number in range(MAX_SHOWN + 1):

@@ -29,7 +29,7 @@ def test_fetches_of_consumers_and_followers() -> None:
     assert times == requests
 
 
-def test_conversions_of_produce_requests_are_told_with_zeros_for_the_others() -> None:
+def test_conversions_of_produce_requests_are_exported_with_zeros_for_the_others() -> None:
     counts, traffic = RequestCounts(), BrokerTraffic()
     counts.of(PRODUCE_12).api.at_once[7] += 3
     traffic.note_validation(temporary_bytes=2000, conversion_ns=0)

@@ -318,7 +318,7 @@ def test_a_full_offset_map_takes_several_passes(disk: SimDisk) -> None:
     assert [value for _, _, value in stored(logs.log)] == [str(number) for number in range(150, 300)]
 
 
-def test_a_checkpoint_says_up_to_where_the_log_is_clean(disk: SimDisk) -> None:
+def test_a_checkpoint_holds_the_offset_up_to_which_the_log_is_clean(disk: SimDisk) -> None:
     logs = compacted(disk)
     append(logs.log, ("a", "1"), ("a", "2"))
     logs.roll_and_flush()

@@ -15,7 +15,7 @@ def test_before_the_first_pass_all_are_zero() -> None:
     assert set(found.values()) == {0}
 
 
-def test_a_pass_is_told_of() -> None:
+def test_a_pass_is_reported() -> None:
     logs = CompactedLogs(SimDisk())
     for number in range(10):
         append(logs.log, ("key", str(number)))

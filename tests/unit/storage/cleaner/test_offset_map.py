@@ -8,7 +8,7 @@ from kafkapy.storage.cleaner.offset_map import ENTRY_BYTES, CachedOffsets, Offse
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 1 << 40)), max_size=200))
-def test_says_what_a_dict_says(puts: list[tuple[bytes, int]]) -> None:
+def test_holds_what_a_dict_holds(puts: list[tuple[bytes, int]]) -> None:
     offsets, wanted = OffsetMap(ENTRY_BYTES * 300, load_factor=0.9), {}
     for key, offset in puts:
         offsets.put(key, offset)
@@ -32,7 +32,7 @@ def test_the_buffer_bounds_the_keys(buffer_bytes: int, needed: int | None, max_e
     assert OffsetMap(buffer_bytes, load_factor=0.9, needed_entries=needed).max_entries == max_entries
 
 
-def test_it_tells_how_much_of_the_whole_buffer_is_in_use() -> None:
+def test_it_shows_how_much_of_the_whole_buffer_is_in_use() -> None:
     offsets = OffsetMap(2400, load_factor=0.9, needed_entries=10)
     offsets.put_all({b"a": 1, b"b": 2})
     assert offsets.utilization == 0.02

@@ -83,7 +83,7 @@ def test_a_checkpoint_outside_of_the_log_is_taken_back_to_its_start(clean_to: in
     assert first_dirty_offset(50, 100, clean_to) == expected
 
 
-def test_a_reset_is_said() -> None:
+def test_a_reset_is_reported() -> None:
     assert log_to_clean(state(clean_to=400), NOW_MS).is_reset
     assert not log_to_clean(state(clean_to=None), NOW_MS).is_reset
 

@@ -297,7 +297,7 @@ def test_offsets_outside_the_log_are_refused(disk: SimDisk) -> None:
     refuses(OFFSET_OUT_OF_RANGE, log.read, 2, 100)
 
 
-def test_cold_pages_ask_to_be_warmed(disk: SimDisk) -> None:
+def test_cold_pages_raise_needs_warming(disk: SimDisk) -> None:
     log = open_small_log(disk, segment_bytes=1500)
     for _ in range(60):
         append(log, value_bytes=100)
@@ -375,7 +375,7 @@ def test_committed_readers_stop_at_the_oldest_open_transaction(disk: SimDisk) ->
     assert ranges(log, 0, isolation=TXN_COMMITTED) == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
-def test_committed_readers_are_told_of_aborts_in_their_range(disk: SimDisk) -> None:
+def test_committed_readers_get_the_aborts_in_their_range(disk: SimDisk) -> None:
     log = open_small_log(disk, segment_bytes=300)
     first = transaction(log, producer_id=8)
     second = transaction(log, producer_id=9)

@@ -46,7 +46,7 @@ def log_of_aborts(disk: SimDisk) -> Log:
     return log
 
 
-def test_reads_tell_of_few_aborts_at_a_time_and_of_all_that_they_touch() -> None:
+def test_reads_return_few_aborts_at_a_time_and_all_that_they_touch() -> None:
     log = log_of_aborts(SimDisk())
     read = log.read(0, 1 << 30, isolation=FetchIsolation.TXN_COMMITTED, wait=True)
     assert read.aborted_transactions is not None

@@ -114,7 +114,7 @@ def test_the_identity_of_a_directory_is_read() -> None:
     assert started(disk).directories[0].directory_id == b"\7" * 16
 
 
-def test_new_logs_go_where_they_are_asked_to_or_where_there_are_fewest() -> None:
+def test_new_logs_go_to_the_requested_directory_or_to_that_with_the_fewest() -> None:
     disk = SimDisk()
     manager = started(disk, "/d1", "/d2")
     manager.directories[1].write_meta(MetaProperties("cluster", 4, b"\7" * 16))

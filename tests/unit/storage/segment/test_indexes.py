@@ -100,7 +100,7 @@ def test_a_time_entry_needs_a_larger_timestamp() -> None:
     assert index.last_entry == TimestampOffset(1000, 51)
 
 
-def test_a_cold_page_asks_to_be_warmed() -> None:
+def test_a_cold_page_raises_needs_warming() -> None:
     disk = SimDisk()
     index = offset_index(disk)
     index.append(51, 10)

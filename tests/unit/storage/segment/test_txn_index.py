@@ -128,7 +128,7 @@ def test_a_lookup_reads_a_few_blocks_whatever_was_aborted(make: type) -> None:
     assert reads == []
 
 
-def test_a_cold_page_is_asked_for() -> None:
+def test_a_cold_page_is_requested() -> None:
     disk = SimDisk()
     index = filled(disk, short_aborts(3))
     index.check()
