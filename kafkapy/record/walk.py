@@ -10,7 +10,8 @@ of validate.py need. Interpreted, there are three implementations; each leaves w
 * `_walk_with_care` handles rare encodings (lengths of three and more bytes, padded varints) and damaged records: it
   accepts what Kafka's reader accepts and reports what is wrong with the rest. 2 us.
 
-Compiled by mypyc, `_walk_with_care` works on native integers and is the fastest for all records: only it is used.
+Compiled by mypyc, `_walk_with_care` works on native integers and is the fastest for all records: only it is used. 0.02
+to 0.06 us. (A slice of `bytes` is always a copy in compiled code, so the loop is told where the records begin and end.)
 """
 
 from collections.abc import Callable
@@ -44,13 +45,19 @@ def walk_records_in(
     data: bytes, start: int, end: int, record_count: int, pause: Callable[[], None] | None = None
 ) -> Walk:
     """As walk_records, for the payload data[start:end]; mostly it is not copied."""
-    walk = None
     if not _IS_COMPILED and record_count <= end - start:  # else the fast walk would go on far beyond the end
         try:
             walk = _walk_fast(data, start, end, record_count, pause)
         except (IndexError, InvalidRecordsError):  # it may have misread an unusual encoding
             walk = None
-    return walk if walk is not None else _walk_with_care(data[start:end], record_count, pause)
+        if walk is not None:
+            return walk
+    if start == 0 and end == len(data):
+        return _walk_with_care(data, 0, end, record_count, pause)
+    try:
+        return _walk_with_care(data, start, end, record_count, pause)
+    except InvalidRecordsError:  # it may have read what lies behind the end: walk a copy, for what is wrong with it
+        return _walk_with_care(data[start:end], 0, end - start, record_count, pause)
 
 
 _IS_COMPILED: Final = not hasattr(read_varint, "__code__")
@@ -348,55 +355,57 @@ def _skip_headers(data: bytes, position: i64, end: i64) -> i64:
     return position
 
 
-def _walk_with_care(data: bytes, record_count: int, pause: Callable[[], None] | None = None) -> Walk:
-    position: i64 = 0
+def _walk_with_care(
+    data: bytes, start: i64, end: i64, record_count: int, pause: Callable[[], None] | None = None
+) -> Walk:
+    """Walk the records of data[start:end] in any encoding. What is wrong is told right only if `data` ends at `end`.
+
+    Raises InvalidRecordsError if a record is damaged: one that goes on behind `end` holds more bytes than it claims.
+    """
+    position: i64 = start
+    index: i64 = 0
     null_keys: i64 = 0
     index_of_max: i64 = 0
     least: i64 = 0
     most: i64 = 0
     is_sequential = True
-    for index in range(i64(record_count)):
-        if pause is not None and not index % _PAUSE_AFTER:
-            pause()
-        timestamp_delta, offset_delta, has_key, position = _walk_one(data, position, index)
-        if timestamp_delta > most or not index:
-            most = timestamp_delta
-            index_of_max = index
-        if timestamp_delta < least:
-            least = timestamp_delta
-        if not has_key:
-            null_keys += 1
-        if offset_delta != index:
-            is_sequential = False
-    if position != len(data):
-        raise InvalidRecordsError(f"{len(data) - position} bytes behind the {record_count} records of the batch")
-    return Walk(most, index_of_max, least, null_keys, is_sequential)
-
-
-def _walk_one(data: bytes, start: i64, index: i64) -> tuple[i64, i64, bool, i64]:
-    """Return (timestamp delta, offset delta, whether there is a key, end position of the record)."""
     is_in_headers = False
     try:
-        length, body = _number(data, start)
-        end: i64 = body + length
-        if length < 0 or end > len(data):
-            raise InvalidRecordsError(f"record {index} claims {length} bytes where {len(data) - body} are left")
-        timestamp_delta, position = _long_number(data, body + 1)
-        offset_delta, position = _number(data, position)
-        key_length, position = _number(data, position)
-        if key_length > 0:
-            position += key_length
-        value_length, position = _number(data, position)
-        if value_length > 0:
-            position += value_length
-        is_in_headers = True
-        position = _skip_headers(data, position, len(data))
+        for index in range(i64(record_count)):
+            if pause is not None and not index % _PAUSE_AFTER:
+                pause()
+            length, body = _number(data, position)
+            record_end: i64 = body + length
+            if length < 0 or record_end > end:
+                raise InvalidRecordsError(f"record {index} claims {length} bytes where {end - body} are left")
+            timestamp_delta, position = _long_number(data, body + 1)
+            if timestamp_delta > most or not index:
+                most = timestamp_delta
+                index_of_max = index
+            if timestamp_delta < least:
+                least = timestamp_delta
+            offset_delta, position = _number(data, position)
+            if offset_delta != index:
+                is_sequential = False
+            key_length, position = _number(data, position)
+            if key_length >= 0:
+                position += key_length
+            else:
+                null_keys += 1
+            value_length, position = _number(data, position)
+            if value_length > 0:
+                position += value_length
+            is_in_headers = True
+            position = _skip_headers(data, position, end) if data[position] else position + 1
+            is_in_headers = False
+            if position != record_end:
+                raise InvalidRecordsError(f"record {index} claims {length} bytes and holds {position - body}")
     except IndexError as error:
         what = f"record {index} ends within its headers" if is_in_headers else "the records end within a record"
         raise InvalidRecordsError(what) from error
     if position != end:
-        raise InvalidRecordsError(f"record {index} claims {length} bytes and holds {position - body}")
-    return timestamp_delta, offset_delta, key_length >= 0, end
+        raise InvalidRecordsError(f"{end - position} bytes behind the {record_count} records of the batch")
+    return Walk(most, index_of_max, least, null_keys, is_sequential)
 
 
 def _number(data: bytes, position: i64) -> tuple[i64, i64]:

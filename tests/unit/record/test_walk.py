@@ -22,6 +22,10 @@ def fast(payload: bytes, count: int) -> Walk | None:
     return _walk_fast(payload, 0, len(payload), count)
 
 
+def careful(payload: bytes, count: int) -> Walk:
+    return _walk_with_care(payload, 0, len(payload), count)
+
+
 def expected(records: list[NewRecord]) -> Walk:
     deltas = [record[0] - records[0][0] for record in records]
     null_keys = sum(record[1] is None for record in records)
@@ -57,7 +61,7 @@ SHAPES: dict[str, list[NewRecord]] = {
 @pytest.mark.parametrize("records", SHAPES.values(), ids=SHAPES.keys())
 def test_walk_finds_times_keys_and_offsets(records: list[NewRecord]) -> None:
     assert walk_records(payload_of(records), len(records)) == expected(records)
-    assert _walk_with_care(payload_of(records), len(records)) == expected(records)
+    assert careful(payload_of(records), len(records)) == expected(records)
 
 
 @pytest.mark.parametrize("name", sorted(set(SHAPES) - {"8 KiB and more"}))
@@ -112,7 +116,7 @@ def test_what_is_damaged_beyond_8192_records_is_found() -> None:
     for position in range(len(payload) - record_bytes, len(payload)):
         for change in (1, 0x80):
             damaged = payload[:position] + bytes((payload[position] ^ change,)) + payload[position + 1 :]
-            assert outcome_of(walk_records, damaged, 8200) == outcome_of(_walk_with_care, damaged, 8200)
+            assert outcome_of(walk_records, damaged, 8200) == outcome_of(careful, damaged, 8200)
 
 
 def outcome_of(walk: Callable[[bytes, int], Walk], payload: bytes, count: int) -> Walk | None:
@@ -131,6 +135,28 @@ def test_timestamp_deltas_of_two_bytes_follow_each_other(first: int, second: int
     assert fast(payload_of(records), len(records)) == expected(records)
 
 
+@pytest.mark.parametrize("name", ["64 of one size", "500 of one size", "some with headers"])
+def test_errors_are_those_of_the_records_alone(name: str) -> None:
+    """What is wrong with damaged records is told in the same words and positions amid other bytes."""
+    records = SHAPES[name]
+    payload, count = payload_of(records), len(records)
+    dice = random.Random(8)
+    for _ in range(300):
+        damaged = bytearray(payload)
+        damaged[dice.randrange(len(payload))] = dice.choice((0, 1, 2, 127, 128, 129, 255, dice.randrange(256)))
+        data = b"before" + bytes(damaged) + bytes((dice.choice((0, 1, 128, 255)),)) * 50
+        alone = words_of(lambda damaged=bytes(damaged): careful(damaged, count))
+        amid = words_of(lambda data=data: walk_records_in(data, 6, 6 + len(payload), count))
+        assert amid == alone
+
+
+def words_of(walk: Callable[[], Walk]) -> Walk | str:
+    try:
+        return walk()
+    except InvalidRecordsError as error:
+        return error.message
+
+
 @pytest.mark.parametrize("name", ["64 of one size", "65 of one size", "500 of one size", "some with headers"])
 def test_every_damaged_byte_is_found_or_harmless(name: str) -> None:
     """The fast ways accept nothing that the careful one refuses, and find the same in what they accept."""
@@ -142,9 +168,7 @@ def test_every_damaged_byte_is_found_or_harmless(name: str) -> None:
         damaged[dice.randrange(len(payload))] = dice.choice((0, 1, 2, 127, 128, 129, 255, dice.randrange(256)))
         if dice.random() < 0.3:
             damaged[dice.randrange(len(payload))] ^= 1 << dice.randrange(8)
-        assert outcome(walk_records, bytes(damaged), len(records)) == outcome(
-            _walk_with_care, bytes(damaged), len(records)
-        )
+        assert outcome(walk_records, bytes(damaged), len(records)) == outcome(careful, bytes(damaged), len(records))
 
 
 def outcome(walk: "object", payload: bytes, count: int) -> object:
