@@ -26,7 +26,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m compileall -q kafkapy
 	@touch $@
 
-tools: setup     ## fetch Apache Kafka 4.3.1's jars (Maven), kcat and Chromium (Debian): what the compat tests and benchmarks run
+tools: setup     ## fetch Apache Kafka 4.3.1's jars (Maven), kcat, Chromium, zsh and fish (Debian): what the compat tests and benchmarks run
 	@$(BIN)/python -m tools.kafka
 
 spark-jars: setup   ## fetch Spark's Kafka connector (Maven)

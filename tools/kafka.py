@@ -1,5 +1,5 @@
-"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and of old clients (Maven Central), kcat and Chromium
-(Debian), kafkajs (npm).
+"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and of old clients (Maven Central), kcat, Chromium, zsh and
+fish (Debian), kafkajs (npm).
 
 `python -m tools.kafka` fills .tools/ (once; what is complete is left alone), and builds the Go clients where Go is.
 """
@@ -130,6 +130,15 @@ def chromium() -> str | None:
     return next((path for path in map(shutil.which, names) if path is not None), None)
 
 
+def fetch_shells() -> None:
+    """Install the shells whose completion is tested, beside bash, where we may; elsewhere their tests skip themselves."""
+    for shell in ("zsh", "fish"):
+        if shutil.which(shell) is None:
+            skipped = "the tests of its completion will be skipped"
+            missing = f"{shell} is missing and cannot be installed from here: install it (Debian: {shell}): {skipped}"
+            install(shell, missing, f"{shell} could not be installed: {skipped}")
+
+
 def main() -> int:
     try:
         fetch_kafka()
@@ -139,6 +148,7 @@ def main() -> int:
         fetch_jmx_exporter()
         fetch_kcat()
         fetch_chromium()
+        fetch_shells()
         for why_not in (fetch_kafkajs(), *map(build, SOURCES)):
             if why_not:
                 print(f"{why_not}: its tests will be skipped", flush=True)
