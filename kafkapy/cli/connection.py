@@ -66,10 +66,17 @@ class Connection:
 
     def call(self, request: Any, version: int) -> Any:
         """Send a request and return its response."""
+        return _decoded(request, self.exchange(request, version), version)
+
+    def exchange(self, request: Any, version: int) -> bytes:
+        """Send a request and return its response, not decoded and without a header."""
         self._deadline_s = deadline_in(self._timeout_s)
-        return self._ask(request, version)
+        return self._exchange(request, version)
 
     def _ask(self, request: Any, version: int) -> Any:
+        return _decoded(request, self._exchange(request, version), version)
+
+    def _exchange(self, request: Any, version: int) -> bytes:
         self._correlation_id += 1
         out = Writer()
         write_request_header(
@@ -89,7 +96,7 @@ class Connection:
         answered, position = read_response_header(frame, request.API_KEY, version)
         if answered != self._correlation_id:
             raise ProtocolError(f"an answer to request {answered}, not {self._correlation_id}")
-        return response_type(request.API_KEY).decode(frame[position:], version)
+        return frame[position:]
 
     def close(self) -> None:
         self._socket.close()
@@ -121,3 +128,7 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _decoded(request: Any, body: bytes, version: int) -> Any:
+    return response_type(request.API_KEY).decode(body, version)

@@ -3,6 +3,7 @@
     settings.py      what the command line says
     security.py      who may ask: Host, Origin, token, session, CSRF tokens; the headers of every answer
     brokers.py       requests that librdkafka lacks, over connections of our own
+    topic_list.py    the names of all topics, kept as long as they are the same
     cluster.py topics.py groups.py transactions.py access.py    what the pages show
     search.py        records of a topic, found and tailed without a group
     streams.py       searches and tails as server-sent events

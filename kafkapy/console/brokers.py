@@ -1,8 +1,8 @@
 """Requests over our own connections: those that librdkafka lacks, or that must fail at once if no broker listens."""
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from kafkapy.cli.connection import Connection
 from kafkapy.console.settings import Settings
@@ -11,6 +11,8 @@ from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+
+T = TypeVar("T")
 
 MAX_IDLE: Final = 8
 """Connections kept per broker; more are opened when asked at once, and closed."""
@@ -55,9 +57,9 @@ class Brokers:
             self._addresses = {each.node_id: f"{each.host}:{each.port}" for each in nodes}
         return sorted(nodes, key=lambda each: each.node_id)
 
-    def metadata(self, topics: Iterable[str] | None) -> list[Any]:
-        """Return the Metadata of topics (None: of all), including their errors."""
-        requested = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    def metadata(self, topics: Iterable[str]) -> list[Any]:
+        """Return the Metadata of topics, including their errors. TopicLists has all of them."""
+        requested = [MetadataRequestTopic(name=name) for name in topics]
         answer = self.call(None, MetadataRequest(requested, allow_auto_topic_creation=False), 12)
         with self._lock:
             self._addresses.update({each.node_id: f"{each.host}:{each.port}" for each in answer.brokers})
@@ -72,16 +74,23 @@ class Brokers:
         return found
 
     def call(self, node_id: int | None, request: Any, version: int) -> Any:
-        """Send a request to one broker; None: to any. A connection that has ended meanwhile is opened anew, once."""
+        """Send a request to one broker; None: to any."""
+        return self.use(node_id, lambda connection: connection.call(request, version))
+
+    def use(self, node_id: int | None, ask: Callable[[Connection], T]) -> T:
+        """Return what `ask` gets from one broker; None: from any.
+
+        A connection that has ended meanwhile is opened anew, once: `ask` is called again.
+        """
         address = self._address(node_id)
         connection = self._take_idle(address)
         if connection is not None:
             try:
-                return self._send_request(address, connection, request, version)
+                return self._use(address, connection, ask)
             except (OSError, ProtocolError):
                 self._close_idle(address)
         try:
-            return self._send_request(address, Connection.to_any(address), request, version)
+            return self._use(address, Connection.to_any(address), ask)
         except OSError as error:
             raise ClusterError(f"No broker answers at {address}: {error.strerror or error}.") from error
         except ProtocolError as error:
@@ -125,9 +134,9 @@ class Brokers:
         for each in idle:
             each.close()
 
-    def _send_request(self, address: str, connection: Connection, request: Any, version: int) -> Any:
+    def _use(self, address: str, connection: Connection, ask: Callable[[Connection], T]) -> T:
         try:
-            answer = connection.call(request, version)
+            answer = ask(connection)
         except BaseException:
             connection.close()
             raise

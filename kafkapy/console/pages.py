@@ -60,19 +60,17 @@ class Pages:
     def overview(self, request: Request) -> Response:
         brokers = self._console.brokers
         nodes = brokers.nodes()
-        known = [each for each in brokers.metadata(None) if not each.error_code]
-        partitions = [each for topic in known for each in topic.partitions]
+        known = self._console.topic_lists.current()
         return self._page(
             request,
             "overview.html",
             nodes=nodes,
             cluster_id=brokers.cluster_id,
             controller_id=brokers.controller_id,
-            topic_count=sum(not each.is_internal for each in known),
-            internal_count=sum(each.is_internal for each in known),
-            partition_count=len(partitions),
-            under_replicated=sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
-            offline=sum(each.leader_id < 0 for each in partitions),
+            topic_count=len(known.names) - len(known.internal),
+            partition_count=known.partition_count,
+            under_replicated=known.under_replicated,
+            offline=known.offline,
             log_dirs=cluster.log_dirs(brokers, nodes),
             quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
@@ -86,6 +84,7 @@ class Pages:
         search, with_internal = requested.get("q", "")[:249], requested.get("internal") == "1"
         page = topics.topic_page(
             self._console.brokers,
+            self._console.topic_lists.current(),
             search=search,
             with_internal=with_internal,
             number=number(requested, "page", 1, 1, 10**6),

@@ -5,6 +5,7 @@ from kafkapy.console.client import Clients
 from kafkapy.console.lags import LagSamples, LagWatch
 from kafkapy.console.samples import MetricSamples
 from kafkapy.console.settings import Settings
+from kafkapy.console.topic_list import TopicLists
 
 
 class Console:
@@ -13,6 +14,7 @@ class Console:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.brokers = Brokers(settings)
+        self.topic_lists = TopicLists(self.brokers)
         self.clients = Clients(settings)
         self.lags = LagSamples()
         self.lag_watch = LagWatch(self.clients, self.lags)

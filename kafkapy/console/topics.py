@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from kafkapy.console import cluster
 from kafkapy.console.brokers import Brokers, ClusterError
+from kafkapy.console.topic_list import TopicList
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -66,17 +67,15 @@ class PartitionRow:
         return None if self.start is None or self.end is None else self.end - self.start
 
 
-def topic_page(brokers: Brokers, *, search: str, with_internal: bool, number: int) -> TopicPage:
-    """Return a page of the topics whose name contains `search`. Requests offsets and sizes of these only."""
-    topics = [each for each in brokers.metadata(None) if not each.error_code]
-    wanted = search.lower()
-    matching = [each for each in topics if wanted in each.name.lower() and (with_internal or not each.is_internal)]
-    matching.sort(key=lambda each: str(each.name))
+def topic_page(brokers: Brokers, listed: TopicList, *, search: str, with_internal: bool, number: int) -> TopicPage:
+    """Return a page of the topics whose name contains `search`. Requests partitions, offsets and sizes of these only."""
+    matching = listed.matching(search, with_internal=with_internal)
     page_count = max(1, -(-len(matching) // PAGE_SIZE))
     number = min(max(1, number), page_count)
     shown = matching[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
-    rows = _rows(brokers, shown)
-    return TopicPage(rows, number, page_count, len(matching), len(topics))
+    described = {each.name: each for each in brokers.metadata(shown) if not each.error_code}
+    rows = _rows(brokers, [described[name] for name in shown if name in described])
+    return TopicPage(rows, number, page_count, len(matching), len(listed.names))
 
 
 def partitions(brokers: Brokers, topic: Any) -> tuple[PartitionRow, ...]:

@@ -36,36 +36,28 @@ async def handle(
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
     way = walk(services, context)
-    directories = services.log_manager.describe_log_dirs()
-    return DescribeLogDirsResponse(
-        results=[await _describe(services, directory, wanted, way) for directory in directories]
-    )
+    directories = services.log_manager.describe_log_dirs(wanted)
+    return DescribeLogDirsResponse(results=[await _describe(services, directory, way) for directory in directories])
 
 
-async def _describe(
-    services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None, way: Walk
-) -> DescribeLogDirsResult:
+async def _describe(services: Services, directory: LogDirFacts, way: Walk) -> DescribeLogDirsResult:
     if directory.error_code:
         return DescribeLogDirsResult(error_code=directory.error_code, log_dir=directory.path)
     return DescribeLogDirsResult(
         log_dir=directory.path,
-        topics=await _topics(services, directory, wanted, way),
+        topics=await _topics(services, directory, way),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
         is_cordoned=directory.is_cordoned,
     )
 
 
-async def _topics(
-    services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None, way: Walk
-) -> list[DescribeLogDirsTopic]:
+async def _topics(services: Services, directory: LogDirFacts, way: Walk) -> list[DescribeLogDirsTopic]:
     """Return the logs of a directory in the order of their partitions, yielding to the event loop."""
     topics: dict[str, DescribeLogDirsTopic] = {}
     described = chain(((log, False) for log in directory.logs), ((log, True) for log in directory.future_logs))
     async for log, is_future in way.over(described):
         name, number = log.topic_partition
-        if wanted is not None and log.topic_partition not in wanted:
-            continue
         topic = topics.setdefault(name, DescribeLogDirsTopic(name))
         topic.partitions.append(
             DescribeLogDirsPartition(

@@ -10,7 +10,7 @@ does not have a partition's name (lost+found, for example) is ignored with a war
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, NamedTuple
 
@@ -419,8 +419,8 @@ class LogManager:
 
     # Facts and the end
 
-    def describe_log_dirs(self) -> list[LogDirFacts]:
-        """Return the facts for DescribeLogDirs.
+    def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> list[LogDirFacts]:
+        """Return the facts for DescribeLogDirs, with the logs of `wanted` partitions or, if None, of all.
 
         A directory found missing goes offline with KAFKA_STORAGE_ERROR, as after any other disk failure. A deviation:
         Apache Kafka answers UNKNOWN_SERVER_ERROR and keeps it online until a read or a write fails.
@@ -440,9 +440,9 @@ class LogManager:
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             described.is_cordoned = directory.path in self.directories.cordoned
-        for log in self.logs.values():
+        for log in _selected(self.logs, wanted):
             facts[log.log_dir.path].logs.append(log)
-        for log in self.future_logs.values():
+        for log in _selected(self.future_logs, wanted):
             facts[log.log_dir.path].future_logs.append(log)
         return list(facts.values())
 
@@ -480,6 +480,12 @@ class LogManager:
                 log.close()
         self.checkpoints.write_now(write for write in self.checkpoints.all_at_the_end() if write.directory is directory)
         directory.write_clean_shutdown(broker_epoch)
+
+
+def _selected(logs: LogTable, wanted: Collection[TopicPartition] | None) -> Iterable[Log]:
+    if wanted is None:
+        return logs.values()
+    return [logs[topic_partition] for topic_partition in wanted if topic_partition in logs]
 
 
 def _flush_end_offset(log: Log, now_ms: int) -> int | None:

@@ -572,6 +572,17 @@ def test_directories_are_described() -> None:
     assert (second.path, second.error_code, second.logs) == ("/d2", KAFKA_STORAGE_ERROR, [])
 
 
+def test_directories_are_described_with_the_wanted_logs_alone() -> None:
+    manager = started(SimDisk(), "/d1", "/d2")
+    first, _, third = create(manager, A0, A1, TopicPartition("a", 2))
+    assert first.log_dir is third.log_dir is manager.directories[0].state
+    manager.create_future_log(A0, manager.directories[1], TOPIC_A, NOW_MS)
+    wanted = manager.describe_log_dirs([A0, TopicPartition("nowhere", 0)])
+    future = manager.future_logs[A0]
+    assert [(each.logs, each.future_logs) for each in wanted] == [([first], []), ([], [future])]
+    assert [len(each.logs) for each in manager.describe_log_dirs()] == [2, 1]
+
+
 def test_a_copy_whose_directory_fails_does_not_keep_its_topic_from_being_deleted() -> None:
     disk = SimDisk()
     manager = started(disk, "/d1", "/d2")

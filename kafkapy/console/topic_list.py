@@ -1,0 +1,70 @@
+"""The names of all topics and what the overview counts of them, decoded anew only if the cluster's answer changed."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, Final, Self
+
+from kafkapy.cli.connection import Connection
+from kafkapy.console.brokers import Brokers
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.metadata_response import MetadataResponse
+
+VERSION: Final = 12
+MAX_KEPT: Final = 8
+"""Answers with the same topics differ in the controller's id, which is that of a random broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicList:
+    """`names`: those of all topics, sorted."""
+
+    names: tuple[str, ...]
+    internal: frozenset[str]
+    partition_count: int
+    under_replicated: int
+    offline: int
+
+    @classmethod
+    def of(cls, topics: Iterable[Any]) -> Self:
+        """Return the list of topics of Metadata, without those that have an error."""
+        known = [each for each in topics if not each.error_code]
+        partitions = [each for topic in known for each in topic.partitions]
+        return cls(
+            names=tuple(sorted(each.name for each in known)),
+            internal=frozenset(each.name for each in known if each.is_internal),
+            partition_count=len(partitions),
+            under_replicated=sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
+            offline=sum(each.leader_id < 0 for each in partitions),
+        )
+
+    def matching(self, search: str, *, with_internal: bool) -> list[str]:
+        """Return the names that contain `search`, in upper or lower case."""
+        wanted = search.lower()
+        return [name for name in self.names if wanted in name.lower() and (with_internal or name not in self.internal)]
+
+
+class TopicLists:
+    """The list as it is now. Used by any thread.
+
+    With 10,000 topics, decoding the answer takes 0.1 s of CPU, and finding that it is the same as before 2 ms.
+    """
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._kept: dict[bytes, TopicList] = {}
+        """By digest of the answer, oldest first; replaced as a whole, so that no thread sees it change."""
+
+    def current(self) -> TopicList:
+        """Raises ClusterError."""
+        return self._brokers.use(None, self._read)
+
+    def _read(self, connection: Connection) -> TopicList:
+        body = connection.exchange(MetadataRequest(None, allow_auto_topic_creation=False), VERSION)
+        digest = blake2b(body).digest()
+        found = self._kept.get(digest)
+        if found is None:
+            found = TopicList.of(MetadataResponse.decode(body, VERSION).topics)
+            found = next((each for each in self._kept.values() if each == found), found)
+            self._kept = dict([*self._kept.items(), (digest, found)][-MAX_KEPT:])
+        return found
