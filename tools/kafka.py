@@ -131,7 +131,7 @@ def chromium() -> str | None:
 
 
 def fetch_shells() -> None:
-    """Install the shells whose completion is tested, beside bash, where we may; elsewhere their tests skip themselves."""
+    """Install the shells, beside bash, whose completion is tested; where we may not, their tests skip themselves."""
     for shell in ("zsh", "fish"):
         if shutil.which(shell) is None:
             skipped = "the tests of its completion will be skipped"

@@ -68,7 +68,7 @@ class PartitionRow:
 
 
 def topic_page(brokers: Brokers, listed: TopicList, *, search: str, with_internal: bool, number: int) -> TopicPage:
-    """Return a page of the topics whose name contains `search`. Requests partitions, offsets and sizes of these only."""
+    """Return a page of the topics whose name contains `search`. Requests offsets and sizes of its rows only."""
     matching = listed.matching(search, with_internal=with_internal)
     page_count = max(1, -(-len(matching) // PAGE_SIZE))
     number = min(max(1, number), page_count)
