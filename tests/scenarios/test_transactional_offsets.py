@@ -77,6 +77,24 @@ def test_a_generation_counts(client: WireClient, group: str, producer: Transacti
     assert committed(client, group, group) == [5]
 
 
+def test_a_member_whose_instance_another_has_is_fenced(
+    client: WireClient, group: str, producer: TransactionalProducer
+) -> None:
+    member = Member(client, group, instance_id="a")
+    stabilize(member)
+    asked: dict[str, Any] = {
+        "member_id": member.member_id,
+        "group_instance_id": "a",
+        "generation_id": member.generation,
+    }
+    assert producer.commit_offset(group, group, 5, **asked) == ErrorCode.NONE
+    fenced = producer.commit_offset(group, group, 6, **{**asked, "member_id": "x"})
+    assert fenced == ErrorCode.FENCED_INSTANCE_ID
+    assert producer.end(commit=True) == ErrorCode.NONE
+    until(lambda: fetch_group(client, group, group, require_stable=True).topics[0].partitions[0].error_code == 0)
+    assert committed(client, group, group) == [5]
+
+
 def test_a_group_that_is_deleted_in_between_takes_its_pending_offsets_along(
     client: WireClient, group: str, producer: TransactionalProducer
 ) -> None:

@@ -117,6 +117,18 @@ async def test_verification_is_retried_until_the_transaction_is_open(loop: SimLo
 
 
 @on_loop
+async def test_partitions_are_added_though_verification_is_disabled(loop: SimLoop) -> None:
+    hosting = TransactionHosting(loop, transaction_partition_verification_enable="false")
+    hosting.create_topic("orders")
+    gate = RefusingGate(ErrorCode.TRANSACTION_ABORTABLE)
+    unverified, refused = new_append(hosting), new_append(hosting)
+    await produce(hosting, gate, 11, unverified)
+    assert (unverified.error_code, unverified.verification, gate.count) == (ErrorCode.NONE, None, 0)
+    await produce(hosting, gate, 12, refused)
+    assert (refused.error_code, gate.count) == (ErrorCode.TRANSACTION_ABORTABLE, 1)
+
+
+@on_loop
 async def test_a_new_epoch_is_verified_again_though_a_transaction_is_open(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop)
     hosting.create_topic("orders")
