@@ -4,7 +4,7 @@
 of validate.py need. Interpreted, there are three implementations; each leaves what it cannot handle to the next:
 
 * `_same_shape` checks up to 4096 records at a time. Records of equal layout (fixed-size payloads such as measurements)
-  lie at equal distances, so each byte of their structure forms a column that a strided slice checks at once. 0.05 to
+  lie at equal distances, so each byte of their structure forms a column that a strided slice checks at once. 0.02 to
   0.1 us a record.
 * `_walk_fast` is a straight loop over records as producers write them, without an allocation per record. 0.28 us.
 * `_walk_with_care` handles rare encodings (lengths of three and more bytes, padded varints) and damaged records: it
@@ -210,8 +210,10 @@ def _walk_fast(
 _LEAST_RUN = 24
 """With fewer records, looking for an equal layout does not pay."""
 
-_EVEN_BYTES = bytes(range(0, 256, 2))
+_EVEN_BYTES = bytes(range(0, 128, 2))
+_LOW_BYTES = bytes(range(128, 256, 2))
 _ASCII_BYTES = bytes(range(128))
+"""Bytes of timestamp deltas that are not negative: the only one, the first and the second of two."""
 _LEAST_IN_RUN = 64
 _MOST_IN_RUN = 4096
 _FEWER_IN_RUN = 256
@@ -252,7 +254,7 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
     if start + stride * count > len(data):
         return None
     span = stride * (count - 1) + 1
-    if data[start : start + span : stride].count(first) != count:
+    if data[start : start + span : stride] != bytes((first,)) * count:
         return None  # records of different sizes usually fail here
 
     time_bytes = 1 if data[body + 1] < 0x80 else 2
@@ -278,11 +280,11 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
 
     columns = [*range(start + 1, body), *range(key_at, key), *range(value_at, value), headers_at]
     for column in columns:
-        if data[column : column + span : stride].count(data[column]) != count:
+        if data[column : column + span : stride] != data[column : column + 1] * count:
             return None
     if block:
         low, high = _OFFSET_LOW[64 : 64 + count], _OFFSET_MIDDLE
-        if block > 127 or data[offset_at + 2 : offset_at + 2 + span : stride].count(block) != count:
+        if block > 127 or data[offset_at + 2 : offset_at + 2 + span : stride] != bytes((block,)) * count:
             return None
     else:
         low, high = _OFFSET_LOW[first_index : first_index + count], _OFFSET_HIGH
@@ -302,25 +304,35 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
 def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int) -> tuple[int, int] | None:
     """Return (largest timestamp delta as zigzag, its index), None if one is negative or of another length."""
     first = data[at : at + span : stride]
-    if first.translate(None, _EVEN_BYTES):
-        return None
     if time_bytes == 1:
-        if not first.isascii():
-            return None
-        latest = max(first)
-        return latest, first.index(latest)
+        latest = _largest(first, _EVEN_BYTES)
+        return None if latest < 0 else (latest, first.index(latest))
     second = data[at + 1 : at + 1 + span : stride]
-    if not second.isascii() or len(first.translate(None, _ASCII_BYTES)) != len(first):
+    high = _largest(second, _ASCII_BYTES)
+    if high < 0 or first.translate(None, _LOW_BYTES):
         return None
-    high = max(second)
     since = second.index(high)
     if second.count(high) == len(second) - since:  # timestamps mostly increase: the largest come last
         lows = first[since:]
-        low = max(lows)
+        low = _largest(lows, _LOW_BYTES)
         return low & 0x7F | high << 7, since + lows.index(low)
     raws = [low & 0x7F | high << 7 for low, high in zip(first, second, strict=True)]
     latest = max(raws)
     return latest, raws.index(latest)
+
+
+def _largest(column: bytes, allowed: bytes) -> int:
+    """Return the largest byte of a column, -1 if one is not among the allowed ones, which are sorted.
+
+    It is mostly the last one, as timestamps increase: one translate sees that, for a tenth of what max() takes.
+    """
+    at = allowed.find(column[-1])
+    if at < 0:
+        return -1
+    larger = column.translate(None, allowed[: at + 1])
+    if not larger:
+        return column[-1]
+    return -1 if larger.translate(None, allowed) else max(larger)
 
 
 def _raw_timestamp(data: bytes, position: int) -> tuple[int, int]:
