@@ -44,9 +44,9 @@ class AcknowledgedLoad:
     ) -> None:
         if error is not None:
             self._process.kill()
-        said, _ = self._process.communicate("stop\n", timeout=90)
+        output, _ = self._process.communicate("stop\n", timeout=90)
         if error is None:
-            self._waited = [tuple(each) for each in json.loads(said)]
+            self._waited = [tuple(each) for each in json.loads(output)]
 
     def percentiles(self, started: float, ended: float) -> Figures:
         """Return p50 and p99 of the records that were due between two moments of time.monotonic()."""

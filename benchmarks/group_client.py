@@ -86,11 +86,11 @@ def decode(answer: bytes, api_key: int, version: int) -> Any:
 
 async def find_coordinator(peer: Peer, group_id: str) -> None:
     """Wait until the group has a coordinator that has loaded it."""
-    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
+    requested = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         answer = await peer.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 6)
-        if not answer.coordinators[0].error_code and not (await peer.call(asked, 9)).groups[0].error_code:
+        if not answer.coordinators[0].error_code and not (await peer.call(requested, 9)).groups[0].error_code:
             return
         await asyncio.sleep(0.05)
     raise RuntimeError(f"group {group_id} has no coordinator")

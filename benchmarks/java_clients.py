@@ -33,9 +33,9 @@ def produce(
     }
     props = [f"{key}={value}" for key, value in properties.items()]
     with Cost(server) as cost:
-        said = _run("org.apache.kafka.tools.ProducerPerformance", *load, *options, "--producer-props", *props)
-    found = PRODUCED.findall(said)
-    assert found, f"ProducerPerformance said:\n{said}"
+        output = _run("org.apache.kafka.tools.ProducerPerformance", *load, *options, "--producer-props", *props)
+    found = PRODUCED.findall(output)
+    assert found, f"ProducerPerformance said:\n{output}"
     timed, per_s, p50_ms, p99_ms = found[-1]
     assert int(timed) == records, f"{timed} of {records} records were timed"
     figures = cost.figures(records=sent, size_bytes=sent * record_bytes)
@@ -52,15 +52,15 @@ def consume(server: Server, topic: str, *, records: int, size_bytes: int, **sett
     config = {**server.java_settings, **{key.replace("_", "."): value for key, value in settings.items()}}
     properties = [part for key, value in config.items() for part in ("--command-property", f"{key}={value}")]
     with Cost(server) as cost:
-        said = _run(
+        output = _run(
             "org.apache.kafka.tools.ConsumerPerformance",
             "--bootstrap-server",
             server.bootstrap,
             *arguments,
             *properties,
         )
-    columns = [column.strip() for column in said.strip().splitlines()[-1].split(",")]
-    assert len(columns) == 10, f"ConsumerPerformance said:\n{said}"
+    columns = [column.strip() for column in output.strip().splitlines()[-1].split(",")]
+    assert len(columns) == 10, f"ConsumerPerformance said:\n{output}"
     assert int(columns[4]) >= records, f"{columns[4]} of {records} records were read"
     return cost.figures(records=records, size_bytes=size_bytes, seconds=int(columns[7]) / 1000)
 

@@ -77,9 +77,9 @@ def places(server: Server, topic: str) -> tuple[Path, Path]:
 
 def move_to_the_other(server: Server, topic: str) -> None:
     _, target = places(server, topic)
-    asked = AlterReplicaLogDir(str(target), [AlterReplicaLogDirTopic(topic, [0])])
+    requested = AlterReplicaLogDir(str(target), [AlterReplicaLogDirTopic(topic, [0])])
     with connect(server) as connection:
-        answer = call(connection, AlterReplicaLogDirsRequest([asked]), VERSION)
+        answer = call(connection, AlterReplicaLogDirsRequest([requested]), VERSION)
     assert answer.results[0].partitions[0].error_code == 0, answer
     until = time.monotonic() + TIMEOUT_S
     while not (target / f"{topic}-0").is_dir():

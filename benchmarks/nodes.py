@@ -146,9 +146,9 @@ def fence_one_of_three(server: Server, topic: str, scale: float) -> Figures:
     """A controller with 100,000 partitions (small runs: 20,000): turns.py in a process of its own."""
     partitions = 20_000 if scale < 0.3 else 100_000
     command = [sys.executable, "-m", "benchmarks.turns", "--partitions", str(partitions)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=900).stdout
-    print(said, end="", flush=True)
-    found = [json.loads(line) for line in said.splitlines() if line.startswith("{")][-1]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=900).stdout
+    print(output, end="", flush=True)
+    found = [json.loads(line) for line in output.splitlines() if line.startswith("{")][-1]
     return {key: float(value) for key, value in found.items()}
 
 

@@ -95,12 +95,12 @@ FIGURES_BEGIN, FIGURES_END = "<!-- figures -->", "<!-- end of figures -->"
 
 def chosen(only: str | None, is_quick: bool) -> list[Workload]:
     """Return the loads whose family, or part of whose name, is among `only` (comma-separated); all without it."""
-    asked = [word.strip() for word in only.split(",")] if only else []
+    requested = [word.strip() for word in only.split(",")] if only else []
     found = [
         workload
         for workload in WORKLOADS
-        if (any(word == workload.family or word in workload.name for word in asked) if asked else True)
-        and (workload.quick_rounds or not is_quick or workload.name in asked)
+        if (any(word == workload.family or word in workload.name for word in requested) if requested else True)
+        and (workload.quick_rounds or not is_quick or workload.name in requested)
     ]
     if not found:
         families = ", ".join(dict.fromkeys(workload.family for workload in WORKLOADS))
@@ -151,7 +151,7 @@ def run_all(workloads: list[Workload], plan: Plan, results: Results) -> None:
                 number = f"{len(results) + 1} of {len(workloads)}, after {began - started:.0f} s"
                 print(f"[{number}] {workload.name}", flush=True)
                 result = {"left_out": "the minutes were over"} if _is_over(until) else None
-                result = result or run_or_say_why(workload, pair, plan, why_not)
+                result = result or run_or_report_why(workload, pair, plan, why_not)
                 print(f"  {result.get('left_out', f'{time.monotonic() - began:.0f} s in all')}", flush=True)
                 results[workload.name] = {"family": workload.family, "scale": plan.scale, **result}
     print(f"{len(workloads)} loads in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
@@ -187,7 +187,7 @@ def _failure(error: Exception) -> str:
     return f"{FAILED}: {type(error).__name__} {error}".splitlines()[0]
 
 
-def run_or_say_why(workload: Workload, pair: list[Server], plan: Plan, why_not: str) -> dict[str, Any]:
+def run_or_report_why(workload: Workload, pair: list[Server], plan: Plan, why_not: str) -> dict[str, Any]:
     if why_not:
         return {"left_out": why_not}
     try:

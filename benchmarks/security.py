@@ -267,8 +267,8 @@ def requests_under_acls(server: Server, topic: str, scale: float) -> Figures:
 
 
 def _requests_s(server: Server, topic: str, count: int) -> float:
-    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
-    request = ListOffsetsRequest(replica_id=-1, topics=[asked])
+    requested = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    request = ListOffsetsRequest(replica_id=-1, topics=[requested])
     with _as_alice(server) as connection:
         while call(connection, request, 7).topics[0].partitions[0].error_code:
             time.sleep(0.05)
@@ -300,7 +300,7 @@ class HiddenTopics:
                     result.result(180)
         _create(server, [_may(SECURED_USER, "shown-", ResourcePatternType.PREFIXED)])
 
-    def ask(self, server: Server, topic: str, scale: float) -> Figures:
+    def send_request(self, server: Server, topic: str, scale: float) -> Figures:
         """Metadata of all topics by the user, while another process asks for little all the time."""
         request = frame(MetadataRequest(topics=None), 12)
         times_ms: list[float] = []
@@ -343,9 +343,9 @@ def _fixture_s() -> float:
     with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory:
         Path(directory, "test_it.py").write_text(FIXTURE_TEST)
         command = [sys.executable, "-m", "pytest", "-vv", "--durations=0", "-p", "no:cacheprovider", "test_it.py"]
-        said = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout
-    found = SETUP_TIME.search(said)
-    assert found is not None, said
+        output = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout
+    found = SETUP_TIME.search(output)
+    assert found is not None, output
     return float(found[1])
 
 
@@ -369,5 +369,5 @@ WORKLOADS = [
     _workload("small requests among 1,000 ACLs", requests_under_acls),
     _workload("start with PEM listeners", start_with_pem, servers=SECURED_RESTARTED, warms_up=False),
     _workload("the fixture secure_kafka_broker", make_fixture, warms_up=False),
-    _workload("metadata of 10,000 topics, half hidden", _hidden.ask, prepare=_hidden.prepare, quick_rounds=0),
+    _workload("metadata of 10,000 topics, half hidden", _hidden.send_request, prepare=_hidden.prepare, quick_rounds=0),
 ]

@@ -81,9 +81,9 @@ def produce_frame(topic: str, partition: int, batch: bytes, acks: int = 1) -> by
 
 def end_offsets(server: Server, topic: str, partitions: int) -> int:
     """Return the sum of the end offsets of a topic's partitions."""
-    asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
+    requested = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
     with connect(server) as connection:
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=requested)])
         answer = call(connection, request, LIST_OFFSETS_VERSION)
     assert not any(partition.error_code for partition in answer.topics[0].partitions)
     return sum(partition.offset for partition in answer.topics[0].partitions)

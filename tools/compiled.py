@@ -127,10 +127,10 @@ def main() -> int:
     python = build()
     if given.checkout is not None:
         copy_tests(given.checkout)
-    asked = [str(python), "-I", "-m", "kafkapy", "--version"]
-    said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-    assert "compiled" in said, said
-    print(f"{said}; all others are interpreted: {VENV.name}/bin/kafkapy, {WHEELS.relative_to(ROOT)}/")
+    requested = [str(python), "-I", "-m", "kafkapy", "--version"]
+    printed = subprocess.run(requested, check=True, capture_output=True, text=True).stdout.strip()
+    assert "compiled" in printed, printed
+    print(f"{printed}; all others are interpreted: {VENV.name}/bin/kafkapy, {WHEELS.relative_to(ROOT)}/")
     return 0
 
 

@@ -35,8 +35,8 @@ def _release(path: Path) -> list[int]:
 
 def _is_of(path: str, version: str) -> bool:
     """Return whether an interpreter runs and is of a version; pyenv has stubs of those that are not chosen."""
-    asked = [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    done = subprocess.run(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    requested = [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    done = subprocess.run(requested, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     return done.returncode == 0 and done.stdout.strip() == version
 
 

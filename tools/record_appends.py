@@ -18,7 +18,7 @@ from typing import Any
 from harness.servers import ApacheKafka
 from kafkapy.record.batch import LOG_APPEND_TIME_FLAG
 from kafkapy.record.builder import NewRecord, build_batch, seal
-from tests.support.asking import create_topic, fetch, list_offset, produce
+from tests.support.client_requests import create_topic, fetch, list_offset, produce
 from tests.support.wire import WireClient
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "appended_batches.jsonl.gz"

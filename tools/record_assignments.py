@@ -82,8 +82,8 @@ def main() -> None:
         source = Path(directory) / "Assign.java"
         source.write_text(JAVA)
         command = ["java", "-cp", f"{JAVA_LIBS}/*", str(source)]
-        said = subprocess.run(command, input="\n".join(groups), capture_output=True, text=True, check=True).stdout
-    answers = said.splitlines()
+        output = subprocess.run(command, input="\n".join(groups), capture_output=True, text=True, check=True).stdout
+    answers = output.splitlines()
     with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
         out.writelines(f"{group}\t{answer}\n" for group, answer in zip(groups, answers, strict=True))
 

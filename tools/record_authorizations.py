@@ -114,9 +114,9 @@ def main() -> None:
         log4j.write_text(LOG4J)
         path = f"{JAVA_LIBS}/*:{fetch_logging_libs()}/*"
         command = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", path, str(source)]
-        said = subprocess.run(command, input="\n".join(steps), capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(command, input="\n".join(steps), capture_output=True, text=True, check=True).stdout
     with gzip.open(GOLDEN, "wt", encoding="utf-8", compresslevel=9) as out:
-        out.writelines(f"{line}\n" for line in answered(steps, iter(said.splitlines())))
+        out.writelines(f"{line}\n" for line in answered(steps, iter(output.splitlines())))
 
 
 def script(default: str, seed: int) -> Iterator[str]:
@@ -159,7 +159,7 @@ def question(dice: Random) -> str:
     return f"* {who}" if dice.random() < 0.1 else f"? {who} {dice.choice(NAMES)}"
 
 
-def answered(steps: list[str], said: Iterator[str]) -> Iterator[str]:
+def answered(steps: list[str], output: Iterator[str]) -> Iterator[str]:
     """Yield the steps with what Kafka said: for a question a line of its audit log, for `*` another line behind it."""
     ids: dict[str, str] = {}
     for step in steps:
@@ -167,12 +167,12 @@ def answered(steps: list[str], said: Iterator[str]) -> Iterator[str]:
         if kind == "+":
             ids[str(acl_of(fields[1:]))] = fields[0]
         elif kind == "?":
-            audit = next(said)
+            audit = next(output)
             rule = audit.partition(" based on rule ")[2].removeprefix("MatchingAcl(acl=")
             step = f"{step}\t{'A' if ' is Allowed ' in audit else 'D'} {ids.get(rule.removesuffix(')'), rule)}"
         elif kind == "*":
-            next(said)
-            step = f"{step}\t{next(said)[0]}"
+            next(output)
+            step = f"{step}\t{next(output)[0]}"
         yield step
 
 

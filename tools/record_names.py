@@ -183,10 +183,10 @@ def main() -> None:
         source.write_text(JAVA)
         command = ["java", "-cp", f"{JAVA_LIBS}/*", str(source)]
         given = "\n".join([*encoded, *mappings])
-        said = subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout.splitlines()
+        output = subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout.splitlines()
     with gzip.open(NAMES, "wt", encoding="utf-8", compresslevel=9) as out:
-        out.writelines(f"{each}\t{answer}\n" for each, answer in zip(encoded, said[: len(encoded)], strict=True))
-    lines = [f"{each}\t{answer}\n" for each, answer in zip(mappings, said[len(encoded) :], strict=True)]
+        out.writelines(f"{each}\t{answer}\n" for each, answer in zip(encoded, output[: len(encoded)], strict=True))
+    lines = [f"{each}\t{answer}\n" for each, answer in zip(mappings, output[len(encoded) :], strict=True)]
     MAPPINGS.write_text("".join(lines), encoding="utf-8")
 
 

@@ -62,7 +62,7 @@ def names(server: Server) -> list[str]:
     return [each.name for each in client.describe_acls(EVERY).result(60)]
 
 
-def told(server: Server) -> list[str]:
+def reported(server: Server) -> list[str]:
     client = admin(server)
     return [str(each) for each in client.describe_acls(EVERY).result(60)]
 
@@ -72,9 +72,9 @@ def binding(resource: ResourceType, name: str, principal: str, operation: AclOpe
     return AclBinding(resource, name, values["pattern"], principal, values["host"], operation, values["permission"])
 
 
-def entries(said: str) -> list[str]:
+def entries(output: str) -> list[str]:
     """Return the patterns and entries that the tool prints, sorted: it keeps them in hash maps."""
-    return sorted({line.strip() for line in said.splitlines() if line.strip()})
+    return sorted({line.strip() for line in output.splitlines() if line.strip()})
 
 
 def entry(operation: str, principal: str = "User:alice", host: str = "*", permission: str = "ALLOW") -> str:
@@ -167,7 +167,7 @@ def test_they_go_from_one_broker_to_the_other_and_back(tmp_path: Path) -> None:
     expected: set[str] = set()
     for turn, kind in enumerate((Kafkapy, ApacheKafka, Kafkapy)):
         with kind(tmp_path / "data", ALL_ARE_SUPER_USERS) as server:
-            assert set(told(server)) == expected
+            assert set(reported(server)) == expected
             kept = binding(ResourceType.TOPIC, f"kept-{turn}", "User:a", AclOperation.READ, pattern=PREFIXED)
             gone = binding(ResourceType.GROUP, f"gone-{turn}", "User:b", AclOperation.ALL, permission=DENY)
             create(server, kept, gone)
@@ -177,7 +177,7 @@ def test_they_go_from_one_broker_to_the_other_and_back(tmp_path: Path) -> None:
             )
             (deleted,) = client.delete_acls([wanted]).values()
             assert len(deleted.result(60)) == (turn > 0)
-            expected = set(told(server))
+            expected = set(reported(server))
             assert len(expected) == turn + 2
 
 

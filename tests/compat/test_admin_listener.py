@@ -94,7 +94,7 @@ def test_a_controller_shows_itself_and_what_it_waits_for(tmp_path: Path) -> None
         assert status == 503, "one of two voters is no majority"
         assert body["missing"] == {"metadata": "no leader of the metadata quorum is known"}
         assert page(port, "/buildinfo")[1]["process_roles"] == ["controller"]
-        told = scrape(port)
-        assert told["kafka_controller_kafkacontroller_activecontrollercount"] == 0
-        assert told["kafka_server_raftmetrics_current_leader"] == -1
-        assert told["kafka_server_raftmetrics_number_of_voters"] == 2
+        reported = scrape(port)
+        assert reported["kafka_controller_kafkacontroller_activecontrollercount"] == 0
+        assert reported["kafka_server_raftmetrics_current_leader"] == -1
+        assert reported["kafka_server_raftmetrics_number_of_voters"] == 2

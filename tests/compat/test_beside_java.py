@@ -150,10 +150,11 @@ def test_changes_of_the_metadata_requested_of_either_are_seen_by_both(cluster: N
         client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
         count = PARTITIONS + 1 + number
         client.create_partitions([NewPartitions("changed", count)])["changed"].result(TIMEOUT_S)
-        asked = ConfigResource(ConfigResource.Type.TOPIC, "changed")
+        requested = ConfigResource(ConfigResource.Type.TOPIC, "changed")
         eventually(
-            lambda seen=seen, asked=asked, number=number: (
-                seen.describe_configs([asked])[asked].result(TIMEOUT_S)["retention.ms"].value == str(1000 + number)
+            lambda seen=seen, requested=requested, number=number: (
+                seen.describe_configs([requested])[requested].result(TIMEOUT_S)["retention.ms"].value
+                == str(1000 + number)
             )
         )
         eventually(

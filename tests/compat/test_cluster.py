@@ -107,10 +107,11 @@ def test_configs_partitions_and_deletions_reach_the_controller_through_any_node(
         entry = ConfigEntry("retention.ms", str(1000 + number), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "changed", incremental_configs=[entry])
         client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
-        asked = ConfigResource(ConfigResource.Type.TOPIC, "changed")
+        requested = ConfigResource(ConfigResource.Type.TOPIC, "changed")
         eventually(
-            lambda client=client, asked=asked, number=number: (
-                client.describe_configs([asked])[asked].result(TIMEOUT_S)["retention.ms"].value == str(1000 + number)
+            lambda client=client, requested=requested, number=number: (
+                client.describe_configs([requested])[requested].result(TIMEOUT_S)["retention.ms"].value
+                == str(1000 + number)
             )
         )
     client = admin(cluster.nodes[-1].bootstrap)

@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def told_by(cluster: Cluster, node_ids: list[int], topic: str) -> tuple[int, set[int]]:
+def metadata_of(cluster: Cluster, node_ids: list[int], topic: str) -> tuple[int, set[int]]:
     """Return the leader of partition 0 and its ISR, as these nodes tell."""
     bootstrap = ",".join(cluster.address_of(node_id) for node_id in node_ids)
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
@@ -47,7 +47,7 @@ def test_the_majority_goes_on_without_the_leader_that_was_cut_off(cluster: Clust
     alone = cluster.leader_of("cut")
     others = others_than(cluster, alone)
     cluster.partition({alone}, others)
-    eventually(lambda: told_by(cluster, others, "cut") in [(leader, set(others)) for leader in others])
+    eventually(lambda: metadata_of(cluster, others, "cut") in [(leader, set(others)) for leader in others])
     reachable = ",".join(cluster.address_of(node_id) for node_id in others)
     assert produce(reachable, "cut") is None
     host, port = cluster.address_of(alone).split(":")
@@ -63,7 +63,7 @@ def test_a_leader_that_is_not_heard_is_replaced_though_it_hears_the_others(clust
     alone = cluster.leader_of("unheard")
     others = others_than(cluster, alone)
     cluster.partition({alone}, others, one_way=True)
-    eventually(lambda: told_by(cluster, others, "unheard") in [(leader, set(others)) for leader in others])
+    eventually(lambda: metadata_of(cluster, others, "unheard") in [(leader, set(others)) for leader in others])
     cluster.heal()
     eventually(lambda: not cluster.partitions().under_replicated)
     assert produce(cluster.bootstrap_servers, "unheard") is None
@@ -74,7 +74,7 @@ def test_a_broker_that_was_added_can_be_cut_off_too(cluster: Cluster) -> None:
     create(cluster, "on-four", replicas=4)
     others = others_than(cluster, added)
     cluster.partition({added}, others)
-    eventually(lambda: told_by(cluster, others, "on-four")[1] == set(others))
+    eventually(lambda: metadata_of(cluster, others, "on-four")[1] == set(others))
     cluster.heal()
     eventually(lambda: not cluster.partitions().under_replicated)
 

@@ -121,9 +121,9 @@ class Load:
 def numbers_in(bootstrap: str, topic: str, partitions: int) -> list[int]:
     """Read a topic to its end."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
-    asked = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
-    total = sum(consumer.get_watermark_offsets(each, timeout=TIMEOUT_S)[1] for each in asked)
-    consumer.assign(asked)
+    requested = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+    total = sum(consumer.get_watermark_offsets(each, timeout=TIMEOUT_S)[1] for each in requested)
+    consumer.assign(requested)
     found: list[int] = []
     while len(found) < total:
         message = consumer.poll(TIMEOUT_S)
@@ -298,5 +298,5 @@ def test_static_voters_become_those_of_the_log_and_may_change(cluster: ThreeNode
     assert sorted(directories) == ["1", "2", "3"]
     assert "AAAAAAAAAAAAAAAAAAAAAA" not in directories.values()
     voter = ["--controller-id", "3", "--controller-directory-id", directories["3"]]
-    told = f"Removed  KRaft controller 3 with directory id {directories['3']}\n|VoterNotFound"
-    eventually(lambda: re.search(told, tool("kafka-metadata-quorum", "remove-controller", *voter).text))
+    reported = f"Removed  KRaft controller 3 with directory id {directories['3']}\n|VoterNotFound"
+    eventually(lambda: re.search(reported, tool("kafka-metadata-quorum", "remove-controller", *voter).text))

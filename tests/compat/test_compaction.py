@@ -142,11 +142,11 @@ def assert_dump_has_no_complaint(broker: Server, java_tool: Callable[..., str], 
     files = sorted((broker.directory / f"{topic}-0").glob("0*.*"))
     files = [file for file in files if file.suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")]
     dump = "org.apache.kafka.tools.DumpLogSegments"
-    said = java_tool(dump, "--deep-iteration", "--files", ",".join(map(str, files)))
-    assert said.count("isvalid: true") >= 10
+    output = java_tool(dump, "--deep-iteration", "--files", ",".join(map(str, files)))
+    assert output.count("isvalid: true") >= 10
     indexes = ",".join(str(file) for file in files if file.suffix in (".index", ".timeindex"))
-    said += java_tool(dump, "--index-sanity-check", "--files", indexes)
-    assert not [line for line in said.splitlines() if any(problem in line for problem in PROBLEMS)]
+    output += java_tool(dump, "--index-sanity-check", "--files", indexes)
+    assert not [line for line in output.splitlines() if any(problem in line for problem in PROBLEMS)]
 
 
 def test_the_last_batch_of_a_producer_stays_as_an_empty_header(broker):

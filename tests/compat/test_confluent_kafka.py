@@ -103,8 +103,8 @@ def test_offsets_by_time(bootstrap, admin, topic):
         producer.produce(topic, b"x", partition=0, timestamp=1_000_000 + 1000 * n)
         producer.flush(60)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    asked = [TopicPartition(topic, 0, time_ms) for time_ms in (0, 1_004_500, 9_999_999)]
-    found = [consumer.offsets_for_times([partition], 60)[0].offset for partition in asked]
+    requested = [TopicPartition(topic, 0, time_ms) for time_ms in (0, 1_004_500, 9_999_999)]
+    found = [consumer.offsets_for_times([partition], 60)[0].offset for partition in requested]
     assert found == [0, 5, -1]
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 60) == (0, 10)
     consumer.close()

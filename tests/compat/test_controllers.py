@@ -43,8 +43,8 @@ def produce(bootstrap: str, topic: str) -> list[Any]:
 
 
 def status_of(java_tool: Callable[..., str], bootstrap: str) -> dict[str, str]:
-    said = java_tool(f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-controller", bootstrap, "describe", "--status")
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in said.splitlines())}
+    output = java_tool(f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-controller", bootstrap, "describe", "--status")
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in output.splitlines())}
 
 
 def test_clients_see_the_brokers_alone(cluster: Nodes) -> None:
@@ -85,14 +85,14 @@ def test_configs_set_on_the_controllers_are_the_brokers_as_well(cluster: Nodes, 
     def configs(where: str, entity: Sequence[str], *more: str) -> Printed:
         return tools.run("kafka-configs", f"--bootstrap-{where}", bootstrap[where], "--entity-type", *entity, *more)
 
-    for entity, change, asked in CHANGES:
-        told = configs("controller", entity, "--alter", "--add-config", change)
-        assert told.status == 0, told.text
-        for where in asked:
+    for entity, change, requested in CHANGES:
+        reported = configs("controller", entity, "--alter", "--add-config", change)
+        assert reported.status == 0, reported.text
+        for where in requested:
             seen = lambda where=where, entity=entity: configs(where, entity, "--describe").text  # noqa: E731
             eventually(lambda seen=seen, change=change: change in seen(), what=f"{change} at the {where}")
-        told = configs("controller", entity, "--alter", "--delete-config", change.partition("=")[0])
-        assert told.status == 0, told.text
+        reported = configs("controller", entity, "--alter", "--delete-config", change.partition("=")[0])
+        assert reported.status == 0, reported.text
 
 
 def test_another_controller_takes_over_from_one_that_is_killed(cluster: Nodes, java_tool: Callable[..., str]) -> None:

@@ -44,14 +44,14 @@ def client_properties(path: Path, mechanism: str, module: str) -> str:
 def test_a_token_by_javas_tools(bootstrap, java_tool, tmp_path, topic) -> None:
     alice = client_properties(tmp_path / "alice", "PLAIN", f'{PLAIN_MODULE} username="alice" password="pw"')
     as_alice = ("--bootstrap-server", bootstrap, "--command-config", alice)
-    said = java_tool(TOKENS, *as_alice, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
-    token_id, hmac = re.search(r"^(\S{22}) +(\S{88}) +User:alice +User:alice +\[User:bob\]", said, re.M).groups()
+    output = java_tool(TOKENS, *as_alice, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+    token_id, hmac = re.search(r"^(\S{22}) +(\S{88}) +User:alice +User:alice +\[User:bob\]", output, re.M).groups()
 
-    said = java_tool(TOKENS, *as_alice, "--describe", "--owner-principal", "User:alice")
-    assert "Total number of tokens : 1" in said
-    assert hmac in said
-    said = java_tool(TOKENS, *as_alice, "--renew", "--renew-time-period", "-1", "--hmac", hmac)
-    assert "Completed renew operation." in said
+    output = java_tool(TOKENS, *as_alice, "--describe", "--owner-principal", "User:alice")
+    assert "Total number of tokens : 1" in output
+    assert hmac in output
+    output = java_tool(TOKENS, *as_alice, "--renew", "--renew-time-period", "-1", "--hmac", hmac)
+    assert "Completed renew operation." in output
 
     module = f'{SCRAM_MODULE} username="{token_id}" password="{hmac}" tokenauth="true"'
     token = client_properties(tmp_path / "token", "SCRAM-SHA-512", module)
@@ -62,7 +62,7 @@ def test_a_token_by_javas_tools(bootstrap, java_tool, tmp_path, topic) -> None:
     with pytest.raises(AssertionError, match="UnsupportedByAuthenticationException"):
         java_tool(TOKENS, *by_token, "--describe")
 
-    said = java_tool(TOKENS, *as_alice, "--expire", "--expiry-time-period", "-1", "--hmac", hmac)
-    assert "Completed expire operation." in said
+    output = java_tool(TOKENS, *as_alice, "--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+    assert "Completed expire operation." in output
     with pytest.raises(AssertionError, match=r"SaslAuthenticationException: .*invalid credentials"):
         java_tool(CONFIGS, *by_token, "--describe", "--entity-type", "topics")

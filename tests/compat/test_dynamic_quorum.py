@@ -56,9 +56,9 @@ def node(directory: Path, node_id: int, controller_ports: list[int]) -> Server:
 
 def values(bootstrap: str) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
-    asked = TopicPartition("kept", 0, 0)
-    count = consumer.get_watermark_offsets(asked, timeout=TIMEOUT_S)[1]
-    consumer.assign([asked])
+    requested = TopicPartition("kept", 0, 0)
+    count = consumer.get_watermark_offsets(requested, timeout=TIMEOUT_S)[1]
+    consumer.assign([requested])
     found = [consumer.poll(TIMEOUT_S).value() for _ in range(count)]
     consumer.close()
     return found

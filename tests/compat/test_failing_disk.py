@@ -76,8 +76,8 @@ class World:
 
     def lines_of_failure(self) -> list[str]:
         """Return what the log says of the directory that failed; a thread writes the log, after the answers."""
-        said = f"Stopping serving logs in dir {self.failing}"
-        return [line for line in self._log.read_text().splitlines(keepends=True) if said in line and line[-1] == "\n"]
+        output = f"Stopping serving logs in dir {self.failing}"
+        return [line for line in self._log.read_text().splitlines(keepends=True) if output in line and line[-1] == "\n"]
 
     def assert_offline(self, doing: str) -> None:
         """One partition is refused, the other served; the reason was the kernel's EIO."""

@@ -85,5 +85,5 @@ def test_java_console_consumer_in_a_group(java_tool, bootstrap, topic):
     create(AdminClient({"bootstrap.servers": bootstrap}), topic)
     produce(bootstrap, topic, 20)
     arguments = ["--topic", topic, "--group", f"{topic}-group", "--from-beginning", "--max-messages", "20"]
-    said = java_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, *arguments)
-    assert said.split() == [f"value-{n}" for n in range(20)]
+    output = java_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, *arguments)
+    assert output.split() == [f"value-{n}" for n in range(20)]

@@ -138,7 +138,7 @@ def test_java_consumer_and_the_group_command(java_tool: Callable[..., str], boot
     create(bootstrap, topic, 3)
     produce(bootstrap, topic, 60, 3)
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--from-beginning"]
-    asked = ["--bootstrap-server", bootstrap, "--timeout", "60000"]
+    requested = ["--bootstrap-server", bootstrap, "--timeout", "60000"]
     protocol = ["--command-property", "group.protocol=consumer", "--max-messages", "60", "--timeout-ms", "90000"]
 
     read = java_tool(CONSOLE_CONSUMER, *arguments, *protocol)
@@ -153,7 +153,7 @@ def test_java_consumer_and_the_group_command(java_tool: Callable[..., str], boot
         poll_until(lambda: len(consumer.assignment()) in (1, 2), consumer)
 
         def describe(*what: str) -> str:
-            return java_tool(GROUP_COMMAND, *asked, "--describe", "--group", topic, *what)
+            return java_tool(GROUP_COMMAND, *requested, "--describe", "--group", topic, *what)
 
         offsets = describe()
         stable = rf"{topic} .*uniform +Stable +\d+ +\d+ +2\n"
@@ -166,7 +166,7 @@ def test_java_consumer_and_the_group_command(java_tool: Callable[..., str], boot
     assert len(re.findall(rf"\n{topic} ", "\n" + members)) == 2
     consumer.close()
     empty = ["--list", "--type", "consumer", "--state", "empty"]
-    eventually(lambda: topic in java_tool(GROUP_COMMAND, *asked, *empty))
+    eventually(lambda: topic in java_tool(GROUP_COMMAND, *requested, *empty))
 
 
 def test_group_config_sets_the_heartbeat_interval(java_tool: Callable[..., str], bootstrap: str, topic: str) -> None:
@@ -210,10 +210,10 @@ def describe_epochs(request: pytest.FixtureRequest) -> Callable[..., str]:
     def describe(server: Server, group: str = "g") -> str:
         if java_tool is None:
             return ""
-        asked = ["--bootstrap-server", server.bootstrap, "--timeout", "60000"]
-        said = java_tool(GROUP_COMMAND, *asked, "--describe", "--group", group, "--state", "--verbose")
-        found = re.search(r"uniform +(\w+ +\d+ +\d+ +\d+)\n", said)
-        assert found, said
+        requested = ["--bootstrap-server", server.bootstrap, "--timeout", "60000"]
+        output = java_tool(GROUP_COMMAND, *requested, "--describe", "--group", group, "--state", "--verbose")
+        found = re.search(r"uniform +(\w+ +\d+ +\d+ +\d+)\n", output)
+        assert found, output
         return found[1]
 
     return describe

@@ -52,9 +52,9 @@ def test_console_producer_and_consumer(java_tool, bootstrap, topic):
     properties = ["--formatter-property", "print.key=true", "--formatter-property", "key.separator=:"]
     read = java_tool(f"{TOOLS}.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, *partition, *properties)
     assert read == lines
-    asked = ["--bootstrap-server", bootstrap, "--topic", topic]
-    assert java_tool(f"{TOOLS}.GetOffsetShell", *asked).strip() == f"{topic}:0:50"
-    assert java_tool(f"{TOOLS}.GetOffsetShell", *asked, "--time", "earliest").strip() == f"{topic}:0:0"
+    requested = ["--bootstrap-server", bootstrap, "--topic", topic]
+    assert java_tool(f"{TOOLS}.GetOffsetShell", *requested).strip() == f"{topic}:0:50"
+    assert java_tool(f"{TOOLS}.GetOffsetShell", *requested, "--time", "earliest").strip() == f"{topic}:0:0"
 
 
 def test_transactions_command_describes_producers(java_tool, bootstrap, topic):
@@ -76,20 +76,20 @@ def test_transactions_command_describes_producers(java_tool, bootstrap, topic):
 
 def test_producer_performance(java_tool, bootstrap, topic):
     load = ["--topic", topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1"]
-    said = java_tool(f"{TOOLS}.ProducerPerformance", "--bootstrap-server", bootstrap, *load)
-    assert said.startswith("20000 records sent")
+    output = java_tool(f"{TOOLS}.ProducerPerformance", "--bootstrap-server", bootstrap, *load)
+    assert output.startswith("20000 records sent")
 
 
 def test_broker_api_versions_command(java_tool, bootstrap):
-    said = java_tool(f"{TOOLS}.BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
-    assert "Produce(0): 0 to 13 [usable: 13]" in said
-    assert "Fetch(1): 4 to 18 [usable: 18]" in said
+    output = java_tool(f"{TOOLS}.BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
+    assert "Produce(0): 0 to 13 [usable: 13]" in output
+    assert "Fetch(1): 4 to 18 [usable: 18]" in output
 
 
 def test_metadata_quorum_command(java_tool, bootstrap):
-    said = java_tool(f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-server", bootstrap, "describe", "--status")
-    assert re.search(r"LeaderId:\s+1\n", said)
-    assert re.search(r"HighWatermark:\s+[1-9]\d*\n", said)
+    output = java_tool(f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-server", bootstrap, "describe", "--status")
+    assert re.search(r"LeaderId:\s+1\n", output)
+    assert re.search(r"HighWatermark:\s+[1-9]\d*\n", output)
 
 
 def test_log_dirs_command(java_tool, bootstrap, topic):
@@ -104,5 +104,5 @@ def test_delete_records_command(java_tool, bootstrap, topic, tmp_path):
     wanted = tmp_path / "offsets.json"
     wanted.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 4}]}))
     arguments = ["--bootstrap-server", bootstrap, "--offset-json-file", str(wanted)]
-    said = java_tool(f"{TOOLS}.DeleteRecordsCommand", *arguments)
-    assert f"partition: {topic}-0\tlow_watermark: 4" in said
+    output = java_tool(f"{TOOLS}.DeleteRecordsCommand", *arguments)
+    assert f"partition: {topic}-0\tlow_watermark: 4" in output

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
-from tests.support.asking import READ_COMMITTED, create_topic, list_offset
+from tests.support.client_requests import READ_COMMITTED, create_topic, list_offset
 from tests.support.transactions import TransactionalProducer, hanging_transaction
 from tests.support.wire import WireClient
 

@@ -72,7 +72,7 @@ class Application:
 
     close = kill
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]
 
 

@@ -109,5 +109,5 @@ def test_kcat_writes_beyond_its_session_and_reads(
 def test_kcat_reports_a_wrong_password(new_kcat: Kcat, secured: Server, provider: HttpsServer, mechanism: str) -> None:
     code, _, stderr = new_kcat.run("-L", "-m", "10", settings=settings(secured, provider, mechanism, "wrong"))
     assert code != 0
-    told = "invalid_client" if mechanism == "OAUTHBEARER" else "invalid credentials with SASL mechanism"
-    assert told in stderr
+    reported = "invalid_client" if mechanism == "OAUTHBEARER" else "invalid credentials with SASL mechanism"
+    assert reported in stderr

@@ -118,8 +118,8 @@ def test_new_clients_read_and_search_them_and_write_behind_them(server: Server, 
         assert read(server.bootstrap, *TOPICS, *COMPACTED) == expected()
         consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "unused"})
         for topic in ("v1-none", "v1-gzip"):
-            asked = TopicPartition(topic, 0, 1_500_000_000_000 + 57_500)
-            assert consumer.offsets_for_times([asked], timeout=60)[0].offset == 58
+            requested = TopicPartition(topic, 0, 1_500_000_000_000 + 57_500)
+            assert consumer.offsets_for_times([requested], timeout=60)[0].offset == 58
         consumer.close()
         producer = Producer({"bootstrap.servers": server.bootstrap, "compression.type": "zstd"})
         for topic in TOPICS:

@@ -65,8 +65,8 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
 
     def run(*arguments: str) -> tuple[int, str, str]:
         status = main(["cluster", *arguments, "--data-dir", str(directory)])
-        told = capfd.readouterr()
-        return status, told.out.strip(), told.err.strip()
+        reported = capfd.readouterr()
+        return status, reported.out.strip(), reported.err.strip()
 
     status, bootstrap, _ = run("up", "-n", "1", "--controllers", "1", "--port", "0", *SETTINGS)
     try:
@@ -101,7 +101,7 @@ def test_nodes_of_one_process_are_cut_off_and_come_back(tmp_path: Path) -> None:
         cluster.partition({alone}, others)
         eventually(lambda: cluster.controller != alone)
         reachable = ",".join(cluster.address_of(node_id) for node_id in others)
-        eventually(lambda: leader_told_by(reachable, "cut") in others)
+        eventually(lambda: leader_named_by(reachable, "cut") in others)
         cluster.heal()
         eventually(lambda: not cluster.partitions().under_replicated)
         assert produce(cluster.bootstrap_servers, "cut") is None
@@ -123,7 +123,7 @@ def eventually(check: Callable[[], Any]) -> Any:
     return found
 
 
-def leader_told_by(bootstrap: str, topic: str) -> int:
+def leader_named_by(bootstrap: str, topic: str) -> int:
     metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
     partition = metadata.topics[topic].partitions.get(0)  # None: it has not heard of the topic yet
     return -1 if partition is None else int(partition.leader)

@@ -150,10 +150,10 @@ def test_a_throttled_move_is_shown_and_survives_kill_9(
     wait_for(lambda: any(is_future and 0 < lag < 300 for _, _, is_future, lag in replicas(several.bootstrap, topic)))
     arguments = ["--bootstrap-server", several.bootstrap, "--describe", "--topic-list", topic]
     output = java_tool("org.apache.kafka.tools.LogDirsCommand", *arguments)
-    told = json.loads(output.splitlines()[-1])["brokers"][0]["logDirs"]
-    found = {each["logDir"]: each["partitions"] for each in told}
+    reported = json.loads(output.splitlines()[-1])["brokers"][0]["logDirs"]
+    found = {each["logDir"]: each["partitions"] for each in reported}
     assert set(found) == set(map(str, paths))
-    assert all(each["error"] is None for each in told)
+    assert all(each["error"] is None for each in reported)
     (current,), (future,) = found[str(source)], found[str(target)]
     assert (current["partition"], current["isFuture"], current["offsetLag"]) == (f"{topic}-0", False, 0)
     assert (future["partition"], future["isFuture"]) == (f"{topic}-0", True)
@@ -179,10 +179,10 @@ def test_javas_admin_client_moves_a_replica(
     target = next(path for path in paths if path != source)
     throttle(admin, SLOW)
     try:
-        told = java_tool(str(LOG_DIR_MOVES), several.bootstrap, topic, str(target)).splitlines()
+        reported = java_tool(str(LOG_DIR_MOVES), several.bootstrap, topic, str(target)).splitlines()
     finally:
         throttle(admin, None)
-    assert told == [
+    assert reported == [
         f"at first: {source} lag 0, future null",
         f"begun: {source} lag 0, future {target}",
         f"moved: {target} lag 0, future null",
@@ -245,8 +245,8 @@ def test_a_directory_that_cannot_be_read_is_reported_and_the_others_serve(
     create(admin, topic, 3)
     wait_for(lambda: sum((path / f"{topic}-{n}").is_dir() for path in paths for n in range(3)) == 3)
     places = {partition: place_of(paths, topic, partition) for partition in range(3)}
-    told = {directory_id(path): count for path, count in Counter(places.values()).items()}
-    wait_for(lambda: all(metadata_log(paths[0]).count(each, before) >= count for each, count in told.items()))
+    reported = {directory_id(path): count for path, count in Counter(places.values()).items()}
+    wait_for(lambda: all(metadata_log(paths[0]).count(each, before) >= count for each, count in reported.items()))
     failing = next(path for path in places.values() if path != paths[0])
     several.stop()
     identity = (failing / "meta.properties").read_bytes()

@@ -25,7 +25,7 @@ from kafkapy.record.batch import LOG_APPEND_TIME, RecordBatch
 from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, LZ4, NONE, ZSTD
 from tests.compat.conftest import new_server
-from tests.support.asking import (
+from tests.support.client_requests import (
     EARLIEST,
     LATEST,
     batch_of,
@@ -82,8 +82,8 @@ def old_batch(age_ms: int, count: int = 1, *, value: bytes = b"old") -> bytes:
 
 
 def delete_records(client: WireClient, topic: str, offset: int) -> int:
-    asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
-    (answer,) = client.call(DeleteRecordsRequest([asked], 30_000), 2).topics
+    requested = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
+    (answer,) = client.call(DeleteRecordsRequest([requested], 30_000), 2).topics
     assert answer.partitions[0].error_code == 0, answer
     return int(answer.partitions[0].low_watermark)
 
@@ -277,5 +277,5 @@ def test_records_deleted_from_a_compacted_topic_are_gone_only_where_it_deletes(c
     assert produce(client, topic, batch_of(5, key=b"key")).error_code == 0
     assert delete_records(client, topic, -1) == 5
     alter(client, topic, cleanup_policy="compact")
-    asked = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 5)])], 30_000)
-    until(lambda: client.call(asked, 2).topics[0].partitions[0].error_code == 44)  # POLICY_VIOLATION
+    requested = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 5)])], 30_000)
+    until(lambda: client.call(requested, 2).topics[0].partitions[0].error_code == 44)  # POLICY_VIOLATION

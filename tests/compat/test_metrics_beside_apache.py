@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.record.compression import GZIP
 from kafkapy.server.admin.catalogue import ABSENT, UNNAMED
-from tests.support.asking import batch_of, create_topic, delete_topic, fetch, produce
+from tests.support.client_requests import batch_of, create_topic, delete_topic, fetch, produce
 from tests.support.eventually import eventually
 from tests.support.offsets import commit, find_coordinator
 from tests.support.scraped import Labels, Samples, samples_of, text_of, types_of

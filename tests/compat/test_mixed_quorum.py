@@ -77,19 +77,19 @@ class Voters:
         self.nodes[node_id] = node
         node.prepare()
         node.start(START_S)
-        self._ask_running()
+        self._describe_on_running()
 
     def stop(self, node_id: int, with_signal: int = signal.SIGTERM) -> None:
         self.nodes[node_id].stop(with_signal)
-        self._ask_running()
+        self._describe_on_running()
 
     def start_again(self, node_id: int) -> None:
         """Start a node on its directory; return once the leader tells that it follows."""
         self.nodes[node_id].start(START_S)
-        self._ask_running()
+        self._describe_on_running()
         eventually(lambda: self.quorum.replicas().get(node_id, ("", ""))[1] == "Follower")
 
-    def _ask_running(self) -> None:
+    def _describe_on_running(self) -> None:
         self.quorum.bootstrap = ",".join(node.bootstrap for node in self.nodes.values() if node.process is not None)
 
     def create(self, topic: str) -> None:

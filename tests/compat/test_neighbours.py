@@ -65,7 +65,7 @@ class Program:
             self._process.wait()
             raise
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self._log.read_text(errors="replace")
 
 
@@ -203,9 +203,9 @@ class Rest:
     def __call__(self, method: str, path: str, body: Any = None) -> Any:
         """Return what it answers; None where it refuses or does not answer yet."""
         data = None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(self.url + path, data, {"content-type": "application/json"}, method=method)
+        requested = urllib.request.Request(self.url + path, data, {"content-type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
+            with urllib.request.urlopen(requested, timeout=60) as answer:
                 return json.loads(answer.read() or b"{}")
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return None
@@ -253,8 +253,8 @@ def test_a_distributed_worker_keeps_its_state_in_topics(broker: Server, tmp_path
         append(read, wanted[-1])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for kind in ("offset", "config", "status"):
-        asked = ConfigResource(ResourceType.TOPIC, f"{kind}s-{support}")
-        assert admin.describe_configs([asked])[asked].result(60)["cleanup.policy"].value == "compact"
+        requested = ConfigResource(ResourceType.TOPIC, f"{kind}s-{support}")
+        assert admin.describe_configs([requested])[requested].result(60)["cleanup.policy"].value == "compact"
 
 
 # -- MirrorMaker 2
@@ -302,10 +302,12 @@ def test_mirror_maker_copies_topics_configs_and_groups(brokers: tuple[Server, Se
             return found.get(("first.mirrored", 0)) == 1000
 
         eventually(synced, what="the group's offset")
-        asked = ConfigResource(ResourceType.TOPIC, "first.mirrored")
-        eventually(lambda: admin.describe_configs([asked])[asked].result(60)["retention.ms"].value == "123456789")
+        requested = ConfigResource(ResourceType.TOPIC, "first.mirrored")
+        eventually(
+            lambda: admin.describe_configs([requested])[requested].result(60)["retention.ms"].value == "123456789"
+        )
         eventually(lambda: len(admin.list_topics("first.mirrored", 60).topics["first.mirrored"].partitions) == 2)
         produce(first, "mirrored", "one more")
         values.append("one more")
         eventually(lambda: copied.values() == values, what="the next record")
-    assert "syncing topic ACLs" not in program.said()
+    assert "syncing topic ACLs" not in program.printed()

@@ -70,5 +70,5 @@ def test_a_broker_does_without_linux(broker: Kafkapy, tmp_path: Path) -> None:
         broker.start()
         assert_complete(read_all(broker.bootstrap, "compacted"), count)
         assert broker.stop() == 0
-    told = (tmp_path / "data.log").read_text().count("without Linux")
-    assert told >= 3, "two brokers and a cleaner"
+    reported = (tmp_path / "data.log").read_text().count("without Linux")
+    assert reported >= 3, "two brokers and a cleaner"

@@ -48,7 +48,7 @@ def test_silver_and_gold_run_on_a_master_with_two_workers(tmp_path: Path) -> Non
 def test_the_walk_through_all_jobs_of_spark(tmp_path: Path) -> None:
     here = {"../.venv/bin/kafkapy": "kafkapy", "PYTHONPATH=.. ../.venv/bin/python": "python"}
     page = ROOT / "spark_jobs" / "README.md"
-    assert [said for said in here if said not in page.read_text()] == []
+    assert [sentence for sentence in here if sentence not in page.read_text()] == []
     read(page, tmp_path, here, timeout_s=1_800)
     walked = tmp_path / "directory"
     assert (walked / "bars.html").stat().st_size > 0

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import Kafkapy, free_port
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from tests.support.asking import batch_of, fetch, produce
+from tests.support.client_requests import batch_of, fetch, produce
 from tests.support.committed import commit
 from tests.support.scraped import text_of
 from tests.support.wire import WireClient

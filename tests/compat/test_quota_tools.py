@@ -17,8 +17,8 @@ def configs(java_tool, bootstrap: str) -> Iterator[Configs]:
     """Run the tool; the lines that it prints."""
 
     def run(*arguments: str) -> list[str]:
-        said: str = java_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
-        return [line.rstrip() for line in said.splitlines() if line.strip()]
+        output: str = java_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
+        return [line.rstrip() for line in output.splitlines() if line.strip()]
 
     yield run
     remove_quotas(bootstrap)

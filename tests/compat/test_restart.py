@@ -72,13 +72,13 @@ def test_apache_kafkas_dump_log_has_no_complaint(broker, java_tool, with_signal)
         broker.stop()
     files = sorted((broker.directory / "kept-0").glob("0*.*"))
     names = ",".join(str(file) for file in files)
-    said = java_tool("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", names)
-    assert said.count("isvalid: true") >= 300
-    assert said.count("| offset:") == 15_000
+    output = java_tool("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", names)
+    assert output.count("isvalid: true") >= 300
+    assert output.count("| offset:") == 15_000
     for options in ([], ["--index-sanity-check"]):
         indexes = ",".join(str(file) for file in files if file.suffix in (".index", ".timeindex"))
-        said += java_tool("org.apache.kafka.tools.DumpLogSegments", *options, "--files", indexes)
-    assert not [line for line in said.splitlines() if any(problem in line for problem in PROBLEMS)]
+        output += java_tool("org.apache.kafka.tools.DumpLogSegments", *options, "--files", indexes)
+    assert not [line for line in output.splitlines() if any(problem in line for problem in PROBLEMS)]
 
 
 def test_apache_kafkas_dump_log_reads_the_metadata_log(broker, java_tool):
@@ -86,8 +86,8 @@ def test_apache_kafkas_dump_log_reads_the_metadata_log(broker, java_tool):
     broker.stop()
     log = broker.directory / "__cluster_metadata-0" / f"{0:020}.log"
     arguments = ["--cluster-metadata-decoder", "--deep-iteration", "--files", str(log)]
-    said = java_tool("org.apache.kafka.tools.DumpLogSegments", *arguments)
-    assert '"type":"TOPIC_RECORD"' in said
-    assert '"name":"retention.ms","value":"7200000"' in said
-    assert "LeaderChange" in said
-    assert not [line for line in said.splitlines() if any(problem in line for problem in PROBLEMS)]
+    output = java_tool("org.apache.kafka.tools.DumpLogSegments", *arguments)
+    assert '"type":"TOPIC_RECORD"' in output
+    assert '"name":"retention.ms","value":"7200000"' in output
+    assert "LeaderChange" in output
+    assert not [line for line in output.splitlines() if any(problem in line for problem in PROBLEMS)]

@@ -83,8 +83,8 @@ def secured(tmp_path_factory, java_tool) -> Iterator[Secured]:
         credential = f"SCRAM-SHA-256=[iterations=8192,password={PASSWORD.replace(',', '')}]"
         users = ["--entity-type", "users", "--entity-name", USER]
         plain = ["--bootstrap-server", found.bootstrap("PLAINTEXT")]
-        told = java_tool(CONFIGS, *plain, "--alter", *users, "--add-config", credential)
-        assert f"Completed updating config for user {USER}." in told
+        reported = java_tool(CONFIGS, *plain, "--alter", *users, "--add-config", credential)
+        assert f"Completed updating config for user {USER}." in reported
         admin = AdminClient({"bootstrap.servers": found.bootstrap("PLAINTEXT")})
         add_user(found.bootstrap("PLAINTEXT"), USER, PASSWORD)
         described = admin.describe_user_scram_credentials([USER])[USER].result(60)
@@ -109,13 +109,13 @@ def test_kcat_logs_in(secured, run_kcat, topic) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "told"),
+    ("mechanism", "reported"),
     [
         ("PLAIN", "Authentication failed: Invalid username or password"),
         ("SCRAM-SHA-512", "due to invalid credentials with SASL mechanism SCRAM-SHA-512"),
     ],
 )
-def test_librdkafka_reports_a_wrong_password(secured, mechanism, told) -> None:
+def test_librdkafka_reports_a_wrong_password(secured, mechanism, reported) -> None:
     errors: list[KafkaError] = []
     consumer = Consumer(
         {**secured.librdkafka("SASL_PLAINTEXT", mechanism, "wrong"), "group.id": "g", "error_cb": errors.append}
@@ -124,7 +124,7 @@ def test_librdkafka_reports_a_wrong_password(secured, mechanism, told) -> None:
     while not refused():
         consumer.poll(1)
     consumer.close()
-    assert told in refused()[0].str()
+    assert reported in refused()[0].str()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS_ENABLED)

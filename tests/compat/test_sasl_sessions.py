@@ -108,9 +108,9 @@ def test_java_renews_its_session(secured: Server, java_tool: Callable[..., str],
     )
     count = int(20 * ENDS_AFTER_S)
     load = ["--topic", topic, "--num-records", str(count), "--record-size", "10", "--throughput", "20"]
-    said = java_tool(PERFORMANCE, *load, "--command-config", str(path))
-    assert f"{count} records sent" in said
-    assert "SaslAuthenticationException" not in said
+    output = java_tool(PERFORMANCE, *load, "--command-config", str(path))
+    assert f"{count} records sent" in output
+    assert "SaslAuthenticationException" not in output
 
 
 def test_aiokafka_goes_on_after_its_session(secured: Server, topic: str) -> None:

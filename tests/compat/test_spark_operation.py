@@ -77,8 +77,8 @@ def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
     settings = {**config, "output": None, "output_topic": out, "dead_letter_topic": topic + "-dead"}
     silver.run(SilverConfig(**settings))
     remove(tmp_path / "checkpoint")
-    told = f"checkpoint .* is missing but its output is not, topic {out} on .* holds records: .* --reset-output"
-    with pytest.raises(JobError, match=told):
+    reported = f"checkpoint .* is missing but its output is not, topic {out} on .* holds records: .* --reset-output"
+    with pytest.raises(JobError, match=reported):
         silver.run(SilverConfig(**settings))
     stranger = Producer({"bootstrap.servers": bootstrap})
     stranger.produce(out, b"{}", b"no longer made")
@@ -91,7 +91,7 @@ def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "reported"),
     [
         ("metadata", "{", "metadata is not what Spark wrote"),
         ("metadata", None, "metadata is missing"),
@@ -101,7 +101,7 @@ def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
         ("sources/0/0", "{", "sources/0/0 is not what Spark wrote"),
     ],
 )
-def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, config, file, text, told):
+def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, config, file, text, reported):
     fill(bootstrap, topic, [b"a"])
     checkpoint = tmp_path / "checkpoint"
     for name, good in (
@@ -113,7 +113,7 @@ def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, conf
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoint / name).write_text(good or 'v1\n{"batchWatermarkMs":0}\n{}')
     (checkpoint / file).unlink() if text is None else (checkpoint / file).write_text(text)
-    with pytest.raises(JobError, match=f"is corrupt .{told}.*--reset-output"):
+    with pytest.raises(JobError, match=f"is corrupt .{reported}.*--reset-output"):
         bronze.run(BronzeConfig(**config))
 
 
@@ -179,18 +179,18 @@ def test_a_schema_version_that_is_not_known_ends_the_job_unless_told_otherwise(s
 def test_a_stop_waits_for_the_batch_and_metrics_show_it(spark, bootstrap, topic, tmp_path, config):
     fill(bootstrap, topic, [b"%d" % n for n in range(500)])
     port = free_port()
-    told: list[str] = []
+    reported: list[str] = []
 
     def stop_when_all_is_read() -> None:
         deadline_s = time.monotonic() + 300
-        while time.monotonic() < deadline_s and not told:
+        while time.monotonic() < deadline_s and not reported:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
                     text = answer.read().decode()
             except OSError:
                 text = ""
             if 'spark_job_input_rows_total{job="bronze"} 500.0' in text:
-                told.append(text)
+                reported.append(text)
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -199,8 +199,8 @@ def test_a_stop_waits_for_the_batch_and_metrics_show_it(spark, bootstrap, topic,
     changes = {"trigger": "0 seconds", "max_offsets_per_trigger": 300, "metrics_port": port}
     bronze.run(BronzeConfig(**{**config, **changes}))
     stopper.join()
-    assert 'spark_job_batches_total{job="bronze"} 2.0' in told[0]
-    assert 'spark_job_lag_records{job="bronze"} 0.0' in told[0]
+    assert 'spark_job_batches_total{job="bronze"} 2.0' in reported[0]
+    assert 'spark_job_lag_records{job="bronze"} 0.0' in reported[0]
     planned = {p.name for p in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")}
     assert planned == {p.name for p in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")} == {"0", "1"}
 

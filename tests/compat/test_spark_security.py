@@ -102,16 +102,16 @@ def test_feed_jobs_and_replay_work_over_tls_with_a_password(spark, secured, tmp_
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "told"),
+    ("mechanism", "reported"),
     [
         ("PLAIN", "Invalid username or password"),
         ("SCRAM-SHA-512", "invalid credentials with SASL mechanism SCRAM-SHA-512"),
     ],
 )
-def test_a_wrong_password_is_reported_in_one_line(spark, secured, tmp_path, mechanism, told) -> None:
+def test_a_wrong_password_is_reported_in_one_line(spark, secured, tmp_path, mechanism, reported) -> None:
     server, certificate = secured
     java = java_options(certificate, mechanism, "wrong")
-    with pytest.raises(JobError, match=rf"127.0.0.1:\d+.*SaslAuthenticationException.*{told}") as error:
+    with pytest.raises(JobError, match=rf"127.0.0.1:\d+.*SaslAuthenticationException.*{reported}") as error:
         bronze.run(bronze.BronzeConfig(**options(server, tmp_path, topics=["trades"], kafka=java)))
     assert "\n" not in str(error.value)
 

@@ -122,9 +122,9 @@ def assert_dump_log_has_no_complaint(directory: Path, java_tool: Callable[..., s
     for prefix in ("", *DECODERS):
         mine = [file for file in files if is_of(file, prefix)]
         options = [DECODERS[prefix]] if prefix else []
-        said = java_tool(DUMP, "--deep-iteration", *options, "--files", ",".join(map(str, mine)))
-        assert said.count("isvalid: true") >= 3
-        assert_no_complaint(said)
+        output = java_tool(DUMP, "--deep-iteration", *options, "--files", ",".join(map(str, mine)))
+        assert output.count("isvalid: true") >= 3
+        assert_no_complaint(output)
     indexes = ",".join(str(file) for file in files if file.suffix in (".index", ".timeindex"))
     for option in ("--index-sanity-check", "--verify-index-only"):
         assert_no_complaint(java_tool(DUMP, option, "--files", indexes))
@@ -139,8 +139,8 @@ def is_of(file: Path, prefix: str) -> bool:
     return topic == prefix if prefix else topic not in DECODERS
 
 
-def assert_no_complaint(said: str) -> None:
-    problems = [line for line in said.splitlines() if any(problem in line for problem in PROBLEMS)]
+def assert_no_complaint(output: str) -> None:
+    problems = [line for line in output.splitlines() if any(problem in line for problem in PROBLEMS)]
     assert not [line for line in problems if "payload" not in line]  # what a record says is not the tool's word
 
 

@@ -24,7 +24,7 @@ from kafkapy.server.failpoints import VARIABLE
 from kafkapy.transaction.records import decode_record
 from kafkapy.transaction.states import TransactionState
 from tests.simulator.crash_enumeration import SOAK_FACTOR
-from tests.support.asking import LATEST, READ_COMMITTED, create_topic, fetch, kept_batches, list_offset, until
+from tests.support.client_requests import LATEST, READ_COMMITTED, create_topic, fetch, kept_batches, list_offset, until
 from tests.support.cut_off import Relay
 from tests.support.transactions import TransactionalProducer, find_transaction_coordinator, last_stable_offset
 from tests.support.wire import ConnectionClosed, WireClient

@@ -113,9 +113,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.mark.parametrize(("version", "suite"), [("-tls1_2", "ECDHE-ECDSA-AES128-GCM-SHA256"), ("-tls1_3", "TLS_AES_")])
 def test_openssl_agrees_on_version_and_suite(secured: Secured, version: str, suite: str) -> None:
-    said = secured.s_client("SSL", version, "-verify_return_error", "-verify_ip", "127.0.0.1")
-    assert f"Cipher is {suite}" in said
-    assert "Verify return code: 0 (ok)" in said
+    output = secured.s_client("SSL", version, "-verify_return_error", "-verify_ip", "127.0.0.1")
+    assert f"Cipher is {suite}" in output
+    assert "Verify return code: 0 (ok)" in output
 
 
 def test_openssl_is_refused_for_a_suite_or_version_that_is_not_offered(secured: Secured) -> None:
@@ -126,8 +126,8 @@ def test_openssl_is_refused_for_a_suite_or_version_that_is_not_offered(secured: 
 def test_openssl_shows_a_certificate_where_one_is_required(secured: Secured) -> None:
     path = str(secured.directory / "Alice.pem")
     assert "Verification: OK" in secured.s_client("MTLS", "-tls1_2", "-cert", path, "-key", path)
-    said = secured.s_client("MTLS", "-tls1_2")
-    assert "alert handshake failure" in said or "alert bad certificate" in said
+    output = secured.s_client("MTLS", "-tls1_2")
+    assert "alert handshake failure" in output or "alert bad certificate" in output
     assert "Client Certificate Types" in secured.s_client("JAVA", "-tls1_2")
     assert "Client Certificate Types" not in secured.s_client("SSL", "-tls1_2")
 
@@ -137,16 +137,16 @@ def test_openssl_comes_back_with_its_session(secured: Secured) -> None:
     """Apache Kafka's sessions cannot be resumed."""
     path = str(secured.directory / "Alice.pem")
     for listener in ("SSL", "MTLS"):
-        said = secured.s_client(listener, "-tls1_2", "-reconnect", "-cert", path, "-key", path)
-        assert said.count("Reused, TLSv1.2") == 5, listener
+        output = secured.s_client(listener, "-tls1_2", "-reconnect", "-cert", path, "-key", path)
+        assert output.count("Reused, TLSv1.2") == 5, listener
 
 
 @pytest.mark.ours
 def test_openssl_may_not_negotiate_anew(secured: Secured) -> None:
     """Apache Kafka closes the connection without a word."""
-    said = secured.s_client("SSL", "-tls1_2", stdin="R\n")
-    assert "RENEGOTIATING" in said
-    assert "no renegotiation" in said
+    output = secured.s_client("SSL", "-tls1_2", stdin="R\n")
+    assert "RENEGOTIATING" in output
+    assert "no renegotiation" in output
 
 
 # ---- clients

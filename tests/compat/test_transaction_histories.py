@@ -24,7 +24,7 @@ from harness.servers import Server
 from kafkapy.protocol.error_code import ErrorCode
 from tests.compat.conftest import new_server
 from tests.simulator.crash_enumeration import SOAK_FACTOR
-from tests.support.asking import READ_COMMITTED, create_topic, until
+from tests.support.client_requests import READ_COMMITTED, create_topic, until
 from tests.support.history import End, Outcome, Recorder, to_lines
 from tests.support.history_checker import find_anomalies
 from tests.support.offsets import find_coordinator

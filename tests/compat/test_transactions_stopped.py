@@ -16,7 +16,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from kafkapy.record.control import end_txn_marker_of
 from tests.compat.conftest import new_server
-from tests.support.asking import LATEST, batches_in, create_topic, fetch, list_offset, until
+from tests.support.client_requests import LATEST, batches_in, create_topic, fetch, list_offset, until
 from tests.support.offsets import fetch_group, find_coordinator
 from tests.support.transactions import TransactionalProducer, last_stable_offset, read_committed, write_marker
 from tests.support.wire import WireClient

@@ -43,7 +43,7 @@ def test_answers_and_log_are_kafkas(topic: dict[str, Any]) -> None:
         partition = hosting.create_topic(topic["topic"], configs=topic["configs"])
         for number, append in enumerate(topic["appends"]):
             answer = await append_at(hosting, partition, append)
-            assert told(answer) == kafkas_answer(append), number
+            assert reported(answer) == kafkas_answer(append), number
             errors = [list(error) for error in answer.record_errors]
             assert errors == [[index, without_class(text)] for index, text in append["record_errors"]], number
             assert answer.error_message == append["error_message"] or append["error_message"] is None, number
@@ -69,7 +69,7 @@ async def append_at(hosting: Hosting, partition: HostedPartition, recorded: dict
     return made
 
 
-def told(answer: PartitionAppend) -> dict[str, int]:
+def reported(answer: PartitionAppend) -> dict[str, int]:
     return {name: getattr(answer, name) for name in ANSWERED}
 
 

@@ -45,7 +45,7 @@ class Replay:
         elif kind == "=":
             self._acls = dict(self._acls)
         elif kind == "?":
-            return self._ask(*fields)
+            return self._perform(*fields)
         else:
             principal, host, operation, resource_type = fields
             requester: Any = SimpleNamespace(api_key=0, principal=principal, client_host=host)
@@ -62,7 +62,7 @@ class Replay:
         self._acls = {**self._acls, key: acl.record(key)}
         self._ids[acl] = acl_id
 
-    def _ask(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> str:
+    def _perform(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> str:
         requester: Any = SimpleNamespace(api_key=0, principal=principal, client_host=host)
         is_allowed = self._authorizer.authorize(
             requester, AclOperation(int(operation)), ResourceType(int(resource_type)), name

@@ -22,9 +22,9 @@ def test_compiled_broker_answers_and_logs_bad_input_as_the_interpreted_one(tmp_p
     interpreted = tmp_path / "interpreted"
     ignored = shutil.ignore_patterns("*.so", "*.pyd", compiled.MANIFEST, "__pycache__")
     shutil.copytree(compiled.PACKAGE, interpreted / "kafkapy", ignore=ignored)
-    said = [lines_of(path) for path in (Path(compiled.PACKAGE).parent, interpreted)]
-    assert len(said[0]) > 6000
-    assert [pair for pair in zip(*said, strict=True) if pair[0] != pair[1]] == []
+    output = [lines_of(path) for path in (Path(compiled.PACKAGE).parent, interpreted)]
+    assert len(output[0]) > 6000
+    assert [pair for pair in zip(*output, strict=True) if pair[0] != pair[1]] == []
 
 
 def lines_of(path: Path) -> list[str]:

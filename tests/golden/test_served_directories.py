@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 
 from harness.servers import Kafkapy
 from kafkapy.types import uuid_from_string, uuid_to_string
-from tests.support.asking import (
+from tests.support.client_requests import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
@@ -187,9 +187,9 @@ def assert_all_is_served(broker: Kafkapy, *, added: int = 0) -> None:
     with WireClient(broker.bootstrap) as client:
         for key, (start, end) in bounds.items():
             isolation, topic, partition = key
-            asked: dict[str, int] = {"partition": partition, "isolation_level": LEVELS[isolation]}
-            assert list_offset(client, topic, EARLIEST, **asked).offset == start
-            assert list_offset(client, topic, LATEST, **asked).offset == end + added
+            requested: dict[str, int] = {"partition": partition, "isolation_level": LEVELS[isolation]}
+            assert list_offset(client, topic, EARLIEST, **requested).offset == start
+            assert list_offset(client, topic, LATEST, **requested).offset == end + added
             assert read_with_the_codec(client, uuid_from_string(ids[topic]), key) == records[key], key
 
 

@@ -97,8 +97,8 @@ class Replayed(TransactionWorld):
         if "do" in step:
             self._do(step["do"])
         else:
-            (key, version), asked = step["api"], bytes.fromhex(step["request"])
-            request = request_type(key).decode(asked, version)
+            (key, version), requested = step["api"], bytes.fromhex(step["request"])
+            request = request_type(key).decode(requested, version)
             response = response_type(key).decode(bytes.fromhex(step["response"]), version)
             self._expect_ids(response)
             assert _normal(self._answer(request, version)) == _normal(response), where
@@ -174,28 +174,28 @@ class Replayed(TransactionWorld):
 
     def _add_partitions(self, request: Any, version: int) -> Any:
         if version < 4:
-            asked = _partitions(request.v3_and_below_topics)
+            requested = _partitions(request.v3_and_below_topics)
             code = self._added(
                 request.v3_and_below_transactional_id,
                 request.v3_and_below_producer_id,
                 request.v3_and_below_producer_epoch,
-                asked,
+                requested,
                 version,
             )
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(dict.fromkeys(asked, code)))
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(dict.fromkeys(requested, code)))
         (transaction,) = request.transactions
         producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
-        asked = _partitions(transaction.topics)
+        requested = _partitions(transaction.topics)
         if transaction.verify_only:
-            codes = self.shard.verify_partitions(*producer, asked)
+            codes = self.shard.verify_partitions(*producer, requested)
         else:
-            codes = dict.fromkeys(asked, self._added(*producer, asked, version))
+            codes = dict.fromkeys(requested, self._added(*producer, requested, version))
         result = AddPartitionsToTxnResult(transaction.transactional_id, _results(codes))
         return AddPartitionsToTxnResponse(results_by_transaction=[result])
 
-    def _added(self, transactional_id: str, producer_id: int, epoch: int, asked: Any, version: int) -> ErrorCode:
+    def _added(self, transactional_id: str, producer_id: int, epoch: int, requested: Any, version: int) -> ErrorCode:
         decision: TransactionDecision = self.shard.add_partitions(
-            transactional_id, producer_id, epoch, asked, version, self.now_ms
+            transactional_id, producer_id, epoch, requested, version, self.now_ms
         )
         return ErrorCode(self.carry_out(decision))
 

@@ -144,14 +144,14 @@ class World:
 
     def delete(self, filters: list[AclFilter]) -> None:
         before = self.model
-        decision = self.control.decide_delete([find_acls(self.acls, asked) for asked in filters])
-        for asked, deleted in zip(filters, decision.response, strict=True):
-            assert sorted(deleted) == sorted(acl for acl in before if matches(asked, acl))
+        decision = self.control.decide_delete([find_acls(self.acls, requested) for requested in filters])
+        for requested, deleted in zip(filters, decision.response, strict=True):
+            assert sorted(deleted) == sorted(acl for acl in before if matches(requested, acl))
         for record in decision.records:
             self.control.replay_remove(record)
         gone = {record.id for record in decision.records}
         self.acls = {key: record for key, record in self.acls.items() if key not in gone}
-        assert not any(matches(asked, acl) for asked in filters for acl in self.model)
+        assert not any(matches(requested, acl) for requested in filters for acl in self.model)
 
     def random_acl(self) -> Acl:
         choice = self.dice.choice
@@ -189,17 +189,17 @@ class World:
         assert may_any == (hardcode or model_of_any(self.model, *who, operation, resource_type))
 
 
-def matches(asked: AclFilter, acl: Acl) -> bool:
+def matches(requested: AclFilter, acl: Acl) -> bool:
     """KIP-290, by its words."""
-    fields = zip(asked[3:], acl[3:], strict=True)
+    fields = zip(requested[3:], acl[3:], strict=True)
     if any(wanted not in (None, value) and wanted != 1 for wanted, value in fields):
         return False
-    if asked.resource_type not in (ResourceType.ANY, acl.resource_type):
+    if requested.resource_type not in (ResourceType.ANY, acl.resource_type):
         return False
-    if asked.pattern_type == PatternType.MATCH:
-        return asked.resource_name is None or is_about(acl, acl.resource_type, asked.resource_name)
-    is_kind = asked.pattern_type in (PatternType.ANY, acl.pattern_type)
-    return is_kind and asked.resource_name in (None, acl.resource_name)
+    if requested.pattern_type == PatternType.MATCH:
+        return requested.resource_name is None or is_about(acl, acl.resource_type, requested.resource_name)
+    is_kind = requested.pattern_type in (PatternType.ANY, acl.pattern_type)
+    return is_kind and requested.resource_name in (None, acl.resource_name)
 
 
 @pytest.mark.parametrize("seed", range(8))

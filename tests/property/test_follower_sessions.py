@@ -41,7 +41,7 @@ class Leader:
         return len(self.positions) - before
 
 
-def ask(session: FollowerSession, number: int, offset: int) -> None:
+def send_request(session: FollowerSession, number: int, offset: int) -> None:
     session.request((TOPIC_ID, number), FetchPartition(partition=number, fetch_offset=offset))
 
 
@@ -52,7 +52,7 @@ def test_the_leader_learns_every_position_whatever_failed_before(steps: list[tup
         for step, number, offset in steps:
             key = (TOPIC_ID, number)
             if step == "ask":
-                ask(session, number, offset)
+                send_request(session, number, offset)
                 wanted[key] = offset
             elif step == "drop":
                 session.drop(key)
@@ -80,7 +80,7 @@ def test_each_partition_is_named_in_turn_however_few_requests_a_session_lasts(co
     with patch.object(follower_session, "ADDED_PER_REQUEST", ADDED):
         session = FollowerSession()
         for number in range(count):
-            ask(session, number, 0)
+            send_request(session, number, 0)
         unnamed = set(range(count))
         for number, is_failure in enumerate(fails):
             request = session.next_request()

@@ -208,7 +208,7 @@ class LogLife:
             record = self.model.records[found.offset]
             assert (record.timestamp_ms, record.offset >= self.log.log_start_offset) == (found.timestamp_ms, True)
 
-    def the_log_is_what_the_model_says(self) -> None:
+    def the_log_matches_the_model(self) -> None:
         log, model = self.log, self.model
         assert (log.log_start_offset, log.log_end_offset) == (model.log_start_offset, len(model.records))
         offset, records = log.log_start_offset, []
@@ -236,4 +236,4 @@ def test_consumers_read_what_the_model_says(config: dict[str, Any], steps: list[
     life = LogLife(config)
     for name, *arguments in steps:
         getattr(life, name)(*arguments)
-        life.the_log_is_what_the_model_says()
+        life.the_log_matches_the_model()

@@ -26,7 +26,7 @@ HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProduceCase:
     """One request: records as (age in ms, key, value, headers), and what is unusual about it.
 
     producer: id, epoch, and how far the sequence number is from what would be the next. batch: as build_batch takes
@@ -47,15 +47,15 @@ class Asked:
     tail: bytes = b""
 
 
-def of(*values: bytes | None, age_ms: int = 0, key: bytes | None = None, headers: Any = (), **rest: Any) -> Asked:
-    return Asked(tuple((age_ms, key, value, headers) for value in values), **rest)
+def of(*values: bytes | None, age_ms: int = 0, key: bytes | None = None, headers: Any = (), **rest: Any) -> ProduceCase:
+    return ProduceCase(tuple((age_ms, key, value, headers) for value in values), **rest)
 
 
-def batch(**fields: Any) -> Asked:
-    return Asked(batch=tuple(fields.items()))
+def batch(**fields: Any) -> ProduceCase:
+    return ProduceCase(batch=tuple(fields.items()))
 
 
-PLAIN = Asked()
+PLAIN = ProduceCase()
 ODD = [
     *(of(b"v" * size) for size in (0, 50, 57, 58, 64, 700, 9000, 16_230, 20_000)),
     *(of(b"v", key=b"k" * size) for size in (0, 1, 63, 64, 200)),
@@ -63,9 +63,9 @@ ODD = [
     of(None, key=b"k"),
     of(b"v", headers=(("h", b"1"),)),
     of(b"1", b"2", b"3"),
-    Asked(((0, None, b"1", ()), (-90, None, b"2", ()), (5, b"k", b"3", ()))),
-    Asked(((0, None, b"1", ()), (3 * HOUR_MS, b"k", b"2", ()))),
-    Asked(((0, None, b"1", ()), (-2 * HOUR_MS, b"k", b"2", ()))),
+    ProduceCase(((0, None, b"1", ()), (-90, None, b"2", ()), (5, b"k", b"3", ()))),
+    ProduceCase(((0, None, b"1", ()), (3 * HOUR_MS, b"k", b"2", ()))),
+    ProduceCase(((0, None, b"1", ()), (-2 * HOUR_MS, b"k", b"2", ()))),
     *(
         of(b"v", age_ms=age_ms)
         for age_ms in (-1, 90, HOUR_MS, 3 * HOUR_MS, -2 * HOUR_MS, START_WALL_MS + 1, START_WALL_MS + 5)
@@ -156,7 +156,7 @@ def test_whatever_is_sent_together_has_the_outcome_of_each_alone(seed: int) -> N
     assert together == alone
 
 
-async def serve(loop: SimLoop, config: dict[str, str], pieces: list[list[Asked]], is_together: bool) -> Any:
+async def serve(loop: SimLoop, config: dict[str, str], pieces: list[list[ProduceCase]], is_together: bool) -> Any:
     """Return all that clients and the disk see of these requests; those of a piece arrive together."""
     machine = Machine(loop)
     await machine.boot()
@@ -168,7 +168,7 @@ async def serve(loop: SimLoop, config: dict[str, str], pieces: list[list[Asked]]
     sequences: dict[tuple[int, int, int], int] = {}
     seen = []
     for piece in pieces:
-        await client.send(b"".join(framed(asked, topic, sequences) for asked in piece) + LAST)
+        await client.send(b"".join(framed(requested, topic, sequences) for requested in piece) + LAST)
         while LAST_ANSWER not in client.received and not client.is_ended:
             await client._wait_change()
         seen.append((bytes(client.received), client.is_ended))
@@ -196,27 +196,29 @@ def described(log: Log) -> Any:
     return segments, log.log_end_offset, log.high_watermark, producers.map_end_offset, producers.encode_snapshot(), kept
 
 
-def framed(asked: Asked, topic: Topic, sequences: dict[tuple[int, int, int], int]) -> bytes:
+def framed(requested: ProduceCase, topic: Topic, sequences: dict[tuple[int, int, int], int]) -> bytes:
     """Return a request as it is sent; `sequences` are those that each producer would send next."""
-    fields = dict(asked.batch)
-    if asked.producer is not None:
-        producer_id, producer_epoch, gap = asked.producer
-        key = (asked.partition, producer_id, producer_epoch)
+    fields = dict(requested.batch)
+    if requested.producer is not None:
+        producer_id, producer_epoch, gap = requested.producer
+        key = (requested.partition, producer_id, producer_epoch)
         first = max(sequences.get(key, 0) + gap, 0)
         fields |= {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": first}
-        sequences[key] = max(sequences.get(key, 0), first + len(asked.records))
-    records = [(START_WALL_MS - age_ms, key, value, headers) for age_ms, key, value, headers in asked.records]
+        sequences[key] = max(sequences.get(key, 0), first + len(requested.records))
+    records = [(START_WALL_MS - age_ms, key, value, headers) for age_ms, key, value, headers in requested.records]
     written = bytearray(build_batch(records, **fields))
-    if asked.forged is not None:
-        position, change = asked.forged
+    if requested.forged is not None:
+        position, change = requested.forged
         written[position % len(written)] ^= change
         written[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(written[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
-    data = PartitionProduceData(asked.partition, bytes(written) * (2 if asked.is_repeated else 1))
+    data = PartitionProduceData(requested.partition, bytes(written) * (2 if requested.is_repeated else 1))
     named = TopicProduceData(topic.name, topic.topic_id, [data])
-    request = ProduceRequest(acks=asked.acks, timeout_ms=1000, topic_data=[named])
-    body = bytearray(request_frame(request, asked.version, correlation_id=7, client_id=asked.client_id) + asked.tail)
-    if asked.flip is not None:
-        body[-1 - asked.flip % len(body)] ^= 0x11
+    request = ProduceRequest(acks=requested.acks, timeout_ms=1000, topic_data=[named])
+    body = bytearray(
+        request_frame(request, requested.version, correlation_id=7, client_id=requested.client_id) + requested.tail
+    )
+    if requested.flip is not None:
+        body[-1 - requested.flip % len(body)] ^= 0x11
     return len(body).to_bytes(4, "big") + bytes(body)
 
 

@@ -153,14 +153,14 @@ def test_committed_readers_get_the_models_aborts_however_appends_are_cut(
     aborted = [each for each in transactions_of(steps) if each.is_abort]
     for start in range(len(steps)):
         for end in range(start + 1, len(steps) + 1):
-            told = {(entry.producer_id, entry.first_offset) for entry in aborted_transactions(log, start, end)}
+            reported = {(entry.producer_id, entry.first_offset) for entry in aborted_transactions(log, start, end)}
             wanted = {
                 (each.producer_id, each.first_offset)
                 for each in aborted
                 if each.last_offset is not None and each.last_offset >= start and each.first_offset < end
             }
             if end <= log.last_stable_offset:
-                assert told == wanted
+                assert reported == wanted
     read = log.read(0, 1 << 20, isolation=FetchIsolation.TXN_COMMITTED)
     assert read.last_stable_offset == log.last_stable_offset
     if read.region is not None:

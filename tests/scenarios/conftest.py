@@ -13,7 +13,7 @@ import pytest
 
 from harness.servers import ApacheKafka
 from kafkapy import Broker
-from tests.support.asking import create_topic
+from tests.support.client_requests import create_topic
 from tests.support.offsets import find_coordinator
 from tests.support.wire import WireClient
 

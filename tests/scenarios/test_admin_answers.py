@@ -28,7 +28,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.asking import (
+from tests.support.client_requests import (
     EARLIEST,
     LATEST,
     batch_of,
@@ -263,9 +263,9 @@ def test_a_topic_that_cannot_be_described_says_why(client: WireClient, topic: st
     assert describe_topic(client, "__consumer_offsets").is_internal
 
 
-@pytest.mark.parametrize("is_asked", [False, True])
-def test_the_cluster_is_described(client: WireClient, is_asked: bool) -> None:
-    request = DescribeClusterRequest(include_cluster_authorized_operations=is_asked)
+@pytest.mark.parametrize("is_requested", [False, True])
+def test_the_cluster_is_described(client: WireClient, is_requested: bool) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=is_requested)
     response = client.call(request, 2)
     known = metadata(client)
     assert response.cluster_id == known.cluster_id
@@ -273,7 +273,7 @@ def test_the_cluster_is_described(client: WireClient, is_asked: bool) -> None:
         (each.node_id, each.host, each.port) for each in known.brokers
     ]
     assert response.controller_id in [each.broker_id for each in response.brokers]
-    assert (response.cluster_authorized_operations == NOT_ASKED) == (not is_asked)
+    assert (response.cluster_authorized_operations == NOT_ASKED) == (not is_requested)
 
 
 def test_log_directories_are_described_with_sizes(client: WireClient, topic: str) -> None:

@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.asking import create_topic, metadata
+from tests.support.client_requests import create_topic, metadata
 from tests.support.wire import WireClient
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -131,8 +131,8 @@ def test_altering_more_configs_than_one_operation_may_is_refused_as_a_whole(clie
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 13])
 def test_the_metadata_logs_name_is_no_topic_however_often_it_is_requested(client: WireClient, version: int) -> None:
     for _ in range(3):
-        (asked,) = metadata(client, METADATA_TOPIC, version=version, is_creation_allowed=True).topics
-        assert asked.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (requested,) = metadata(client, METADATA_TOPIC, version=version, is_creation_allowed=True).topics
+        assert requested.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         # The next request finds what the controller made of the one before.
         assert METADATA_TOPIC not in {known.name for known in metadata(client).topics}
 

@@ -10,7 +10,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.messages.produce_request import ProduceRequest
-from tests.support.asking import metadata
+from tests.support.client_requests import metadata
 from tests.support.wire import WireClient
 
 FACTS = Path(__file__).parent.parent / "golden" / "api_versions.tsv"

@@ -89,9 +89,9 @@ def test_small_produces_that_come_together_are_authorized_once_each(audit: Audit
             client.send_bytes((len(frame).to_bytes(4, "big") + frame) * 5)
             for _ in range(5):
                 client.receive_frame()
-        asked = [line.partition(" from host")[0] for line in audit.take() if f"from host = {host} " in line]
+        requested = [line.partition(" from host")[0] for line in audit.take() if f"from host = {host} " in line]
     level, verdict = ("DEBUG", "Allowed") if host == ALL else ("INFO", "Denied")
-    assert asked == [f"{level} Principal = User:ANONYMOUS is {verdict} operation = WRITE"] * 5
+    assert requested == [f"{level} Principal = User:ANONYMOUS is {verdict} operation = WRITE"] * 5
 
 
 def test_every_api_that_is_served_is_in_the_table() -> None:

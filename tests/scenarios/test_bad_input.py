@@ -25,8 +25,8 @@ from kafkapy.protocol.messages.create_partitions_request import CreatePartitions
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.record.builder import build_batch, seal
 from kafkapy.record.compression import GZIP, LZ4, MAX_APPENDED_BYTES, NONE, SNAPPY, ZSTD, compress
-from tests.support.asking import LATEST, batch_of, consume, create_topic, list_offset, metadata, produce
 from tests.support.bad_frames import changed, changed_batch, frames_of, header, served
+from tests.support.client_requests import LATEST, batch_of, consume, create_topic, list_offset, metadata, produce
 from tests.support.wire import WireClient
 
 pytestmark = pytest.mark.ours

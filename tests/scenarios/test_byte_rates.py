@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
 )
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.fetch_request import FetchRequest
-from tests.support.asking import (
+from tests.support.client_requests import (
     batch_of,
     create_topic,
     fetch_partition,
@@ -125,9 +125,9 @@ def test_a_consumer_beyond_its_quota_gets_nothing_and_is_muted(connect: Connect,
     (partition,) = opened.responses[0].partitions
     assert opened.throttle_time_ms == 0
     assert len(values_in(partition)) == 14
-    asked = fetch_partition(0, max_bytes=batch_bytes)
+    requested = fetch_partition(0, max_bytes=batch_bytes)
     sent_s = time.monotonic()
-    throttled = go_on(client, limited, opened.session_id, 1, asked)
+    throttled = go_on(client, limited, opened.session_id, 1, requested)
     assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, opened.session_id, [])
     highest_ms, lowest_ms = (  # the rate is that of ten seconds and what has passed of the current one
         (15 * batch_bytes / window_s - RATE) / RATE * window_s * 1000
@@ -140,8 +140,8 @@ def test_a_consumer_beyond_its_quota_gets_nothing_and_is_muted(connect: Connect,
     assert len(values_in(again.responses[0].partitions[0])) == 1, "the session is as it was"
 
 
-def go_on(client: WireClient, client_id: str, session_id: int, epoch: int, *asked: object):
-    topics = [fetch_topic(client_id, *asked)] if asked else []
+def go_on(client: WireClient, client_id: str, session_id: int, epoch: int, *requested: object):
+    topics = [fetch_topic(client_id, *requested)] if requested else []
     request = FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics)
     return client.call(request, FETCH_VERSION, client_id=client_id)
 

@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
     OpData,
 )
 from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
-from tests.support.asking import until
+from tests.support.client_requests import until
 from tests.support.quotas import remove_quotas
 from tests.support.wire import WireClient
 
@@ -142,9 +142,9 @@ def test_what_cannot_be_is_refused_for_its_entity_alone(client) -> None:
 
 def test_of_an_entity_named_twice_the_first_alteration_counts(client) -> None:
     names: Names = {"user": "twice", "client-id": None}
-    told = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=twice})"
+    reported = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=twice})"
     answers = alter(client, entry(names, **{RATE: 1.0}), entry(names, **{RATE: 2.0}))
-    assert answers == {key(names): (INVALID_REQUEST, told)}
+    assert answers == {key(names): (INVALID_REQUEST, reported)}
     until(lambda: quotas(client, ("user", EXACT, "twice")) == {key(names): {RATE: 1.0}})
 
 

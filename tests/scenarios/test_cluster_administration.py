@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import (
 )
 from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.support.asking import create_topic
+from tests.support.client_requests import create_topic
 from tests.support.wire import WireClient
 
 MANUAL = "The manual partition assignment includes"
@@ -100,8 +100,8 @@ def test_leaders_that_are_right_are_not_elected(
     client: WireClient, topic: str, version: int, election_type: int, code: ErrorCode
 ) -> None:
     create_topic(client, topic)
-    asked = [TopicPartitions(topic, [0, 3]), TopicPartitions("nowhere", [0])]
-    request = ElectLeadersRequest(election_type=election_type, topic_partitions=asked)
+    requested = [TopicPartitions(topic, [0, 3]), TopicPartitions("nowhere", [0])]
+    request = ElectLeadersRequest(election_type=election_type, topic_partitions=requested)
 
     response = client.call(request, version)
 
@@ -134,9 +134,9 @@ def test_an_unknown_election_is_refused(
 ) -> None:
     client = connect()
     create_topic(client, topic)
-    asked = [TopicPartitions(topic, partitions)] if partitions else []
+    requested = [TopicPartitions(topic, partitions)] if partitions else []
 
-    response = client.call(ElectLeadersRequest(election_type=7, topic_partitions=asked), 2)
+    response = client.call(ElectLeadersRequest(election_type=7, topic_partitions=requested), 2)
 
     assert response.error_code == code
     messages = [part.error_message for each in response.replica_election_results for part in each.partition_result]

@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.fetch_request import FetchRequest, ReplicaState
 from kafkapy.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tests.support.asking import (
+from tests.support.client_requests import (
     batch_of,
     create_topic,
     fetch,
@@ -44,8 +44,8 @@ class Quorum:
     """What a node says of the quorum of which it is the only voter."""
 
     def __init__(self, client: WireClient) -> None:
-        asked = describe_quorum_request.PartitionData(partition_index=0)
-        topic = describe_quorum_request.TopicData(topic_name=METADATA, partitions=[asked])
+        requested = describe_quorum_request.PartitionData(partition_index=0)
+        topic = describe_quorum_request.TopicData(topic_name=METADATA, partitions=[requested])
         response = client.call(describe_quorum_request.DescribeQuorumRequest(topics=[topic]), 2)
         (listener,) = response.nodes[0].listeners
         self.address = f"{listener.host}:{listener.port}"
@@ -90,8 +90,8 @@ def voted(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int, i
         "last_offset": 1 << 40,
         "last_offset_epoch": 0,
     }
-    asked = vote_request.PartitionData(**{**defaults, **fields})
-    topics = [vote_request.TopicData(topic_name=name, partitions=[asked])]
+    requested = vote_request.PartitionData(**{**defaults, **fields})
+    topics = [vote_request.TopicData(topic_name=name, partitions=[requested])]
     defaults = {"cluster_id": quorum.cluster_id, "voter_id": quorum.voter.node_id}
     response = controller.call(vote_request.VoteRequest(**{**defaults, **of_request}, topics=topics), 2)
     if not response.topics:
@@ -113,8 +113,8 @@ def test_a_vote_that_nobody_requested_is_not_given(controller: WireClient, quoru
 def test_a_request_for_another_cluster_or_log_is_refused_as_a_whole(controller: WireClient, quorum: Quorum) -> None:
     assert voted(controller, quorum, cluster_id=OTHER_CLUSTER) == (ErrorCode.INCONSISTENT_CLUSTER_ID, None, False)
     assert voted(controller, quorum, topic="orders") == (ErrorCode.INVALID_REQUEST, None, False)
-    asked = fetch_topic(METADATA_ID, fetch_partition(last_fetched_epoch=0, current_leader_epoch=quorum.epoch))
-    request = FetchRequest(cluster_id=OTHER_CLUSTER, replica_state=ReplicaState(STRANGER, -1), topics=[asked])
+    requested = fetch_topic(METADATA_ID, fetch_partition(last_fetched_epoch=0, current_leader_epoch=quorum.epoch))
+    request = FetchRequest(cluster_id=OTHER_CLUSTER, replica_state=ReplicaState(STRANGER, -1), topics=[requested])
     assert controller.call(request, 17).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
@@ -125,8 +125,8 @@ def snapshot(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int
         "current_leader_epoch": quorum.epoch,
         "snapshot_id": fetch_snapshot_request.SnapshotId(3, quorum.epoch),
     }
-    asked = fetch_snapshot_request.PartitionSnapshot(**{**defaults, **fields})
-    topics = [fetch_snapshot_request.TopicSnapshot(name=name, partitions=[asked])]
+    requested = fetch_snapshot_request.PartitionSnapshot(**{**defaults, **fields})
+    topics = [fetch_snapshot_request.TopicSnapshot(name=name, partitions=[requested])]
     request = fetch_snapshot_request.FetchSnapshotRequest(
         cluster_id=cluster_id, replica_id=STRANGER, max_bytes=1 << 20, topics=topics
     )
@@ -175,8 +175,8 @@ def test_a_request_of_an_earlier_incarnation_of_a_broker_is_refused(controller: 
         assert controller.call(heartbeat, 1).error_code == code
         assert controller.call(AllocateProducerIdsRequest(broker_id, 1 << 40), 0).error_code == code
     topics = [alter_partition_request.TopicData(topic_id=STRANGERS_DIRECTORY)]
-    asked = alter_partition_request.AlterPartitionRequest(broker_id=node_id, broker_epoch=1 << 40, topics=topics)
-    assert controller.call(asked, 3).error_code == code
+    requested = alter_partition_request.AlterPartitionRequest(broker_id=node_id, broker_epoch=1 << 40, topics=topics)
+    assert controller.call(requested, 3).error_code == code
 
 
 @pytest.mark.parametrize(

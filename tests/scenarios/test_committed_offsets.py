@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.support.asking import create_topic, delete_topic, describe_topic, until
+from tests.support.client_requests import create_topic, delete_topic, describe_topic, until
 from tests.support.offsets import commit, committed, delete_offsets, fetch_group, find_coordinator
 from tests.support.wire import WireClient
 
@@ -150,11 +150,11 @@ def test_several_groups_are_fetched_at_once(client: WireClient, group: str) -> N
     find_coordinator(client, other)
     commit(client, group, group, 1)
     commit(client, other, group, 2)
-    asked = [
+    requested = [
         OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(group, NO_ID, [0])])
         for group_id in (group, other, "nobody")
     ]
-    answer = client.call(OffsetFetchRequest(groups=asked, require_stable=True), 8)
+    answer = client.call(OffsetFetchRequest(groups=requested, require_stable=True), 8)
     found = {each.group_id: (each.error_code, each.topics[0].partitions[0].committed_offset) for each in answer.groups}
     assert found == {group: (0, 1), other: (0, 2), "nobody": (0, -1)}
 

@@ -9,7 +9,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
-from tests.support.asking import describe_topic
+from tests.support.client_requests import describe_topic
 from tests.support.membership import Member, describe_group
 from tests.support.offsets import commit, committed, delete_offsets, fetch_group
 from tests.support.wire import WireClient

@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.errors import KafkapyError
-from tests.support.asking import create_topic, metadata
+from tests.support.client_requests import create_topic, metadata
 from tests.support.wire import WireClient
 
 pytestmark = pytest.mark.ours

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDele
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kafkapy.security.scram import ScramClient
-from tests.support.asking import until
+from tests.support.client_requests import until
 from tests.support.logins import log_in, sasl_broker, sasl_client
 from tests.support.wire import ConnectionClosed, WireClient
 
@@ -75,8 +75,8 @@ def expire(client, token, period_ms: int = -1):
 
 
 def describe(client, *owners: str, version: int = 3):
-    asked = [DescribeDelegationTokenOwner("User", name) for name in owners] or None
-    response = client.call(DescribeDelegationTokenRequest(asked), version)
+    requested = [DescribeDelegationTokenOwner("User", name) for name in owners] or None
+    response = client.call(DescribeDelegationTokenRequest(requested), version)
     assert response.error_code == 0
     return {each.token_id: each for each in response.tokens}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
-from tests.support.asking import batch_of, create_topic, produce
+from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.wire import WireClient
 
 
@@ -27,7 +27,7 @@ def test_each_producer_is_described_with_its_last_batch(client: WireClient, topi
     first, second = describe(client, topic, 0, 1)
     assert (first.partition_index, first.error_code, first.error_message) == (0, 0, None)
     assert (second.partition_index, second.error_code, second.active_producers) == (1, 0, [])
-    told = {
+    reported = {
         each.producer_id: (
             each.producer_epoch,
             each.last_sequence,
@@ -36,7 +36,7 @@ def test_each_producer_is_described_with_its_last_batch(client: WireClient, topi
         )
         for each in first.active_producers
     }
-    assert told == {70: (2, 5, -1, -1), 71: (0, 9, -1, -1)}
+    assert reported == {70: (2, 5, -1, -1), 71: (0, 9, -1, -1)}
     assert all(before_ms <= each.last_timestamp <= int(time.time() * 1000) for each in first.active_producers)
 
 

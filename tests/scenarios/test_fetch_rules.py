@@ -9,7 +9,7 @@ import pytest
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.record.compression import ZSTD
-from tests.support.asking import (
+from tests.support.client_requests import (
     MAX_BYTES,
     READ_COMMITTED,
     batch_of,
@@ -39,10 +39,10 @@ def named(topic: str, topic_id: bytes, version: int) -> str | bytes:
 @pytest.mark.parametrize("version", range(4, 19))
 def test_an_offset_inside_a_batch_returns_the_whole_batch(client: WireClient, topic: str, version: int) -> None:
     """The client drops what it did not ask for. A broker that cut the batch would break its CRC."""
-    asked = named(topic, create_topic(client, topic), version)
+    requested = named(topic, create_topic(client, topic), version)
     produce(client, topic, batch_of(5))
     produce(client, topic, batch_of(5))
-    answer = fetch(client, asked, 7, version=version)
+    answer = fetch(client, requested, 7, version=version)
     assert [(batch.base_offset, batch.last_offset, batch.is_valid()) for batch in batches_in(answer)] == [(5, 9, True)]
 
 
@@ -88,9 +88,9 @@ def test_limits_end_behind_whole_batches(client: WireClient, topic: str) -> None
 
 @pytest.mark.parametrize("version", [4, 12, 18])
 def test_an_empty_fetch_is_answered_when_max_wait_is_over(client: WireClient, topic: str, version: int) -> None:
-    asked = named(topic, create_topic(client, topic), version)
+    requested = named(topic, create_topic(client, topic), version)
     started = time.monotonic()
-    answer = fetch(client, asked, version=version, max_wait_ms=200, min_bytes=1)
+    answer = fetch(client, requested, version=version, max_wait_ms=200, min_bytes=1)
     assert time.monotonic() - started > 0.19
     assert (answer.error_code, answer.high_watermark, bytes(answer.records)) == (0, 0, b"")
 
@@ -152,8 +152,8 @@ def test_a_partition_that_fails_leaves_the_others_alone(client: WireClient, topi
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fields_without_a_value_say_so(client: WireClient, topic: str, version: int) -> None:
     """A preferred replica of 0 sends a consumer to a broker that may not exist."""
-    asked = named(topic, create_topic(client, topic), version)
-    answer = fetch(client, asked, version=version)
+    requested = named(topic, create_topic(client, topic), version)
+    answer = fetch(client, requested, version=version)
     assert answer.preferred_read_replica == -1
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, -1)
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (-1, -1)
@@ -181,8 +181,8 @@ def test_divergence_is_returned_to_fetches_that_name_their_last_epoch(client: Wi
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_zstd_is_sent_in_every_version(client: WireClient, topic: str, version: int) -> None:
-    asked = named(topic, create_topic(client, topic), version)
+    requested = named(topic, create_topic(client, topic), version)
     batch = batch_of(3, value=bytes(100), compression=ZSTD)
     produce(client, topic, batch)
-    answer = fetch(client, asked, version=version)
+    answer = fetch(client, requested, version=version)
     assert (answer.error_code, len(bytes(answer.records))) == (0, len(batch))

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest, ForgottenTopic
-from tests.support.asking import (
+from tests.support.client_requests import (
     batch_of,
     create_topic,
     fetch_partition,
@@ -19,8 +19,8 @@ from tests.support.wire import WireClient
 
 
 def open_session(client: WireClient, topic: str | bytes, *partitions: int, version: int = 12) -> Any:
-    asked = [fetch_partition(partition=partition) for partition in partitions]
-    response = client.call(FetchRequest(session_epoch=0, topics=[fetch_topic(topic, *asked)]), version)
+    requested = [fetch_partition(partition=partition) for partition in partitions]
+    response = client.call(FetchRequest(session_epoch=0, topics=[fetch_topic(topic, *requested)]), version)
     assert response.error_code == 0
     assert response.session_id > 0
     return response
@@ -32,7 +32,7 @@ def go_on(client: WireClient, session_id: int, session_epoch: int, *topics: Any,
     return client.call(request, version)
 
 
-def told(response: Any) -> dict[int, list[bytes | None]]:
+def reported(response: Any) -> dict[int, list[bytes | None]]:
     """Return the values by partition of what an answer has; partitions that it leaves out are not there."""
     return {
         partition.partition_index: values_in(partition) for each in response.responses for partition in each.partitions
@@ -42,20 +42,20 @@ def told(response: Any) -> dict[int, list[bytes | None]]:
 def test_the_first_answer_has_all_partitions_and_later_ones_what_changed(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 3)
     opened = open_session(client, topic, 0, 1, 2)
-    assert told(opened) == {0: [], 1: [], 2: []}
+    assert reported(opened) == {0: [], 1: [], 2: []}
     unchanged = go_on(client, opened.session_id, 1)
-    assert (unchanged.session_id, told(unchanged)) == (opened.session_id, {})
+    assert (unchanged.session_id, reported(unchanged)) == (opened.session_id, {})
     produce(client, topic, batch_of(), partition=1)
-    assert told(go_on(client, opened.session_id, 2)) == {1: [b"value"]}
+    assert reported(go_on(client, opened.session_id, 2)) == {1: [b"value"]}
 
 
 def test_the_session_moves_with_the_offsets_that_requests_name(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 2)
     session_id = open_session(client, topic, 0, 1).session_id
     produce(client, topic, batch_of(value=b"first"))
-    assert told(go_on(client, session_id, 1)) == {0: [b"first"]}
+    assert reported(go_on(client, session_id, 1)) == {0: [b"first"]}
     produce(client, topic, batch_of(value=b"second"))
-    assert told(go_on(client, session_id, 2, fetch_topic(topic, fetch_partition(1)))) == {0: [b"second"]}
+    assert reported(go_on(client, session_id, 2, fetch_topic(topic, fetch_partition(1)))) == {0: [b"second"]}
 
 
 def test_a_forgotten_partition_is_no_longer_in_responses(client: WireClient, topic: str) -> None:
@@ -64,14 +64,14 @@ def test_a_forgotten_partition_is_no_longer_in_responses(client: WireClient, top
     go_on(client, session_id, 1, forgotten_topics_data=[ForgottenTopic(topic, partitions=[0])])
     for partition in (0, 1):
         produce(client, topic, batch_of(), partition=partition)
-    assert told(go_on(client, session_id, 2)) == {1: [b"value"]}
+    assert reported(go_on(client, session_id, 2)) == {1: [b"value"]}
 
 
 def test_a_partition_is_added_on_the_way(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 2)
     produce(client, topic, batch_of(), partition=1)
     session_id = open_session(client, topic, 0).session_id
-    assert told(go_on(client, session_id, 1, fetch_topic(topic, fetch_partition(partition=1)))) == {1: [b"value"]}
+    assert reported(go_on(client, session_id, 1, fetch_topic(topic, fetch_partition(partition=1)))) == {1: [b"value"]}
 
 
 @pytest.mark.parametrize("wrong_epoch", [2, 7])
@@ -101,7 +101,7 @@ def test_epoch_minus_1_closes_the_session_and_opens_none(client: WireClient, top
     produce(client, topic, batch_of())
     session_id = open_session(client, topic, 0).session_id
     closing = go_on(client, session_id, -1, fetch_topic(topic, fetch_partition()))
-    assert (closing.error_code, closing.session_id, told(closing)) == (0, 0, {0: [b"value"]})
+    assert (closing.error_code, closing.session_id, reported(closing)) == (0, 0, {0: [b"value"]})
     assert go_on(client, session_id, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
@@ -109,7 +109,7 @@ def test_without_a_session_every_answer_is_full(client: WireClient, topic: str) 
     create_topic(client, topic, 2)
     for _ in range(2):
         response = go_on(client, 0, -1, fetch_topic(topic, fetch_partition(), fetch_partition(partition=1)))
-        assert (response.session_id, set(told(response))) == (0, {0, 1})
+        assert (response.session_id, set(reported(response))) == (0, {0, 1})
 
 
 def test_a_new_session_replaces_the_one_it_names(client: WireClient, topic: str) -> None:
@@ -136,14 +136,14 @@ def test_an_error_is_repeated_in_responses_until_it_is_gone(client: WireClient, 
     for session_epoch, topics in ((1, [out_of_range]), (2, [])):
         (answer,) = go_on(client, session_id, session_epoch, *topics).responses
         assert answer.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert told(go_on(client, session_id, 3, fetch_topic(topic, fetch_partition(0)))) == {0: []}
+    assert reported(go_on(client, session_id, 3, fetch_topic(topic, fetch_partition(0)))) == {0: []}
 
 
 def test_a_session_waits_and_is_woken_like_any_fetch(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     session_id = open_session(client, topic, 0).session_id
     client.send(FetchRequest(session_id=session_id, session_epoch=1, max_wait_ms=300, min_bytes=1), 12)
-    assert told(client.receive()) == {}
+    assert reported(client.receive()) == {}
     request = fetch_request(topic, session_id=session_id, session_epoch=2, max_wait_ms=30_000, min_bytes=1)
     produce(client, topic, batch_of())
-    assert told(client.call(request, 12)) == {0: [b"value"]}
+    assert reported(client.call(request, 12)) == {0: [b"value"]}

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from kafkapy.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tests.support.asking import describe_topic, metadata, until
+from tests.support.client_requests import describe_topic, metadata, until
 from tests.support.quotas import remove_quotas, set_quotas
 from tests.support.wire import WireClient
 
@@ -77,8 +77,8 @@ def test_auto_created_topics_are_refused(open_to: Connect, topic: str) -> None:
     set_and_wait(open_to, topic, controller_mutation_rate=RATE)
     open_to().call(creation(topic), 7, client_id=topic)
     for _ in range(3):
-        asked = metadata_of(open_to(), f"{topic}-unmade", client_id=topic)
-        assert asked.topics[0].error_code == UNKNOWN_TOPIC
+        requested = metadata_of(open_to(), f"{topic}-unmade", client_id=topic)
+        assert requested.topics[0].error_code == UNKNOWN_TOPIC
     metadata(open_to(), f"{topic}-made", is_creation_allowed=True)
     until(lambda: describe_topic(open_to(), f"{topic}-made").error_code == 0)
     assert describe_topic(open_to(), f"{topic}-unmade").error_code == UNKNOWN_TOPIC

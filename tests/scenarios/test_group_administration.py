@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequestP
 from kafkapy.record.batch import batches
 from kafkapy.runtime.coordinator import java_hash
 from tests.scenarios.conftest import serving
-from tests.support.asking import create_topic, delete_topic, describe_topic, fetch, until
+from tests.support.client_requests import create_topic, delete_topic, describe_topic, fetch, until
 from tests.support.membership import (
     MEMBER_ID_REQUIRED,
     Member,
@@ -247,11 +247,11 @@ def test_the_first_rebalance_waits_for_more_members(configured: str, small_group
 
     def both_are_in_the_first_generation() -> bool:
         group = f"{small_group}-{next(numbers)}"
-        with WireClient(configured) as client, WireClient(configured) as other, WireClient(configured) as asking:
+        with WireClient(configured) as client, WireClient(configured) as other, WireClient(configured) as requester:
             first, second = Member(client, group), Member(other, group)
             started = time.monotonic()
             first.send_join(AT_ONCE)
-            until(lambda: len(describe_group(asking, group).members) == 1)
+            until(lambda: len(describe_group(requester, group).members) == 1)
             second.send_join(AT_ONCE)
             joined = first.receive_join()
             assert joined.generation_id == 1

@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.asking import create_topic, until
+from tests.support.client_requests import create_topic, until
 from tests.support.offsets import find_coordinator
 from tests.support.wire import WireClient
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from tests.support.asking import create_topic, until
+from tests.support.client_requests import create_topic, until
 from tests.support.wire import WireClient
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
-from tests.support.asking import create_topic
+from tests.support.client_requests import create_topic
 from tests.support.membership import (
     MEMBER_ID_REQUIRED,
     Member,

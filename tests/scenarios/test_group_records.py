@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.support.asking import LATEST, batches_in, fetch, list_offset
+from tests.support.client_requests import LATEST, batches_in, fetch, list_offset
 from tests.support.membership import Member, describe_group, stabilize
 from tests.support.offsets import commit
 from tests.support.wire import WireClient

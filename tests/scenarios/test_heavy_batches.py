@@ -10,7 +10,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from kafkapy.record.builder import build_batch, encode_records, seal
 from kafkapy.record.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
-from tests.support.asking import (
+from tests.support.client_requests import (
     LATEST,
     batch_of,
     batches_in,

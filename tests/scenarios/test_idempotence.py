@@ -8,7 +8,7 @@ import pytest
 from kafkapy import Broker
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from tests.support.asking import batch_of, create_topic, fetch, list_offset, produce, values_in
+from tests.support.client_requests import batch_of, create_topic, fetch, list_offset, produce, values_in
 from tests.support.wire import WireClient
 
 LATEST = -1

@@ -25,7 +25,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
 )
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.server.failpoints import VARIABLE
-from tests.support.asking import (
+from tests.support.client_requests import (
     EARLIEST,
     LATEST,
     batch_of,
@@ -131,9 +131,9 @@ class User:
         self.promises.records[topic][answer.base_offset] = (key, value)
 
     def delete_records(self, topic: str, offset: int) -> None:
-        asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
+        requested = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
         self.promises.log_start[topic] = offset
-        answer = self.client.call(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
+        answer = self.client.call(DeleteRecordsRequest(topics=[requested], timeout_ms=10_000), 2)
         assert answer.topics[0].partitions[0].error_code == 0
 
     def alter(self, topic: str, value: str) -> None:
@@ -161,8 +161,8 @@ def check(client: WireClient, promises: Promises) -> None:
             assert {offset for offset in known if offset >= start} <= found.keys()
             assert start <= promises.log_start.get(topic, 0)
     if "plain" in names:
-        asked = DescribeConfigsResource(2, "plain", ["retention.ms"])
-        (result,) = client.call(DescribeConfigsRequest(resources=[asked]), 4).results
+        requested = DescribeConfigsResource(2, "plain", ["retention.ms"])
+        (result,) = client.call(DescribeConfigsRequest(resources=[requested]), 4).results
         assert {result.configs[0].value} <= promises.retention_ms
 
 

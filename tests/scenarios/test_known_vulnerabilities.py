@@ -36,7 +36,9 @@ from kafkapy.security.plain import PlainServer
 from kafkapy.security.sasl import SaslError
 from kafkapy.security.scram import ScramCredential, ScramServer
 from kafkapy.server.jwks import read
-from tests.support.asking import (
+from tests.support.authorization_script import request
+from tests.support.bearer_tokens import WALL_MS, SigningKey, jwks
+from tests.support.client_requests import (
     LATEST,
     batch_of,
     create_topic,
@@ -48,8 +50,6 @@ from tests.support.asking import (
     until,
     values_in,
 )
-from tests.support.authorization_script import request
-from tests.support.bearer_tokens import WALL_MS, SigningKey, jwks
 from tests.support.logins import MODULES, log_in, sasl_broker, sasl_client, shake_hands
 from tests.support.offsets import find_coordinator
 from tests.support.wire import ConnectionClosed, WireClient

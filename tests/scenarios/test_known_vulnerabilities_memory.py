@@ -16,7 +16,16 @@ from kafkapy.protocol.api import APIS
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.record.builder import seal
 from kafkapy.record.compression import GZIP, LZ4, MAX_APPENDED_BYTES, SNAPPY, ZSTD, compress
-from tests.support.asking import LATEST, batch_of, create_topic, fetch, list_offset, produce, produce_request, values_in
+from tests.support.client_requests import (
+    LATEST,
+    batch_of,
+    create_topic,
+    fetch,
+    list_offset,
+    produce,
+    produce_request,
+    values_in,
+)
 from tests.support.wire import ConnectionClosed, WireClient, request_frame
 
 pytestmark = pytest.mark.ours

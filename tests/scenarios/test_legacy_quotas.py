@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.legacy_fetch_request import LegacyFetchRequest
 from kafkapy.protocol.messages.legacy_produce_request import LegacyProduceRequest
 from kafkapy.record.batch import Record
 from kafkapy.record.legacy import build_message_set
-from tests.support.asking import batch_of, create_topic, produce
+from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.quotas import set_quotas
 from tests.support.wire import WireClient
 
@@ -44,9 +44,9 @@ def other(old_bootstrap: str) -> Iterator[WireClient]:
 
 
 def fetch(topic: str) -> LegacyFetchRequest:
-    asked = legacy_fetch_request.FetchPartition(0, 0, PER_FETCH)
+    requested = legacy_fetch_request.FetchPartition(0, 0, PER_FETCH)
     return LegacyFetchRequest(
-        max_wait_ms=0, min_bytes=1, max_bytes=PER_FETCH, topics=[legacy_fetch_request.FetchTopic(topic, [asked])]
+        max_wait_ms=0, min_bytes=1, max_bytes=PER_FETCH, topics=[legacy_fetch_request.FetchTopic(topic, [requested])]
     )
 
 

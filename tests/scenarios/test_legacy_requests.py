@@ -27,7 +27,7 @@ from kafkapy.record.batch import Record, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, NONE
 from kafkapy.record.legacy import build_message_set
-from tests.support.asking import produce_request as produce_request_of_today
+from tests.support.client_requests import produce_request as produce_request_of_today
 from tests.support.wire import ConnectionClosed, WireClient
 
 NOW_MS = 1_700_000_000_000
@@ -73,8 +73,10 @@ def send(client: WireClient, topic: str, records: bytes | None, version: int = 2
 
 
 def read(client: WireClient, topic: str, version: int, offset: int = 0, max_bytes: int = 1 << 20) -> Any:
-    asked = legacy_fetch_request.FetchPartition(0, offset, max_bytes)
-    request = LegacyFetchRequest(max_wait_ms=100, min_bytes=1, topics=[legacy_fetch_request.FetchTopic(topic, [asked])])
+    requested = legacy_fetch_request.FetchPartition(0, offset, max_bytes)
+    request = LegacyFetchRequest(
+        max_wait_ms=100, min_bytes=1, topics=[legacy_fetch_request.FetchTopic(topic, [requested])]
+    )
     return client.call(request, version).responses[0].partitions[0]
 
 
@@ -90,8 +92,8 @@ def read_all(client: WireClient, topic: str, version: int, offset: int = 0) -> b
 
 
 def list_offsets(client: WireClient, topic: str, timestamp_ms: int, max_count: int = 1, replica_id: int = -1) -> Any:
-    asked = legacy_list_offsets_request.ListOffsetsPartition(0, timestamp_ms, max_count)
-    topics = [legacy_list_offsets_request.ListOffsetsTopic(topic, [asked])]
+    requested = legacy_list_offsets_request.ListOffsetsPartition(0, timestamp_ms, max_count)
+    topics = [legacy_list_offsets_request.ListOffsetsTopic(topic, [requested])]
     return client.call(LegacyListOffsetsRequest(replica_id, topics), 0).topics[0].partitions[0]
 
 

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
     EntryData,
     OpData,
 )
-from tests.support.asking import batch_of, create_topic, fetch_request, produce_request, until
+from tests.support.client_requests import batch_of, create_topic, fetch_request, produce_request, until
 from tests.support.logins import log_in, sasl_broker, sasl_client
 from tests.support.wire import WireClient
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.errors import KafkapyError
-from tests.support.asking import create_topic, metadata
+from tests.support.client_requests import create_topic, metadata
 from tests.support.wire import WireClient
 
 pytestmark = pytest.mark.ours
@@ -52,7 +52,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("lose", "said"),
+    ("lose", "output"),
     [
         (lose_metadata_log, f"{METADATA} is missing or empty.* Restore"),
         (lose_what_is_in_the_metadata_log, f"{METADATA} is missing or empty.* Restore"),
@@ -60,12 +60,12 @@ def contents(directory: Path) -> dict[str, bytes]:
     ],
 )
 def test_a_start_touches_nothing_and_once_mended_the_directory_serves_again(
-    used: Path, lose: Callable[[Path], None], said: str
+    used: Path, lose: Callable[[Path], None], output: str
 ) -> None:
     lose(used)
     before = contents(used)
     for _ in range(2):
-        with pytest.raises(KafkapyError, match=said), Broker(data_dir=used):
+        with pytest.raises(KafkapyError, match=output), Broker(data_dir=used):
             pass
         assert contents(used) == before
     give_back(used)

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.support.asking import (
+from tests.support.client_requests import (
     EARLIEST,
     LATEST,
     batch_of,
@@ -82,9 +82,9 @@ def test_leader_epochs_only_rise_and_old_ones_are_fenced(directory: Path, topic:
             (-1, 0),
             (-5, 0),
         ):
-            asked = {"current_leader_epoch": stale_or_new}
-            assert fetch(client, topic, **asked).error_code == code
-            assert list_offset(client, topic, LATEST, **asked).error_code == code
+            requested = {"current_leader_epoch": stale_or_new}
+            assert fetch(client, topic, **requested).error_code == code
+            assert list_offset(client, topic, LATEST, **requested).error_code == code
             assert end_of_epoch(client, topic, now, current=stale_or_new)[0] == code
         assert end_of_epoch(client, topic, before) == (0, before, 1)
         assert [batch.partition_leader_epoch for batch in batches_in(fetch(client, topic))] == [before, now]

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecor
 from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
 from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from kafkapy.record.batch import batches
-from tests.support.asking import EARLIEST, batch_of, create_topic, list_offset, local_voter, produce, until
+from tests.support.client_requests import EARLIEST, batch_of, create_topic, list_offset, local_voter, produce, until
 from tests.support.wire import WireClient
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.create_partitions_request import CreatePartitions
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tests.support.asking import create_topic, describe_topic, metadata, until
+from tests.support.client_requests import create_topic, describe_topic, metadata, until
 from tests.support.quotas import remove_quotas, set_quotas
 from tests.support.wire import WireClient
 
@@ -39,8 +39,8 @@ def call(connect: Connect, topic: str) -> Call:
     """Ask as a client, on a connection of its own, that has the quota."""
     probe = f"probe-{topic}"
     set_quotas(connect(), topic, probe, controller_mutation_rate=RATE)
-    asked = creation(probe, is_validated=True)
-    until(lambda: connect().call(asked, 5, client_id=probe).throttle_time_ms > 0)
+    requested = creation(probe, is_validated=True)
+    until(lambda: connect().call(requested, 5, client_id=probe).throttle_time_ms > 0)
     return lambda request, version: connect().call(request, version, client_id=topic)
 
 

@@ -12,7 +12,7 @@ from kafkapy.record.batch import LOG_APPEND_TIME, Record
 from kafkapy.record.builder import build_batch, seal
 from kafkapy.record.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkapy.record.legacy import build_message_set
-from tests.support.asking import (
+from tests.support.client_requests import (
     EARLIEST,
     LATEST,
     batch_of,

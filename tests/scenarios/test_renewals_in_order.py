@@ -8,7 +8,7 @@ from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from tests.support.asking import (
+from tests.support.client_requests import (
     batch_of,
     create_topic,
     fetch_partition,

@@ -12,7 +12,7 @@ import pytest
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from tests.support.asking import (
+from tests.support.client_requests import (
     batch_of,
     create_topic,
     fetch_partition,

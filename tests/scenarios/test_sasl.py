@@ -105,7 +105,7 @@ def test_clients_before_kafka_1_send_tokens_without_a_header(client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "reported"),
     [
         (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
         (b"\0nobody\0wonder", "Authentication failed: Invalid username or password"),
@@ -119,10 +119,10 @@ def test_clients_before_kafka_1_send_tokens_without_a_header(client) -> None:
         ),
     ],
 )
-def test_a_wrong_password_is_answered_and_closes(client, token, told) -> None:
+def test_a_wrong_password_is_answered_and_closes(client, token, reported) -> None:
     shake_hands(client, "PLAIN")
     response = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
-    assert (response.error_code, response.error_message) == (SASL_AUTHENTICATION_FAILED, told)
+    assert (response.error_code, response.error_message) == (SASL_AUTHENTICATION_FAILED, reported)
     assert_closed(client)
 
 

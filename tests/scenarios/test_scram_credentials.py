@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from tests.support.asking import until
+from tests.support.client_requests import until
 from tests.support.logins import log_in, sasl_broker, sasl_client
 from tests.support.wire import WireClient
 
@@ -48,8 +48,8 @@ def alter(client: WireClient, *changes) -> dict[str, tuple[int, str | None]]:
 
 
 def describe(client: WireClient, *users: str):
-    asked = [UserName(user) for user in users] if users else None
-    response = client.call(DescribeUserScramCredentialsRequest(asked), 0)
+    requested = [UserName(user) for user in users] if users else None
+    response = client.call(DescribeUserScramCredentialsRequest(requested), 0)
     assert response.error_code == 0
     return {
         each.user: sorted((info.mechanism, info.iterations) for info in each.credential_infos)
@@ -77,8 +77,8 @@ def test_a_user_may_log_in_as_long_as_there_is_a_credential(client, ports, mecha
     assert describe(client, user) == {user: [(code, 8192)]}
     alter(client, ScramCredentialDeletion(user, code))
     until(lambda: not may_log_in(ports, mechanism, user, "second"))
-    told = f"Attempt to describe a user credential that does not exist: {user}"
-    assert describe(client, user) == {user: (RESOURCE_NOT_FOUND, told)}
+    reported = f"Attempt to describe a user credential that does not exist: {user}"
+    assert describe(client, user) == {user: (RESOURCE_NOT_FOUND, reported)}
 
 
 def test_a_user_may_have_a_credential_for_each_mechanism(client, ports) -> None:
@@ -133,6 +133,6 @@ def test_a_user_is_altered_once_in_a_request(client) -> None:
 
 
 def test_a_user_is_described_once_in_a_request(client) -> None:
-    told = "Cannot describe SCRAM credentials for the same user twice in a single request: a"
+    reported = "Cannot describe SCRAM credentials for the same user twice in a single request: a"
     absent = "Attempt to describe a user credential that does not exist: b"
-    assert describe(client, "a", "b", "a") == {"a": (DUPLICATE_RESOURCE, told), "b": (RESOURCE_NOT_FOUND, absent)}
+    assert describe(client, "a", "b", "a") == {"a": (DUPLICATE_RESOURCE, reported), "b": (RESOURCE_NOT_FOUND, absent)}

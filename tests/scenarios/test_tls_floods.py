@@ -189,16 +189,16 @@ def test_handshakes_that_are_aborted_leave_nothing(patient: Guarded) -> None:
 def test_a_flood_of_key_updates_ends_its_connection(patient: Guarded) -> None:
     with patient.watched(), OpenSslClient(patient.port) as peer:
         assert peer.update_keys()
-        assert peer.ask(API_VERSIONS_FRAME)
+        assert peer.send_request(API_VERSIONS_FRAME)
         sent = 0
         while peer.update_keys() and sent < 200_000:
             sent += 1
         assert sent < 200_000
-        assert not peer.ask(API_VERSIONS_FRAME)
+        assert not peer.send_request(API_VERSIONS_FRAME)
 
 
 @pytest.mark.skipif(not is_available(), reason="there is no libssl to load")
 def test_renegotiation_is_refused(patient: Guarded) -> None:
     with patient.watched(), OpenSslClient(patient.port, TLS1_2) as peer:
-        assert peer.ask(API_VERSIONS_FRAME)
+        assert peer.send_request(API_VERSIONS_FRAME)
         assert not peer.renegotiate()

@@ -8,7 +8,7 @@ from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest,
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tests.support.asking import (
+from tests.support.client_requests import (
     batch_of,
     create_topic,
     delete_topic,
@@ -87,16 +87,16 @@ def test_a_session_that_holds_a_deleted_topic_hears_of_it(client: WireClient, to
     old_id = create_topic(client, topic)
     session_id = client.call(fetch_request(old_id, session_epoch=0), 18).session_id
 
-    def told(session_epoch: int) -> int:
+    def reported(session_epoch: int) -> int:
         again = FetchRequest(session_id=session_id, session_epoch=session_epoch)
         (answer,) = client.call(again, 18).responses
         assert answer.topic_id == old_id
         return int(answer.partitions[0].error_code)
 
     delete_topic(client, topic)
-    deleted = [told(1), told(2)]
+    deleted = [reported(1), reported(2)]
     create_topic(client, topic)
-    recreated = [told(3), told(4)]
+    recreated = [reported(3), reported(4)]
     assert deleted == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert recreated == [ErrorCode.INCONSISTENT_TOPIC_ID] * 2
 

@@ -7,7 +7,7 @@ import pytest
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
-from tests.support.asking import create_topic, delete_topic, until
+from tests.support.client_requests import create_topic, delete_topic, until
 from tests.support.membership import Member, stabilize
 from tests.support.offsets import committed, fetch_group, find_coordinator
 from tests.support.transactions import TransactionalProducer
@@ -40,12 +40,12 @@ def test_a_members_epoch_counts(client: WireClient, group: str, producer: Transa
     answer = heartbeat(client, group, 0)
     assert answer.error_code == ErrorCode.NONE
     epoch = answer.member_epoch
-    asked: dict[str, Any] = {"member_id": "m", "generation_id": epoch}
-    assert producer.commit_offset(group, group, 5, **asked) == ErrorCode.NONE
-    assert producer.commit_offset(group, group, 6, **{**asked, "generation_id": epoch + 1}) == (
+    requested: dict[str, Any] = {"member_id": "m", "generation_id": epoch}
+    assert producer.commit_offset(group, group, 5, **requested) == ErrorCode.NONE
+    assert producer.commit_offset(group, group, 6, **{**requested, "generation_id": epoch + 1}) == (
         ErrorCode.ILLEGAL_GENERATION
     )
-    assert producer.commit_offset(group, group, 7, **{**asked, "member_id": "x"}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert producer.commit_offset(group, group, 7, **{**requested, "member_id": "x"}) == ErrorCode.UNKNOWN_MEMBER_ID
     assert producer.commit_offset(group, group, 8, generation_id=-1, member_id="") == ErrorCode.NONE
     assert producer.end(commit=True) == ErrorCode.NONE
     until(lambda: fetch_group(client, group, group, require_stable=True).topics[0].partitions[0].error_code == 0)
@@ -58,20 +58,20 @@ def test_an_older_epoch_is_good_for_a_partition_that_the_member_had_then(
     first = heartbeat(client, group, 0).member_epoch
     assert heartbeat(client, group, 0, member_id="second").error_code == ErrorCode.NONE
     until(lambda: heartbeat(client, group, first).member_epoch > first)
-    asked: dict[str, Any] = {"member_id": "m", "generation_id": first}
-    assert producer.commit_offset(group, group, 5, **asked) == ErrorCode.NONE
+    requested: dict[str, Any] = {"member_id": "m", "generation_id": first}
+    assert producer.commit_offset(group, group, 5, **requested) == ErrorCode.NONE
     assert producer.end(commit=True) == ErrorCode.NONE
 
 
 def test_a_generation_counts(client: WireClient, group: str, producer: TransactionalProducer) -> None:
     member = Member(client, group)
     stabilize(member)
-    asked: dict[str, Any] = {"member_id": member.member_id, "generation_id": member.generation}
-    assert producer.commit_offset(group, group, 5, **asked) == ErrorCode.NONE
-    assert producer.commit_offset(group, group, 6, **{**asked, "generation_id": member.generation + 1}) == (
+    requested: dict[str, Any] = {"member_id": member.member_id, "generation_id": member.generation}
+    assert producer.commit_offset(group, group, 5, **requested) == ErrorCode.NONE
+    assert producer.commit_offset(group, group, 6, **{**requested, "generation_id": member.generation + 1}) == (
         ErrorCode.ILLEGAL_GENERATION
     )
-    assert producer.commit_offset(group, group, 7, **{**asked, "member_id": "x"}) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert producer.commit_offset(group, group, 7, **{**requested, "member_id": "x"}) == ErrorCode.UNKNOWN_MEMBER_ID
     assert producer.end(commit=True) == ErrorCode.NONE
     until(lambda: fetch_group(client, group, group, require_stable=True).topics[0].partitions[0].error_code == 0)
     assert committed(client, group, group) == [5]

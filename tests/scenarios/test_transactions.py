@@ -12,7 +12,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from kafkapy.protocol.messages.list_transactions_request import ListTransactionsRequest
-from tests.support.asking import LATEST, batch_of, create_topic, delete_topic, list_offset, produce, until
+from tests.support.client_requests import LATEST, batch_of, create_topic, delete_topic, list_offset, produce, until
 from tests.support.offsets import commit, committed, delete_offsets, fetch_group, find_coordinator
 from tests.support.transactions import (
     TransactionalProducer,
@@ -126,8 +126,8 @@ def test_an_epoch_that_is_not_the_current_one_is_refused(
 def test_a_producer_id_that_is_not_the_transactional_ids_is_refused(
     topic: str, producer: TransactionalProducer, version: int
 ) -> None:
-    asked = {"version": version, "producer_id": producer.producer_id + 1000}
-    assert producer.send(topic, **asked) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    requested = {"version": version, "producer_id": producer.producer_id + 1000}
+    assert producer.send(topic, **requested) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_an_unknown_transactional_id_is_refused(topic: str, producer: TransactionalProducer) -> None:
@@ -154,7 +154,7 @@ def test_a_plain_batch_in_an_open_transaction_is_refused(
 def test_batches_of_a_pipeline_stay_in_their_order(
     client: WireClient, topic: str, producer: TransactionalProducer
 ) -> None:
-    from tests.support.asking import fetch, produce_request, values_in
+    from tests.support.client_requests import fetch, produce_request, values_in
 
     for number in range(5):
         fields: Any = {"producer_id": producer.producer_id, "producer_epoch": 0, "is_transactional": True}
@@ -370,8 +370,8 @@ def test_an_open_transaction_is_described_and_listed(
     assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert (described.transaction_state, described.producer_id) == ("Ongoing", producer.producer_id)
     assert [(each.topic, each.partitions) for each in described.topics] == [(topic, [0])]
-    asked = ListTransactionsRequest(state_filters=["Ongoing", "Dreaming"], transactional_id_pattern=topic)
-    listed = client.call(asked, 2)
+    requested = ListTransactionsRequest(state_filters=["Ongoing", "Dreaming"], transactional_id_pattern=topic)
+    listed = client.call(requested, 2)
     assert listed.unknown_state_filters == ["Dreaming"]
     assert [each.transactional_id for each in listed.transaction_states] == [topic]
     refused = client.call(ListTransactionsRequest(transactional_id_pattern="("), 2)

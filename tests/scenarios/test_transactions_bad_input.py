@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.asking import LATEST, batch_of, create_topic, list_offset
+from tests.support.client_requests import LATEST, batch_of, create_topic, list_offset
 from tests.support.transactions import TransactionalProducer
 from tests.support.wire import WireClient
 

@@ -10,7 +10,7 @@ import pytest
 from kafkapy.__main__ import main
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
-from tests.support.asking import READ_COMMITTED, create_topic, list_offset
+from tests.support.client_requests import READ_COMMITTED, create_topic, list_offset
 from tests.support.transactions import TransactionalProducer, hanging_transaction
 from tests.support.wire import WireClient
 
@@ -21,8 +21,8 @@ Run = Callable[..., Any]
 def run(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Run:
     def run_command(*arguments: object) -> SimpleNamespace:
         status = main(["transactions", *map(str, arguments), "-b", bootstrap])
-        said = capsys.readouterr()
-        return SimpleNamespace(status=status, out=said.out, err=said.err)
+        output = capsys.readouterr()
+        return SimpleNamespace(status=status, out=output.out, err=output.err)
 
     return run_command
 
@@ -86,10 +86,10 @@ def test_a_transaction_that_its_coordinator_knows_does_not_hang(run: Run, topic:
 def test_a_hanging_transaction_is_found_and_ended(run: Run, client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     producer_id = hanging_transaction(client, topic)
-    asked = ("find-hanging", "--topic", topic, "--partition", 0, "--max-transaction-timeout", 0)
-    (found,) = json.loads(run(*asked, "--json").out)
+    requested = ("find-hanging", "--topic", topic, "--partition", 0, "--max-transaction-timeout", 0)
+    (found,) = json.loads(run(*requested, "--json").out)
     assert (found["producer_id"], found["open_from"]) == (producer_id, 0)
-    assert f"kafkapy transactions abort {topic} 0 --start-offset 0" in run(*asked).out
+    assert f"kafkapy transactions abort {topic} 0 --start-offset 0" in run(*requested).out
     assert list_offset(client, topic, -1, isolation_level=READ_COMMITTED).offset == 0
     ended = run("abort", topic, 0, "--start-offset", 0)
     assert (ended.status, ended.out) == (0, f"Aborted the transaction of producer {producer_id} in {topic}-0.\n")

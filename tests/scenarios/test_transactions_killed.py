@@ -14,7 +14,7 @@ from harness.servers import Kafkapy
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.server.failpoints import VARIABLE
 from tests.simulator.crash_enumeration import SOAK_FACTOR
-from tests.support.asking import LATEST, create_topic, list_offset, until
+from tests.support.client_requests import LATEST, create_topic, list_offset, until
 from tests.support.offsets import committed, find_coordinator
 from tests.support.transactions import TransactionalProducer, last_stable_offset, read_committed
 from tests.support.wire import ConnectionClosed, WireClient

@@ -8,7 +8,7 @@ from harness.servers import free_port
 from kafkapy.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kafkapy.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kafkapy.types import ReplicaKey
-from tests.support.asking import local_voter
+from tests.support.client_requests import local_voter
 from tests.support.wire import WireClient
 
 OTHER = b"d" * 16
@@ -44,13 +44,13 @@ def test_a_change_has_to_name_this_cluster_and_a_voter(client: WireClient, chang
 
 
 @pytest.mark.parametrize(
-    ("listeners", "told"),
+    ("listeners", "reported"),
     [([], ""), ([Listener("OTHER", "127.0.0.1", 1)], "ListenerName(OTHER)=127.0.0.1/<unresolved>:1")],
 )
-def test_a_voter_has_to_listen_for_controllers(client: WireClient, listeners: list[Listener], told: str) -> None:
+def test_a_voter_has_to_listen_for_controllers(client: WireClient, listeners: list[Listener], reported: str) -> None:
     assert added(client, listeners=listeners) == (
         INVALID_REQUEST,
-        f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{told}}})) for the default listener "
+        f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{reported}}})) for the default listener "
         "ListenerName(CONTROLLER)",
     )
 

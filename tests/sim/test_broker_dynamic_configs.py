@@ -15,8 +15,8 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 async def served_count(machine: Machine, connection_count: int) -> int:
     """Open so many connections more; return how many of them are served."""
-    asking = [asyncio.ensure_future(machine.connect().init_producer_id()) for _ in range(connection_count)]
-    done, waiting = await asyncio.wait(asking, timeout=5)
+    requester = [asyncio.ensure_future(machine.connect().init_producer_id()) for _ in range(connection_count)]
+    done, waiting = await asyncio.wait(requester, timeout=5)
     for each in waiting:
         each.cancel()
     return len(done)
@@ -61,7 +61,7 @@ def test_producers_expire_as_was_set_at_run_time(is_restarted: bool) -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that are asked for; "gone" is not known, all others are 10.0.0.7."""
     names: list[str] = []
 
@@ -75,7 +75,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_names_are_resolved_only_where_their_key_changes(asked: list[str]) -> None:
+def test_names_are_resolved_only_where_their_key_changes(requested: list[str]) -> None:
     async def main(loop: SimLoop) -> None:
         machine = Machine(loop)
         await machine.boot()
@@ -83,13 +83,13 @@ def test_names_are_resolved_only_where_their_key_changes(asked: list[str]) -> No
         await set_broker_configs(client, {OVERRIDES: "host:7"})
         await set_broker_configs(client, {"log.retention.ms": "1000"})
         await set_broker_configs(client, {"max.connections": "9"})
-        assert asked == ["host"]
+        assert requested == ["host"]
         await machine.stop()
 
     run(main)
 
 
-def test_a_name_that_is_not_known_any_more_does_not_keep_a_broker_from_starting(asked: list[str]) -> None:
+def test_a_name_that_is_not_known_any_more_does_not_keep_a_broker_from_starting(requested: list[str]) -> None:
     async def main(loop: SimLoop) -> None:
         machine = Machine(loop)
         await machine.boot()
@@ -99,7 +99,7 @@ def test_a_name_that_is_not_known_any_more_does_not_keep_a_broker_from_starting(
         assert await served_count(machine, 8) == 2
         await machine.stop()
         await machine.boot()
-        assert asked == ["gone", "gone"]
+        assert requested == ["gone", "gone"]
         await machine.stop()
 
     run(main)

@@ -74,12 +74,12 @@ async def _poll(machine: Machine, topic: Topic, until: float, found: list[float]
     client = machine.connect()
     offset = (await client.list_offset(topic, -1)).offset
     while machine.loop.time() < until:
-        asked = machine.loop.time()
+        requested_at = machine.loop.time()
         answer = await client.fetch(topic, offset, max_wait_ms=500)
         for value in values_of(answer):
             offset += 1
             produced = float(value or b"")
-            if produced >= asked:  # else it came before the poll did, and waited for it
+            if produced >= requested_at:  # else it came before the poll did, and waited for it
                 found.append((machine.loop.time() - produced) * 1000)
 
 
@@ -91,15 +91,15 @@ async def chill_all_but(machine: Machine, topic: Topic) -> None:
     await client.fetch(topic, 0)
 
 
-async def asked_when_cold(
-    machine: Machine, stalls: Stalls, warm: Topic, ask: Callable[[], Coroutine[Any, Any, Any]]
+async def requested_when_cold(
+    machine: Machine, stalls: Stalls, warm: Topic, send: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Ask for what is read from "cold", which takes the disk 500 ms; who uses `warm` meanwhile is not delayed."""
     await chill_all_but(machine, warm)
     stalls.stall_next("read", "cold-0", 500)
     others = asyncio.create_task(use_meanwhile(machine, warm, 1000))
     start = machine.loop.time()
-    answer = await ask()
+    answer = await send()
     took_ms = (machine.loop.time() - start) * 1000
     assert stalls.stalled
     assert 500 <= took_ms < 502
@@ -138,7 +138,7 @@ async def test_a_cold_read_of_500_ms_delays_only_its_fetch(machine: Machine, sta
     cold, warm = await client.create_topic("cold"), await client.create_topic("warm")
     for _ in range(50):
         await client.produce(cold, VALUE)
-    fetched = await asked_when_cold(machine, stalls, warm, lambda: client.fetch(cold, 0))
+    fetched = await requested_when_cold(machine, stalls, warm, lambda: client.fetch(cold, 0))
     assert values_of(fetched) == [VALUE] * 50
 
 
@@ -149,7 +149,9 @@ async def test_a_cold_index_of_500_ms_delays_only_lookups_by_time(machine: Machi
     for _ in range(50):
         await client.produce(cold, VALUE)
         await asyncio.sleep(0.001)
-    found = await asked_when_cold(machine, stalls, warm, lambda: client.list_offset(cold, machine.clock.wall_ms() - 20))
+    found = await requested_when_cold(
+        machine, stalls, warm, lambda: client.list_offset(cold, machine.clock.wall_ms() - 20)
+    )
     assert 0 < found.offset < 50
 
 

@@ -75,8 +75,8 @@ def test_its_own_configs_are_set_and_described_and_no_other_nodes_loggers() -> N
         changed = await client.call(IncrementalAlterConfigsRequest(resources=[own, loggers]), 1)
         codes = {result.resource_type: result.error_code for result in changed.responses}
         assert codes == {RESOURCE_BROKER: ErrorCode.NONE, RESOURCE_BROKER_LOGGER: ErrorCode.INVALID_REQUEST}
-        asked = DescribeConfigsResource(RESOURCE_BROKER, "1", ["max.connections"])
-        (described,) = (await client.call(DescribeConfigsRequest(resources=[asked]), 4)).results
+        requested = DescribeConfigsResource(RESOURCE_BROKER, "1", ["max.connections"])
+        (described,) = (await client.call(DescribeConfigsRequest(resources=[requested]), 4)).results
         assert [(entry.name, entry.value) for entry in described.configs] == [("max.connections", "77")]
         await machine.stop()
 

@@ -47,8 +47,8 @@ def list_offsets(count: int, name: str = "t") -> ListOffsetsRequest:
 
 
 def fetch_of(topic_id: bytes, partitions: int, *, max_wait_ms: int) -> FetchRequest:
-    asked = [FetchPartition(each, -1, fetch_offset=0, partition_max_bytes=1000) for each in range(partitions)]
-    topics = [FetchTopic("", topic_id, asked)]
+    requested = [FetchPartition(each, -1, fetch_offset=0, partition_max_bytes=1000) for each in range(partitions)]
+    topics = [FetchTopic("", topic_id, requested)]
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, session_epoch=-1, topics=topics)
 
 

@@ -17,7 +17,7 @@ WITHOUT_QUORUM = {
 }
 
 
-def ask(**properties: str) -> Any:
+def send_request(**properties: str) -> Any:
     """Start a controller, ask it to describe the quorum; return the error code, and what /readyz says of listeners.
 
     None if there is no answer in a minute.
@@ -43,20 +43,20 @@ def ask(**properties: str) -> Any:
 @pytest.mark.parametrize("listeners", [{}, {"early_start_listeners": "CONTROLLER"}])
 def test_an_early_listener_answers_only_super_users_before_the_acls_are_loaded(listeners: dict[str, str]) -> None:
     without_acls = {**AUTHORIZED, **WITHOUT_QUORUM, **listeners}
-    assert ask(**without_acls) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    assert ask(**without_acls, super_users="User:ANONYMOUS") == (ErrorCode.NONE, None)
+    assert send_request(**without_acls) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert send_request(**without_acls, super_users="User:ANONYMOUS") == (ErrorCode.NONE, None)
 
 
 def test_another_listener_serves_nobody_before_the_acls_are_loaded() -> None:
     missing = "not in early.start.listeners, so waiting for the ACLs: CONTROLLER"
     early = {"early_start_listeners": "", "super_users": "User:ANONYMOUS"}
-    assert ask(**AUTHORIZED, **WITHOUT_QUORUM, **early) == (None, missing)
+    assert send_request(**AUTHORIZED, **WITHOUT_QUORUM, **early) == (None, missing)
 
 
 def test_it_serves_once_they_are_loaded() -> None:
-    assert ask(**AUTHORIZED, early_start_listeners="") == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    assert ask(**AUTHORIZED, early_start_listeners="", super_users="User:ANONYMOUS") == (ErrorCode.NONE, None)
+    assert send_request(**AUTHORIZED, early_start_listeners="") == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    assert send_request(**AUTHORIZED, early_start_listeners="", super_users="User:ANONYMOUS") == (ErrorCode.NONE, None)
 
 
 def test_without_an_authorizer_every_listener_serves_at_once() -> None:
-    assert ask(**ALONE, **WITHOUT_QUORUM, early_start_listeners="") == (ErrorCode.NONE, None)
+    assert send_request(**ALONE, **WITHOUT_QUORUM, early_start_listeners="") == (ErrorCode.NONE, None)

@@ -25,10 +25,10 @@ def test_a_controller_that_does_not_answer_is_logged_once_and_once_it_answers(ca
 
     with caplog.at_level(logging.INFO, "kafkapy.runtime"):
         run(main)
-    said = [record.getMessage() for record in caplog.records if "AlterPartition" in record.getMessage()]
-    assert len(said) == 2
-    assert "No response to AlterPartition" in said[0]
-    assert said[1] == "AlterPartition is answered again"
+    logged = [record.getMessage() for record in caplog.records if "AlterPartition" in record.getMessage()]
+    assert len(logged) == 2
+    assert "No response to AlterPartition" in logged[0]
+    assert logged[1] == "AlterPartition is answered again"
 
 
 def test_a_refusal_that_is_tried_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -64,10 +64,10 @@ def test_a_leader_that_does_not_answer_is_logged_once_and_once_it_answers(caplog
 
     with caplog.at_level(logging.INFO, "kafkapy.replication"):
         run(main)
-    said = [
+    logged = [
         record.getMessage()
         for record in caplog.records
         if "etch" in record.getMessage() and "from broker 1" in record.getMessage()
     ]
-    assert len(said) == 2
-    assert said[1] == "Fetching from broker 1 works again"
+    assert len(logged) == 2
+    assert logged[1] == "Fetching from broker 1 works again"

@@ -17,9 +17,9 @@ async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_once_
     assert (await world.produce(1, bytes(5000), timeout_ms=10_000))[0] == 0
     assert world.registration().isr == (1,)
     assert follower.partition().role is Role.FOLLOWER, "the directory is online"
-    asked = len(world.requests)
+    request_count = len(world.requests)
     await world.pass_ms(2000)
-    assert 5 < len(world.requests) - asked < 50, "it is asked for again after the back-off, not at once"
+    assert 5 < len(world.requests) - request_count < 50, "it is asked for again after the back-off, not at once"
     follower.disk.heal()
     await world.until(lambda: world.registration().isr == (1, 2), 10_000)
     assert follower.log().log_end_offset == 2

@@ -259,9 +259,9 @@ async def test_a_follower_that_is_behind_in_epochs_waits_for_metadata(loop: SimL
     world.cut.add((0, 2))  # no metadata for 2
     world.commit(Decision(None, [PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1)]))
     await world.pass_ms(1000)
-    asked = len(world.requests)
+    request_count = len(world.requests)
     await world.pass_ms(5000)
-    assert len(world.requests) == asked, "nothing is fetched with an epoch that is over"
+    assert len(world.requests) == request_count, "nothing is fetched with an epoch that is over"
     world.heal()
     assert (await world.produce(1, b"a"))[0] == 0
     await world.stop()
@@ -277,9 +277,9 @@ async def test_a_failed_directory_ends_its_partitions_and_not_the_fetcher(loop: 
     await world.produce(1, b"a", number=0, timeout_ms=100)
     await world.pass_ms(2000)
     assert follower.partition(0).role is Role.OFFLINE
-    asked = len(world.requests)
+    request_count = len(world.requests)
     await world.pass_ms(2000)
-    assert len(world.requests) == asked, "all of its partitions lie in that directory"
+    assert len(world.requests) == request_count, "all of its partitions lie in that directory"
     await world.stop()
 
 
@@ -338,7 +338,9 @@ async def test_records_are_durable_at_flush_messages_before_the_leader_hears_of_
 
 def named(world: ReplicaWorld) -> list[list[int]]:
     """Return the partitions that each request named."""
-    return [[part.partition for topic in asked.topics for part in topic.partitions] for *_, asked in world.requests]
+    return [
+        [part.partition for topic in requested.topics for part in topic.partitions] for *_, requested in world.requests
+    ]
 
 
 @on_loop

@@ -45,27 +45,27 @@ class Shard(ClassicWorld):
     """Knows who has been told of which generation, and what members have last said of themselves."""
 
     def __init__(self, **options: Any) -> None:
-        self.told: dict[int, set[str]] = {}
+        self.reported: dict[int, set[str]] = {}
         super().__init__(**options)
 
     def restart(self) -> None:
-        self.said: dict[str, bytes] = {}
+        self.printed: dict[str, bytes] = {}
         super().restart()
 
     def join(self, member_id: str = "", **fields: Any) -> int:
         if member_id:
-            (self.said[member_id],) = fields["protocols"].values()
+            (self.printed[member_id],) = fields["protocols"].values()
         return super().join(member_id, **fields)
 
     def _hand_out(self, replies: list[Reply]) -> None:
         responses = [reply.response for reply in replies if isinstance(reply.response, JoinGroupResponse)]
         joined = [response for response in responses if response.error_code == ErrorCode.NONE]
         for response in joined:
-            self.told.setdefault(response.generation_id, set()).add(response.member_id)
+            self.reported.setdefault(response.generation_id, set()).add(response.member_id)
         for response in joined:
-            assert response.leader in self.told[response.generation_id], "who leads is there"
+            assert response.leader in self.reported[response.generation_id], "who leads is there"
             for member in response.members:
-                assert self.said.get(member.member_id, member.metadata) == member.metadata
+                assert self.printed.get(member.member_id, member.metadata) == member.metadata
         super()._hand_out(replies)
 
 
@@ -104,7 +104,7 @@ class World:
 
     def assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         dynamic = {member.member_id for member in answer.members if member.group_instance_id is None}
-        assert dynamic <= self.shard.told[answer.generation_id], "who does not join is not in the generation"
+        assert dynamic <= self.shard.reported[answer.generation_id], "who does not join is not in the generation"
         return assign(answer, self.partition_count, is_cooperative=self.is_cooperative)
 
     # -- a run ----------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class World:
         assert len(owned) == len(set(owned)), f"generation {value.generation} has a partition twice"
         assert self.assignments.setdefault(value.generation, shares) == shares, "a generation has one assignment"
 
-    def told(self, consumer: Consumer, assignment: bytes) -> None:
+    def reported(self, consumer: Consumer, assignment: bytes) -> None:
         self.check_log()
         name = consumer.instance_id or consumer.member_id
         assert self.assignments[consumer.generation][name] == assignment

@@ -80,7 +80,7 @@ class World:
             self.change_topics()
         elif event < 0.40 and running and not self.is_homogeneous:
             member = self._random.choice(running)
-            member.topics, member.must_tell_all = self.pick_topics(), True
+            member.topics, member.must_send_all = self.pick_topics(), True
         self.pass_time(self._random.choice((0, 200, 1_000, 5_000)))
 
     def join(self) -> None:

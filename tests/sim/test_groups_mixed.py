@@ -57,7 +57,7 @@ class ModernConsumer(SimulatedMember):
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             self.forget()  # the end of a stock client; somebody starts it again
         elif error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            self.must_tell_all = True
+            self.must_send_all = True
         else:
             super().refuse(error)
 
@@ -114,7 +114,7 @@ class World:
     def assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         return assign(answer, self.partition_count, is_cooperative=self.is_cooperative)
 
-    def told(self, consumer: Consumer, assignment: bytes) -> None:
+    def reported(self, consumer: Consumer, assignment: bytes) -> None:
         partitions = [partition.partition for partition in assigned_partitions(assignment)]
         assert all(partition < self.partition_count for partition in partitions)
 

@@ -27,8 +27,8 @@ def count_apart(hash_seed: str) -> Counts:
     """Count in a process of its own: what other tests have left in this one (logging, caches) is not to count."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.simulator.hot_paths", "--json"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=600)
-    counts: Counts = json.loads(said.stdout)
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=600)
+    counts: Counts = json.loads(output.stdout)
     return counts
 
 

@@ -80,7 +80,7 @@ def test_who_uses_other_topics_waits_a_turn_at_most() -> None:
     life(SimDisk(), work)
 
 
-async def told_of(client: KafkaClient, name: str) -> Any:
+async def described(client: KafkaClient, name: str) -> Any:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     response = await client.call(request, 12)
     return response.topics[0]
@@ -90,10 +90,10 @@ def test_a_partition_in_the_metadata_but_not_yet_made_is_to_be_requested_again()
     async def work(machine: Machine) -> None:
         client = machine.connect()
         creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
-        while (told := await told_of(client, "large")).error_code:
+        while (reported := await described(client, "large")).error_code:
             pass
-        assert {partition.leader_id for partition in told.partitions} == {machine.config.node_id}
-        topic = Topic("large", told.topic_id)
+        assert {partition.leader_id for partition in reported.partitions} == {machine.config.node_id}
+        topic = Topic("large", reported.topic_id)
         early = await client.produce(topic, b"v", partition=PARTITION_COUNT - 1)
         assert early.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         fetched = await client.fetch(topic, 0, partition=PARTITION_COUNT - 1)
@@ -107,14 +107,14 @@ def test_a_partition_in_the_metadata_but_not_yet_made_is_to_be_requested_again()
 
 def test_a_coordinator_that_is_found_while_its_topic_is_made_coordinates() -> None:
     async def work(machine: Machine) -> None:
-        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"])
+        requested = FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"])
         client = machine.connect()
         await client.create_topic("orders")
-        first = asyncio.ensure_future(machine.connect().call(asked, 6))
-        while (await told_of(client, OFFSETS_TOPIC)).error_code:
+        first = asyncio.ensure_future(machine.connect().call(requested, 6))
+        while (await described(client, OFFSETS_TOPIC)).error_code:
             pass
         assert not first.done(), "the topic is told of, but not made yet"
-        (found,) = (await client.call(asked, 6)).coordinators
+        (found,) = (await client.call(requested, 6)).coordinators
         assert found.error_code == ErrorCode.NONE
         answer = await client.call(commit_request("readers", "orders", 4), 9)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -126,13 +126,13 @@ def test_a_coordinator_that_is_found_while_its_topic_is_made_coordinates() -> No
 
 def test_a_coordinator_that_is_there_is_found_at_once_while_a_large_topic_is_made() -> None:
     async def work(machine: Machine) -> None:
-        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"])
+        requested = FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"])
         client = machine.connect()
-        await client.call(asked, 6)
+        await client.call(requested, 6)
         creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
-        while (await told_of(client, "large")).error_code:
+        while (await described(client, "large")).error_code:
             pass
-        (found,) = (await client.call(asked, 6)).coordinators
+        (found,) = (await client.call(requested, 6)).coordinators
         assert found.error_code == ErrorCode.NONE
         assert not creating.done()
         await creating
@@ -151,7 +151,7 @@ def test_who_changes_nothing_does_not_wait_for_a_large_change() -> None:
     async def work(machine: Machine) -> None:
         client = machine.connect()
         creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
-        while (await told_of(client, "large")).error_code:
+        while (await described(client, "large")).error_code:
             pass
         assert await create(client, "small", 1, timeout_ms=30_000, validate_only=True) == ErrorCode.NONE
         assert await create(client, "large", 1, timeout_ms=30_000) == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -181,9 +181,9 @@ def test_a_topic_that_is_deleted_while_it_is_made_is_gone() -> None:
     async def work(machine: Machine) -> None:
         client = machine.connect()
         creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
-        while (told := await told_of(client, "large")).error_code:
+        while (reported := await described(client, "large")).error_code:
             pass
-        await client.delete_topic(Topic("large", told.topic_id))
+        await client.delete_topic(Topic("large", reported.topic_id))
         await creating
         assert machine.logs() == {}
         again = await client.create_topic("large", 2)
@@ -223,19 +223,19 @@ def test_a_topic_that_is_gone_from_the_metadata_takes_no_records_though_the_brok
         old = await client.create_topic("orders")
         assert (await produce_at(client, old, version, b"old")).error_code == ErrorCode.NONE
         creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
-        while (await told_of(client, "large")).error_code:
+        while (await described(client, "large")).error_code:
             pass
         deleting = asyncio.ensure_future(other.delete_topic(old))
-        while not (await told_of(client, "orders")).error_code:
+        while not (await described(client, "orders")).error_code:
             pass
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if version == BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await produce_at(client, old, version, b"lost")).error_code == unknown
         assert await other_codes(client, old) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
         recreating = asyncio.ensure_future(machine.connect().create_topic("orders"))
-        while (told := await told_of(client, "orders")).error_code:
+        while (reported := await described(client, "orders")).error_code:
             pass
-        new = Topic("orders", told.topic_id)
+        new = Topic("orders", reported.topic_id)
         assert (await produce_at(client, new, version, b"lost")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await other_codes(client, new) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
         assert not any(change.done() for change in (creating, deleting, recreating))
@@ -271,13 +271,13 @@ def test_the_next_start_finishes_what_a_stop_or_a_power_cut_left(is_stop: bool, 
 
     async def second(machine: Machine) -> None:
         client = machine.connect()
-        told = await told_of(client, "large")
+        reported = await described(client, "large")
         names = {name.rpartition("-")[0] for name in disk.list_directory(DATA_DIR) if name.rpartition("-")[2].isdigit()}
         if is_deletion:
-            assert told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert reported.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert "large" not in names
         else:
-            topic = Topic("large", told.topic_id)
+            topic = Topic("large", reported.topic_id)
             for partition in range(PARTITION_COUNT):
                 assert (await client.produce(topic, b"v", partition=partition)).error_code == ErrorCode.NONE
         await machine.stop()

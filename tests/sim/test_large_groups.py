@@ -39,10 +39,10 @@ async def started(loop: SimLoop) -> tuple[Machine, KafkaClient]:
     return machine, client
 
 
-async def overtaken(machine: Machine, asked: Any, version: int) -> tuple[Any, int]:
+async def overtaken(machine: Machine, requested: Any, version: int) -> tuple[Any, int]:
     """Return the response, and how many requests of another connection were answered meanwhile."""
     other, count = machine.connect(), 0
-    answer = asyncio.ensure_future(machine.connect().call(asked, version))
+    answer = asyncio.ensure_future(machine.connect().call(requested, version))
     while not answer.done():
         await other.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]), 5)
         count += 1
@@ -60,15 +60,15 @@ def test_all_offsets_of_a_group_with_many_are_fetched_in_turns(version: int, mon
                 OffsetCommitRequest("group", topics=[OffsetCommitRequestTopic(name, partitions=partitions)]), 9
             )
             assert {each.error_code for each in committed.topics[0].partitions} == {ErrorCode.NONE}
-        asked = OffsetFetchRequest("group", topics=None, groups=[OffsetFetchRequestGroup("group", topics=None)])
+        requested = OffsetFetchRequest("group", topics=None, groups=[OffsetFetchRequestGroup("group", topics=None)])
         if version < offset_fetch.BATCHED_SINCE:
-            asked.groups = []
+            requested.groups = []
         else:
-            asked.group_id, asked.topics = "", []
+            requested.group_id, requested.topics = "", []
 
-        at_once, count_at_once = await overtaken(machine, asked, version)
+        at_once, count_at_once = await overtaken(machine, requested, version)
         monkeypatch.setattr(offset_fetch, "ALL_AT_ONCE", len(TOPICS) * PARTITIONS - 1)
-        in_turns, count_in_turns = await overtaken(machine, asked, version)
+        in_turns, count_in_turns = await overtaken(machine, requested, version)
 
         assert in_turns == at_once
         topics = in_turns.groups[0].topics if in_turns.groups else in_turns.topics
@@ -95,12 +95,12 @@ def test_a_group_of_many_members_is_described_in_turns(monkeypatch: pytest.Monke
                 topic_partitions=[],
             )
             assert (await client.call(joining, 1)).error_code == ErrorCode.NONE
-        asked = ConsumerGroupDescribeRequest(["group"])
+        requested = ConsumerGroupDescribeRequest(["group"])
 
-        at_once, count_at_once = await overtaken(machine, asked, 1)
+        at_once, count_at_once = await overtaken(machine, requested, 1)
         for size in (MEMBERS, MEMBERS - 1, 5, 1):
             monkeypatch.setattr(consumer_group_describe, "MEMBERS_AT_ONCE", size)
-            in_turns, count_in_turns = await overtaken(machine, asked, 1)
+            in_turns, count_in_turns = await overtaken(machine, requested, 1)
             assert in_turns == at_once
             assert count_in_turns > count_at_once
         assert len(at_once.groups[0].members) == MEMBERS

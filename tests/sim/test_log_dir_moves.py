@@ -168,9 +168,9 @@ async def test_a_throttled_move_shows_its_lag_and_can_be_called_back(machine: Ma
     source, target = directory_of(machine, topic), other_directory(machine, topic)
     assert await alter(client, target, "orders", 0) == [0]
     await asyncio.sleep(5)
-    told = await replicas(client, "orders")
-    assert told[source, 0] == (False, 0)
-    is_future, lag = told[target, 0]
+    reported = await replicas(client, "orders")
+    assert reported[source, 0] == (False, 0)
+    is_future, lag = reported[target, 0]
     assert is_future
     assert 10 <= lag < 18
     assert await alter(client, source, "orders", 0) == [0]

@@ -24,8 +24,8 @@ MANY = 20
 
 
 def fetch_of(topic: str, offset: int, max_bytes: int = 50 << 20) -> LegacyFetchRequest:
-    asked = [FetchPartition(0, offset, max_bytes)]
-    return LegacyFetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic, asked)])
+    requested = [FetchPartition(0, offset, max_bytes)]
+    return LegacyFetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic, requested)])
 
 
 async def old_fetch(client: KafkaClient, topic: str, offset: int) -> list[int]:

@@ -15,7 +15,7 @@ ADDRESS = ("10.0.0.9", 9093)
 VOTE = 52
 
 
-class Asking:
+class RequestingPeer:
     """A peer, and what became of the requests sent to it."""
 
     def __init__(self, loop: SimLoop, network: SimNetwork, address: tuple[str, int] = ADDRESS) -> None:
@@ -30,7 +30,7 @@ class Asking:
             settings=PeerSettings(client_id="node", software_version="0", connection_setup_timeout_ms=1000),
         )
 
-    async def ask(self, *, min_version: int = 0, max_version: int = 2, timeout_ms: int = 5000) -> Any:
+    async def send_request(self, *, min_version: int = 0, max_version: int = 2, timeout_ms: int = 5000) -> Any:
         """Return the response, or (whether its versions are to blame, after how many ms) where none comes."""
         done: asyncio.Future[Any] = self.loop.create_future()
         started_ms = self.loop.now_ms()
@@ -48,19 +48,19 @@ class Asking:
         return await done
 
 
-async def serving(loop: SimLoop) -> tuple[WiredCluster, Asking]:
+async def serving(loop: SimLoop) -> tuple[WiredCluster, RequestingPeer]:
     cluster = WiredCluster(loop, 1)
     await cluster.start()
-    return cluster, Asking(loop, cluster.network, (host_of(1), 9093))
+    return cluster, RequestingPeer(loop, cluster.network, (host_of(1), 9093))
 
 
 def test_requests_are_answered_over_one_connection() -> None:
     async def main(loop: SimLoop) -> None:
-        cluster, asking = await serving(loop)
-        answers = await asyncio.gather(asking.ask(), asking.ask(), asking.ask())
+        cluster, requester = await serving(loop)
+        answers = await asyncio.gather(requester.send_request(), requester.send_request(), requester.send_request())
         assert [answer.error_code for answer in answers] == [42, 42, 42]  # about no partition
-        assert len(asking.connector.attempts) == 1
-        asking.peer.close()
+        assert len(requester.connector.attempts) == 1
+        requester.peer.close()
         await cluster.stop()
 
     run(main)
@@ -68,12 +68,12 @@ def test_requests_are_answered_over_one_connection() -> None:
 
 def test_a_request_in_versions_that_the_peer_has_not_fails_without_the_connection() -> None:
     async def main(loop: SimLoop) -> None:
-        cluster, asking = await serving(loop)
-        is_unsupported, _ = await asking.ask(min_version=3, max_version=9)
+        cluster, requester = await serving(loop)
+        is_unsupported, _ = await requester.send_request(min_version=3, max_version=9)
         assert is_unsupported
-        assert (await asking.ask()).error_code == 42
-        assert len(asking.connector.attempts) == 1
-        asking.peer.close()
+        assert (await requester.send_request()).error_code == 42
+        assert len(requester.connector.attempts) == 1
+        requester.peer.close()
         await cluster.stop()
 
     run(main)
@@ -81,8 +81,8 @@ def test_a_request_in_versions_that_the_peer_has_not_fails_without_the_connectio
 
 def test_a_refused_connection_fails_at_once_and_is_tried_again_after_a_growing_back_off() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop, SimNetwork(loop))
-        waited_ms = [(await asking.ask())[1] for _ in range(8)]
+        requester = RequestingPeer(loop, SimNetwork(loop))
+        waited_ms = [(await requester.send_request())[1] for _ in range(8)]
         assert waited_ms[0] < 2
         assert all(40 <= waited <= 62 for waited in waited_ms[1:2])
         assert waited_ms[1] < waited_ms[2] < waited_ms[3] < waited_ms[4]
@@ -93,9 +93,9 @@ def test_a_refused_connection_fails_at_once_and_is_tried_again_after_a_growing_b
 
 def test_a_host_that_does_not_answer_is_given_up_after_the_set_up_timeout() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop, SimNetwork(loop))
-        asking.is_reachable = False
-        is_unsupported, waited_ms = await asking.ask()
+        requester = RequestingPeer(loop, SimNetwork(loop))
+        requester.is_reachable = False
+        is_unsupported, waited_ms = await requester.send_request()
         assert not is_unsupported
         assert 1000 <= waited_ms <= 1010
 
@@ -104,10 +104,10 @@ def test_a_host_that_does_not_answer_is_given_up_after_the_set_up_timeout() -> N
 
 def test_an_attempt_that_begins_after_a_back_off_is_given_up_after_the_set_up_timeout_too() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop, SimNetwork(loop))
-        asking.is_reachable = False
-        await asking.ask(timeout_ms=60_000)
-        is_unsupported, waited_ms = await asking.ask(timeout_ms=60_000)
+        requester = RequestingPeer(loop, SimNetwork(loop))
+        requester.is_reachable = False
+        await requester.send_request(timeout_ms=60_000)
+        is_unsupported, waited_ms = await requester.send_request(timeout_ms=60_000)
         assert not is_unsupported
         assert 1000 <= waited_ms <= 1080
 
@@ -116,9 +116,9 @@ def test_an_attempt_that_begins_after_a_back_off_is_given_up_after_the_set_up_ti
 
 def test_a_request_expires_by_its_own_timeout_while_no_connection_stands() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop, SimNetwork(loop))
-        asking.is_reachable = False
-        _, waited_ms = await asking.ask(timeout_ms=300)
+        requester = RequestingPeer(loop, SimNetwork(loop))
+        requester.is_reachable = False
+        _, waited_ms = await requester.send_request(timeout_ms=300)
         assert 300 <= waited_ms <= 310
 
     run(main)
@@ -128,11 +128,13 @@ def test_a_peer_that_falls_silent_costs_the_connection_and_all_requests_on_it() 
     async def main(loop: SimLoop) -> None:
         network = SimNetwork(loop)
         listener: SimListener = network.listen(*ADDRESS)  # it accepts nothing, so nobody reads
-        asking = Asking(loop, network)
-        first, second = await asyncio.gather(asking.ask(timeout_ms=400), asking.ask(timeout_ms=5000))
+        requester = RequestingPeer(loop, network)
+        first, second = await asyncio.gather(
+            requester.send_request(timeout_ms=400), requester.send_request(timeout_ms=5000)
+        )
         assert 400 <= first[1] <= 410
         assert second == (False, first[1])
-        assert len(asking.connector.attempts) == 1
+        assert len(requester.connector.attempts) == 1
         listener.close()
 
     run(main)
@@ -140,13 +142,13 @@ def test_a_peer_that_falls_silent_costs_the_connection_and_all_requests_on_it() 
 
 def test_a_connection_that_the_peer_closes_is_made_anew_for_the_next_request() -> None:
     async def main(loop: SimLoop) -> None:
-        cluster, asking = await serving(loop)
-        assert (await asking.ask()).error_code == 42
+        cluster, requester = await serving(loop)
+        assert (await requester.send_request()).error_code == 42
         cluster.network.reset_connections(lambda a, b: True)
         await asyncio.sleep(0.5)
-        assert (await asking.ask()).error_code == 42
-        assert len(asking.connector.attempts) == 2
-        asking.peer.close()
+        assert (await requester.send_request()).error_code == 42
+        assert len(requester.connector.attempts) == 2
+        requester.peer.close()
         await cluster.stop()
 
     run(main)
@@ -154,13 +156,13 @@ def test_a_connection_that_the_peer_closes_is_made_anew_for_the_next_request() -
 
 def test_a_closed_peer_fails_what_waits_and_what_comes() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop, SimNetwork(loop))
-        asking.is_reachable = False
-        waiting = asyncio.ensure_future(asking.ask())
+        requester = RequestingPeer(loop, SimNetwork(loop))
+        requester.is_reachable = False
+        waiting = asyncio.ensure_future(requester.send_request())
         await asyncio.sleep(0.01)
-        asking.peer.close()
+        requester.peer.close()
         assert (await waiting)[0] is False
-        assert (await asking.ask())[0] is False
-        assert len(asking.connector.attempts) == 1
+        assert (await requester.send_request())[0] is False
+        assert len(requester.connector.attempts) == 1
 
     run(main)

@@ -28,7 +28,7 @@ def frame(message: Message, api_key: int, version: int, correlation_id: int) -> 
     return bytes(out) + message.encode(version)
 
 
-async def asked(loop: SimLoop) -> tuple[SimClient, bytes, Coroutine[Any, Any, Any]]:
+async def requested(loop: SimLoop) -> tuple[SimClient, bytes, Coroutine[Any, Any, Any]]:
     """Ask a node for records; return that node's end, the response to be sent, and what becomes of the request."""
     network = SimNetwork(loop, LinkRules(capacity_bytes=2 * len(RECORDS)))
     listener: SimListener = network.listen(*ADDRESS)
@@ -66,7 +66,7 @@ async def asked(loop: SimLoop) -> tuple[SimClient, bytes, Coroutine[Any, Any, An
 
 @on_loop
 async def test_a_large_response_that_has_arrived_is_read_to_its_end(loop: SimLoop) -> None:
-    server, response, end = await asked(loop)
+    server, response, end = await requested(loop)
     await server.send_frame(response)
     loop.block(5 * TIMEOUT_MS)
     result = await end
@@ -77,7 +77,7 @@ async def test_a_large_response_that_has_arrived_is_read_to_its_end(loop: SimLoo
 @on_loop
 async def test_a_peer_that_falls_silent_amid_a_response_is_given_up_in_time(loop: SimLoop) -> None:
     started_ms = loop.now_ms()
-    server, response, end = await asked(loop)
+    server, response, end = await requested(loop)
     await server.send(len(response).to_bytes(4, "big") + response[: len(response) // 2])
     lost_ms = await end
     assert TIMEOUT_MS <= lost_ms - started_ms <= TIMEOUT_MS + 10

@@ -47,7 +47,7 @@ async def append(quorum: Quorum, *values: bytes) -> None:
     await quorum.wait_until(lambda: quorum.high_watermark > offset)
 
 
-async def ask(quorum: Quorum, request: AddVoterRequest | RemoveVoterRequest) -> Response:
+async def send_request(quorum: Quorum, request: AddVoterRequest | RemoveVoterRequest) -> Response:
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
     quorum.receive(request, answered.set_result)
     return await answered
@@ -111,13 +111,13 @@ async def test_a_voter_is_removed_and_another_added(cluster: WiredCluster) -> No
     await append(leader, b"a")
     gone = next(node_id for node_id in cluster.nodes if node_id != leader.node_id)
     key = ReplicaKey(gone, bytes([gone]) * 16)
-    assert (await ask(leader, RemoveVoterRequest(voter=key, timeout_ms=1000))).error == 0
+    assert (await send_request(leader, RemoveVoterRequest(voter=key, timeout_ms=1000))).error == 0
     await cluster.stop(gone)
     cluster.disks[4] = SimDisk()
     cluster.nodes[4] = newcomer = WiredNode(cluster, 4, cluster.disks[4])
     await newcomer.start()
     await cluster.all_have([b"a"])
-    while (response := await ask(leader, AddVoterRequest(voter=voter_of(4), timeout_ms=1000))).error:
+    while (response := await send_request(leader, AddVoterRequest(voter=voter_of(4), timeout_ms=1000))).error:
         assert response.error == 7  # not caught up yet
         await asyncio.sleep(0.1)
     await append(leader, b"b")

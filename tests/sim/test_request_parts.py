@@ -36,7 +36,7 @@ GROUPS: Levels = offset_fetch.PARTS.either[0]
 PARTITIONS = 600
 
 
-def asked(*sizes: tuple[int, ...]) -> OffsetFetchRequest:
+def requested(*sizes: tuple[int, ...]) -> OffsetFetchRequest:
     """A request for groups, each of topics with so many partitions; (-1,) is a group of which all is asked."""
     groups = []
     for number, of_group in enumerate(sizes):
@@ -77,7 +77,7 @@ def answered(groups: list[OffsetFetchRequestGroup]) -> OffsetFetchResponse:
     ],
 )
 def test_answers_of_the_parts_make_the_answer_of_the_whole(sizes: Any) -> None:
-    request = asked(*sizes)
+    request = requested(*sizes)
     parts = list(cut(request.groups, GROUPS))
     whole = OffsetFetchResponse(groups=[])
     for groups, continued in parts:
@@ -88,7 +88,7 @@ def test_answers_of_the_parts_make_the_answer_of_the_whole(sizes: Any) -> None:
 
 
 def test_an_error_of_a_later_part_is_kept() -> None:
-    whole, further = answered(asked((2,)).groups), answered(asked((3,)).groups)
+    whole, further = answered(requested((2,)).groups), answered(requested((3,)).groups)
     further.groups[0].error_code = 16
     join(whole, further, GROUPS, 1)
     assert [group.error_code for group in whole.groups] == [16]

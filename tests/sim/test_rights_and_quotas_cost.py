@@ -155,7 +155,7 @@ class HalfHidden:
     def __init__(self) -> None:
         self.question_count = 0
 
-    def authorize(self, _asker: Any, _operation: Any, _kind: Any, name: str, **_options: Any) -> bool:
+    def authorize(self, _requester: Any, _operation: Any, _kind: Any, name: str, **_options: Any) -> bool:
         self.question_count += 1
         return name.endswith(("0", "2", "4", "6", "8"))
 

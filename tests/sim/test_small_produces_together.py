@@ -111,7 +111,7 @@ def test_a_topic_made_again_is_another_one(version: int) -> None:
     run(main)
 
 
-class Asking:
+class Producing:
     """SmallProduces over partitions on a simulated disk; `orders` holds a record already."""
 
     def __init__(self, loop: SimLoop, authorizer: Any = None, **topic: Any) -> None:
@@ -157,8 +157,8 @@ class Asking:
 
 def test_who_may_not_write_is_left_to_the_handler() -> None:
     async def main(loop: SimLoop) -> None:
-        assert Asking(loop).serve() == 1
-        assert Asking(loop, Deny((AclOperation.WRITE, "orders"))).serve() == 0
+        assert Producing(loop).serve() == 1
+        assert Producing(loop, Deny((AclOperation.WRITE, "orders"))).serve() == 0
 
     run(main)
 
@@ -167,25 +167,25 @@ def test_who_may_not_write_in_a_transaction_is_left_to_the_handler() -> None:
     async def main(loop: SimLoop) -> None:
         for denied, count in (("another", 1), ("id", 0), ("orders", 0)):
             authorizer = Deny((AclOperation.WRITE, denied))
-            asking = Asking(loop, authorizer)
-            asking.begin_transaction()
+            requester = Producing(loop, authorizer)
+            requester.begin_transaction()
             authorizer.questions.clear()
-            assert asking.serve(transactional_id="id") == count
-            asked = [(kind, name) for _, kind, name, *_, is_logged, _ in authorizer.questions if is_logged]
-            assert asked == [("TRANSACTIONAL_ID", "id"), ("TOPIC", "orders")] * count
+            assert requester.serve(transactional_id="id") == count
+            requested = [(kind, name) for _, kind, name, *_, is_logged, _ in authorizer.questions if is_logged]
+            assert requested == [("TRANSACTIONAL_ID", "id"), ("TOPIC", "orders")] * count
 
     run(main)
 
 
 def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_handler() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop)
-        assert asking.serve(transactional_id="id") == 0
-        assert asking.verified == [(TransactionalProducer("id", 7, 0, is_adding=True, knows_abortable=True), 1)]
-        asking.begin_transaction()
-        assert asking.serve(transactional_id="id") == 1
-        assert asking.serve() == 1
-        assert len(asking.verified) == 1
+        requester = Producing(loop)
+        assert requester.serve(transactional_id="id") == 0
+        assert requester.verified == [(TransactionalProducer("id", 7, 0, is_adding=True, knows_abortable=True), 1)]
+        requester.begin_transaction()
+        assert requester.serve(transactional_id="id") == 1
+        assert requester.serve() == 1
+        assert len(requester.verified) == 1
 
     run(main)
 
@@ -210,37 +210,37 @@ async def test_a_transaction_does_not_begin_before_sequence_0(machine: Machine) 
 def test_what_lacks_replicas_in_sync_is_left_to_the_handler() -> None:
     async def main(loop: SimLoop) -> None:
         configs = {"min.insync.replicas": "2"}
-        assert Asking(loop, replicas=(1, 2), configs=configs).serve() == 1
-        assert Asking(loop, replicas=(1, 2), isr=(1,), configs=configs).serve() == 0
+        assert Producing(loop, replicas=(1, 2), configs=configs).serve() == 1
+        assert Producing(loop, replicas=(1, 2), isr=(1,), configs=configs).serve() == 0
 
     run(main)
 
 
 def test_no_more_are_served_than_a_turn_has_left() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop)
-        assert [asking.serve(5, most=most) for most in (1, 4, 5, 6)] == [1, 4, 5, 5]
+        requester = Producing(loop)
+        assert [requester.serve(5, most=most) for most in (1, 4, 5, 6)] == [1, 4, 5, 5]
 
     run(main)
 
 
 def test_clients_with_ever_new_names_are_served_and_not_all_remembered() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop)
-        assert all(asking.serve(client_id=f"client-{number}") for number in range(MAX_PLANS + 10))
-        assert len(asking.served._plans) <= MAX_PLANS
+        requester = Producing(loop)
+        assert all(requester.serve(client_id=f"client-{number}") for number in range(MAX_PLANS + 10))
+        assert len(requester.served._plans) <= MAX_PLANS
 
     run(main)
 
 
 def test_deleted_topics_are_not_remembered() -> None:
     async def main(loop: SimLoop) -> None:
-        asking = Asking(loop)
+        requester = Producing(loop)
         for number in range(100):
-            asking.create(name=f"topic-{number}")
-            assert asking.serve(topic=f"topic-{number}") == 1
-            asking.hosting.delete_topic(f"topic-{number}")
-        assert len(asking.served._plans) <= 2 * MIN_SWEEP
+            requester.create(name=f"topic-{number}")
+            assert requester.serve(topic=f"topic-{number}") == 1
+            requester.hosting.delete_topic(f"topic-{number}")
+        assert len(requester.served._plans) <= 2 * MIN_SWEEP
 
     run(main)
 

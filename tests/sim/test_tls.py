@@ -239,7 +239,7 @@ def test_a_client_without_the_required_certificate_is_refused(
         tls = ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path, AUTHORITY), principal_of)
         world = World(loop, tls=tls)
         with pytest.raises((OSError, EOFError)):
-            await _connect_and_ask(world, context)
+            await _connect_and_send(world, context)
         assert world.reactor.connection_count == 0
         assert not world.started
 
@@ -249,7 +249,7 @@ def test_a_client_without_the_required_certificate_is_refused(
     assert "peer did not return a certificate" in caplog.text
 
 
-async def _connect_and_ask(world: World, context: ssl.SSLContext) -> None:
+async def _connect_and_send(world: World, context: ssl.SSLContext) -> None:
     """A TLS 1.3 client has connected before the server looks at its certificate: it hears when it asks."""
     await world.round_trip_ms(await world.connect_tls(context))
 
@@ -263,7 +263,7 @@ def test_a_principal_that_cannot_be_named_is_refused(
 
         world = World(loop, tls=ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path), refuse))
         with pytest.raises((OSError, EOFError)):
-            await _connect_and_ask(world, context)
+            await _connect_and_send(world, context)
         assert world.reactor.connection_count == 0
 
     caplog.set_level(logging.INFO)
@@ -273,7 +273,7 @@ def test_a_principal_that_cannot_be_named_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("said", "spoken"),
+    ("output", "spoken"),
     [
         (struct.pack(">ihhih", 10, 18, 0, 0, -1), "Kafka's plain protocol"),
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
@@ -281,12 +281,12 @@ def test_a_principal_that_cannot_be_named_is_refused(
     ],
 )
 def test_another_protocol_on_a_tls_port_is_one_line_that_says_so(
-    said: bytes, spoken: str, tls: ServerTls, caplog: pytest.LogCaptureFixture
+    output: bytes, spoken: str, tls: ServerTls, caplog: pytest.LogCaptureFixture
 ):
     async def main(loop: SimLoop) -> None:
         world = World(loop, tls=tls)
         client = world.connect()
-        await client.send(said)
+        await client.send(output)
         await client.wait_end()
         assert world.reactor.connection_count == 0
 

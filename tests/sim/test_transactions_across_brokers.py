@@ -47,7 +47,7 @@ async def producer_at(brokers: LinkedBrokers, transactional_id: str = "t") -> Si
     return producer
 
 
-def asked(brokers: LinkedBrokers, broker_id: int, kind: type) -> list:
+def requested(brokers: LinkedBrokers, broker_id: int, kind: type) -> list:
     return [request for request in brokers.nodes[broker_id].requests if isinstance(request, kind)]
 
 
@@ -68,10 +68,10 @@ async def test_a_partition_is_added_by_the_coordinators_broker(brokers: LinkedBr
     assert await producer.send() == ErrorCode.NONE
     host = brokers.nodes[COORDINATOR].transactions.host_of("t")
     assert host.shard.transactions["t"].partitions == (TopicPartition("orders", 0),)
-    (request,) = asked(brokers, COORDINATOR, AddPartitionsToTxnRequest)
+    (request,) = requested(brokers, COORDINATOR, AddPartitionsToTxnRequest)
     assert [each.verify_only for each in request.transactions] == [False]
     assert await producer.send() == ErrorCode.NONE
-    assert len(asked(brokers, COORDINATOR, AddPartitionsToTxnRequest)) == 1, "it is open by now"
+    assert len(requested(brokers, COORDINATOR, AddPartitionsToTxnRequest)) == 1, "it is open by now"
 
 
 @linked
@@ -85,7 +85,7 @@ async def test_a_client_of_version_1_has_its_partitions_verified(brokers: Linked
     )
     verified = await leader.verification.verify(old, {added: 0, other: 0})
     assert [verified[each].code for each in (added, other)] == [ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE]
-    (request,) = asked(brokers, COORDINATOR, AddPartitionsToTxnRequest)
+    (request,) = requested(brokers, COORDINATOR, AddPartitionsToTxnRequest)
     assert [each.verify_only for each in request.transactions] == [True]
 
 
@@ -94,11 +94,11 @@ async def test_what_comes_while_a_question_is_under_way_goes_together(brokers: L
     producers = [await producer_at(brokers, f"t-{number}") for number in range(10)]
     answers = asyncio.gather(producers[0].send(), *(producer.send(partition_id=1) for producer in producers))
     assert await answers == [ErrorCode.NONE] * 11
-    requests = asked(brokers, COORDINATOR, AddPartitionsToTxnRequest)
+    requests = requested(brokers, COORDINATOR, AddPartitionsToTxnRequest)
     assert sum(len(each.transactions) for each in requests) == 10, "both partitions of t-0 are one entry"
     assert len(requests) == 1
     assert await asyncio.gather(*(producer.send() for producer in producers[1:])) == [ErrorCode.NONE] * 9
-    assert len(asked(brokers, COORDINATOR, AddPartitionsToTxnRequest)) == 2
+    assert len(requested(brokers, COORDINATOR, AddPartitionsToTxnRequest)) == 2
 
 
 @linked
@@ -180,7 +180,7 @@ def test_markers_reach_partitions_of_all_brokers_before_the_end(commit: bool) ->
         await become(producer, "CompleteCommit" if commit else "CompleteAbort")
         for partition_id in range(2):
             assert shape_of(batches_of(brokers.nodes[LEADER], "orders", partition_id)) == ["records", "marker"]
-        (request,) = asked(brokers, LEADER, WriteTxnMarkersRequest)
+        (request,) = requested(brokers, LEADER, WriteTxnMarkersRequest)
         assert [each.transaction_version for each in request.markers] == [2]
 
     test()
@@ -193,7 +193,7 @@ async def test_markers_of_many_transactions_go_to_a_broker_together(brokers: Lin
     assert await asyncio.gather(*(producer.end() for producer in producers)) == [ErrorCode.NONE] * 10
     for producer in producers:
         await become(producer, "CompleteCommit")
-    (request,) = asked(brokers, LEADER, WriteTxnMarkersRequest)
+    (request,) = requested(brokers, LEADER, WriteTxnMarkersRequest)
     assert len(request.markers) == 10
 
 
@@ -253,7 +253,7 @@ async def test_a_fenced_coordinator_leaves_the_end_to_another(brokers: LinkedBro
     assert await producer.end() == ErrorCode.NONE
     await asyncio.sleep(60)
     assert producer.state() == "PrepareCommit"
-    assert len(asked(brokers, LEADER, WriteTxnMarkersRequest)) == 1
+    assert len(requested(brokers, LEADER, WriteTxnMarkersRequest)) == 1
 
 
 @linked
@@ -264,7 +264,7 @@ async def test_a_coordinator_that_may_not_write_markers_tries_again(brokers: Lin
     assert await producer.end() == ErrorCode.NONE
     await asyncio.sleep(3)
     assert producer.state() == "PrepareCommit"
-    assert len(asked(brokers, LEADER, WriteTxnMarkersRequest)) > 3
+    assert len(requested(brokers, LEADER, WriteTxnMarkersRequest)) > 3
 
 
 @linked
@@ -332,11 +332,11 @@ async def test_a_decision_is_answered_and_carried_out_once_the_replicas_have_it(
     ending = asyncio.ensure_future(producer.end())
     await asyncio.sleep(5)
     assert (ending.done(), producer.state()) == (False, "PrepareCommit")
-    assert asked(brokers, LEADER, WriteTxnMarkersRequest) == []
+    assert requested(brokers, LEADER, WriteTxnMarkersRequest) == []
     brokers.nodes[COORDINATOR].answers.set()
     assert await ending == ErrorCode.NONE
     await become(producer, "CompleteCommit")
-    assert len(asked(brokers, LEADER, WriteTxnMarkersRequest)) == 1
+    assert len(requested(brokers, LEADER, WriteTxnMarkersRequest)) == 1
 
 
 @replicated
@@ -381,7 +381,7 @@ async def test_another_coordinator_writes_the_markers_of_what_was_decided(broker
     assert producer.state() == "PrepareCommit"
     brokers.unreachable.remove(f"host{LEADER}")
     await become(producer, "CompleteCommit", 10_000)
-    marker = asked(brokers, LEADER, WriteTxnMarkersRequest)[-1].markers[0]
+    marker = requested(brokers, LEADER, WriteTxnMarkersRequest)[-1].markers[0]
     assert marker.coordinator_epoch == 1
 
 

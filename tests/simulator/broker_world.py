@@ -208,20 +208,20 @@ class KafkaClient:
         leader_epoch: int = -1,
     ) -> Any:
         """Fetch outside of a session and return the partition's answer. leader_epoch: the one known; -1 says none."""
-        asked = FetchPartition(partition, leader_epoch, fetch_offset=offset, partition_max_bytes=max_bytes)
+        requested = FetchPartition(partition, leader_epoch, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             session_epoch=-1,
-            topics=[FetchTopic(topic.name, topic.topic_id, [asked])],
+            topics=[FetchTopic(topic.name, topic.topic_id, [requested])],
         )
         response = await self.call(request, FETCH_VERSION)
         assert response.error_code == 0, response
         return response.responses[0].partitions[0]
 
     async def list_offset(self, topic: Topic, timestamp: int, *, partition: int = 0) -> Any:
-        asked = ListOffsetsPartition(partition, -1, timestamp)
-        request = ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic(topic.name, [asked])])
+        requested = ListOffsetsPartition(partition, -1, timestamp)
+        request = ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic(topic.name, [requested])])
         return (await self.call(request, LIST_OFFSETS_VERSION)).topics[0].partitions[0]
 
     async def init_producer_id(self) -> tuple[int, int]:

@@ -167,7 +167,7 @@ class Consumer:
 
     def _synced(self, assignment: bytes) -> None:
         assert assignment, "a live member's assignment has bytes"
-        self.world.told(self, assignment)
+        self.world.reported(self, assignment)
         assigned = assigned_partitions(assignment)
         has_revoked = bool(self.owned - assigned)
         self.owned = assigned

@@ -75,7 +75,7 @@ class Connections:
             link = self._links[node_id] = _Link(await self._connect(node_id))
         return link.send(request, VERSIONS[request.API_KEY] if version is None else version)
 
-    async def ask_any(self, request: Any) -> Any:
+    async def send_to_any(self, request: Any) -> Any:
         return await self.call(self.world.loop.rng.choice(self._nodes), request)
 
     def drop(self, node_id: int) -> None:
@@ -204,7 +204,7 @@ class Client:
         place = self._places.get((topic, partition))
         if place is None:
             request = MetadataRequest(topics=[MetadataRequestTopic(ZERO_UUID, topic)], allow_auto_topic_creation=False)
-            found = (await self.connections.ask_any(request)).topics[0]
+            found = (await self.connections.send_to_any(request)).topics[0]
             for each in found.partitions:
                 if each.partition_index == partition and each.leader_id > 0:
                     place = Place(found.topic_id, each.leader_id, each.leader_epoch)
@@ -274,7 +274,7 @@ class IdempotentProducer(Client):
         return self._unacknowledged[:1] if is_first else list(self._unacknowledged)
 
     async def _init(self) -> None:
-        response = await self.connections.ask_any(InitProducerIdRequest(transactional_id=None))
+        response = await self.connections.send_to_any(InitProducerIdRequest(transactional_id=None))
         if response.error_code:
             raise LostError(response.error_code)
         self._producer = response.producer_id, response.producer_epoch
@@ -392,11 +392,14 @@ class Consumer(Client):
 
     async def step(self) -> None:
         place = await self.place(self._topic, self._partition)
-        asked = FetchPartition(
+        requested = FetchPartition(
             self._partition, place.leader_epoch, self.position, self._last_epoch, partition_max_bytes=1 << 20
         )
         request = FetchRequest(
-            max_wait_ms=300, min_bytes=1, session_epoch=-1, topics=[FetchTopic(self._topic, place.topic_id, [asked])]
+            max_wait_ms=300,
+            min_bytes=1,
+            session_epoch=-1,
+            topics=[FetchTopic(self._topic, place.topic_id, [requested])],
         )
         try:
             response = await self.connections.call(place.leader_id, request)
@@ -435,7 +438,7 @@ class Committer(Client):
     def __init__(self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int, topic: str) -> None:
         super().__init__(world, checker, name, number)
         self._topic = topic
-        self._asked = 0
+        self._requested = 0
         self._acknowledged = -1
         self._coordinator_id = -1
 
@@ -455,21 +458,21 @@ class Committer(Client):
 
     async def _find(self) -> None:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name])
-        (found,) = (await self.connections.ask_any(request)).coordinators
+        (found,) = (await self.connections.send_to_any(request)).coordinators
         if found.error_code or found.node_id < 0:
             raise LostError(found.error_code)
         self._coordinator_id = found.node_id
 
     async def _commit(self, place: Place) -> None:
-        self._asked += 1
-        part = OffsetCommitRequestPartition(0, self._asked, committed_metadata="")
+        self._requested += 1
+        part = OffsetCommitRequestPartition(0, self._requested, committed_metadata="")
         request = OffsetCommitRequest(
             group_id=self.name, topics=[OffsetCommitRequestTopic(self._topic, place.topic_id, [part])]
         )
         answer = (await self.connections.call(self._coordinator_id, request)).topics[0].partitions[0]
         if answer.error_code:
             raise LostError(answer.error_code)
-        self._acknowledged = self._asked
+        self._acknowledged = self._requested
         self.progress += 1
 
     async def fetch(self, place: Place) -> None:
@@ -483,7 +486,7 @@ class Committer(Client):
         answer = group.topics[0].partitions[0]
         if answer.error_code:
             raise LostError(answer.error_code)
-        if not at_least <= answer.committed_offset <= self._asked:
+        if not at_least <= answer.committed_offset <= self._requested:
             raise ViolationError(
                 f"I9: {self.name} is at {answer.committed_offset}: {at_least} was acknowledged, {self._asked} asked for"
             )

@@ -121,7 +121,7 @@ class ClusterLives:
             topics += cluster_transactions.topics(MIN_ISR)
         while True:
             try:
-                response = await self._admin.ask_any(CreateTopicsRequest(topics=topics, timeout_ms=5000))
+                response = await self._admin.send_to_any(CreateTopicsRequest(topics=topics, timeout_ms=5000))
                 if all(topic.error_code in (0, 36) for topic in response.topics):
                     return
             except LostError:
@@ -331,7 +331,7 @@ class ClusterLives:
         name = self._chance.choice(self._moved) if self._has_transactions else MOVED
         topic = ReassignableTopic(name, [ReassignablePartition(0, replicas)])
         try:
-            await self._admin.ask_any(AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic]))
+            await self._admin.send_to_any(AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic]))
         except LostError:
             return
 

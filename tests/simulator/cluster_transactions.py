@@ -34,7 +34,7 @@ from tests.simulator.transaction_clients import (
 )
 from tests.simulator.transaction_crashes import look_at_all
 from tests.simulator.transaction_members import ClassicMember, ModernMember, SwitchingMember
-from tests.support.asking import READ_COMMITTED
+from tests.support.client_requests import READ_COMMITTED
 from tests.support.history import Limit, Observe
 from tests.support.history_checker import find_anomalies
 
@@ -84,7 +84,7 @@ class RoutedConnections:
         self._nodes: dict[tuple[Any, ...], int] = {}
         """Whom to ask, by what is asked for."""
 
-    async def ask(self, request: Any, version: int) -> Any:
+    async def send_request(self, request: Any, version: int) -> Any:
         """Send a request and return its answer. Raises Lost."""
         what = purpose_of(request)
         try:
@@ -105,7 +105,7 @@ class RoutedConnections:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with suppress(Lost):
-                    answer = await self.ask(request, version)
+                    answer = await self.send_request(request, version)
                     if not any(errors_in(answer)):
                         return answer
                 await asyncio.sleep(0.1)
@@ -118,14 +118,14 @@ class RoutedConnections:
 
     async def _find_coordinator(self, key_type: int, key: str) -> int:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        (found,) = (await self._connections.ask_any(request)).coordinators
+        (found,) = (await self._connections.send_to_any(request)).coordinators
         if found.error_code or found.node_id < 0:
             raise LostError(found.error_code)
         return int(found.node_id)
 
     async def _find_leader(self, topic: str, partition: int) -> int:
         request = MetadataRequest([MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        for each in (await self._connections.ask_any(request)).topics[0].partitions:
+        for each in (await self._connections.send_to_any(request)).topics[0].partitions:
             if each.partition_index == partition and each.leader_id > 0:
                 return int(each.leader_id)
         raise LostError(f"nobody leads {topic}-{partition}")
@@ -137,8 +137,8 @@ def purpose_of(request: Any) -> tuple[Any, ...]:
         (topic,) = request.topic_data
         return topic.name, topic.partition_data[0].index
     if isinstance(request, FetchRequest):
-        (asked,) = request.topics
-        return asked.topic, asked.partitions[0].partition
+        (requested,) = request.topics
+        return requested.topic, requested.partitions[0].partition
     if isinstance(request, OffsetFetchRequest):
         return GROUP, request.groups[0].group_id
     if hasattr(request, "member_id"):

@@ -128,7 +128,7 @@ class FaultyConnector:
         self, host: str, port: int, on_done: Callable[[SimChannel | None, OSError | None], None]
     ) -> Callable[[], None]:
         attempt = _Attempt(self._network, self._from_host, (host, port), on_done)
-        attempt.ask()
+        attempt.send_request()
         return attempt.cancel
 
 
@@ -148,13 +148,13 @@ class _Attempt:
         self._on_done = on_done
         self._timer = network.loop.call_soon(lambda: None)
 
-    def ask(self) -> None:
+    def send_request(self) -> None:
         network = self._network
         packets, target = network.packets, self._address[0]
         is_silent = target in network.boots and network.boots[target] is None
         is_lost = packets.is_lost(self._from_host, target) or packets.is_lost(target, self._from_host)
         if is_silent or is_lost:
-            self._timer = network.loop.call_later(CONNECT_RETRY_S, self.ask)
+            self._timer = network.loop.call_later(CONNECT_RETRY_S, self.send_request)
             return
         rules = network.rules
         delay_ms = 2 * network.loop.rng.uniform(rules.min_delay_ms, rules.max_delay_ms)

@@ -221,8 +221,8 @@ async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
     return {"instructions": counter.instructions / REPEATS, "calls": counter.calls / REPEATS}
 
 
-async def _serve(client: KafkaClient, asked: bytes | list[bytes]) -> list[bytes]:
-    frames = asked if isinstance(asked, list) else [asked]
+async def _serve(client: KafkaClient, requested: bytes | list[bytes]) -> list[bytes]:
+    frames = requested if isinstance(requested, list) else [requested]
     await client.link.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
     return [await client.link.receive_frame() for _ in frames]
 
@@ -236,8 +236,8 @@ def _produce(topic: Topic, batch: bytes, partition: int = 0) -> bytes:
     return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
 
 
-def _fetch(topic: Topic, *asked: FetchPartition) -> bytes:
-    topics = [FetchTopic(topic.name, topic.topic_id, list(asked))]
+def _fetch(topic: Topic, *requested: FetchPartition) -> bytes:
+    topics = [FetchTopic(topic.name, topic.topic_id, list(requested))]
     return request_frame(FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics), FETCH_VERSION)
 
 
@@ -247,8 +247,8 @@ def _metadata(names: Iterable[str] | None) -> bytes:
 
 
 def _commit(topic: Topic) -> bytes:
-    asked = [OffsetCommitRequestPartition(partition, 1) for partition in range(PARTITIONS)]
-    topics = [OffsetCommitRequestTopic(name=topic.name, partitions=asked)]
+    requested = [OffsetCommitRequestPartition(partition, 1) for partition in range(PARTITIONS)]
+    topics = [OffsetCommitRequestTopic(name=topic.name, partitions=requested)]
     return request_frame(OffsetCommitRequest(group_id="group", topics=topics), OFFSET_COMMIT_VERSION)
 
 

@@ -33,8 +33,8 @@ class SimulatedMember:
         self.revoked_at_ms = 0
         self.next_beat_ms = self.world.shard.now_ms
         self.sent_ms = self.world.shard.now_ms
-        self.must_tell_all = True
-        self.told: set[Partition] | None = None
+        self.must_send_all = True
+        self.reported: set[Partition] | None = None
         self.is_running = True
 
     def visible(self) -> set[Partition]:
@@ -56,14 +56,14 @@ class SimulatedMember:
             self.beat()
 
     def forget(self) -> None:
-        self.epoch, self.owned, self.wanted, self.must_tell_all = 0, set(), set(), True
+        self.epoch, self.owned, self.wanted, self.must_send_all = 0, set(), set(), True
 
     def beat(self) -> None:
         now_ms = self.world.shard.now_ms
         self.next_beat_ms = now_ms + HEARTBEAT_MS
         request = self.request()
         if self.world.loses_messages and self.world.happens(0.05):
-            self.must_tell_all = True
+            self.must_send_all = True
             return
         try:
             response = self.world.send(request)
@@ -71,7 +71,7 @@ class SimulatedMember:
             self.refuse(error)
             return
         if self.world.loses_messages and self.world.happens(0.05):
-            self.must_tell_all = True
+            self.must_send_all = True
             return
         self.accept(response)
         self.sent_ms = now_ms
@@ -80,14 +80,14 @@ class SimulatedMember:
         request = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
         )
-        if self.must_tell_all:
+        if self.must_send_all:
             request.rebalance_timeout_ms = REBALANCE_MS
             request.subscribed_topic_names = list(self.topics) if self.regex is None else None
             request.subscribed_topic_regex = self.regex
-        if self.must_tell_all or self.told != self.owned:
+        if self.must_send_all or self.reported != self.owned:
             request.topic_partitions = list(_topic_partitions(self.owned))
-            self.told = set(self.owned)
-        self.must_tell_all = False
+            self.reported = set(self.owned)
+        self.must_send_all = False
         return request
 
     def accept(self, response: ConsumerGroupHeartbeatResponse) -> None:
@@ -112,7 +112,7 @@ class SimulatedMember:
             self.forget()
             self.next_beat_ms = self.world.shard.now_ms
         elif error.code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND):
-            self.must_tell_all = True
+            self.must_send_all = True
         else:
             raise error
 

@@ -522,7 +522,7 @@ class Cluster:
     def _arrival(self, target: Node, request: Request, reply: Callable[[Response], None]) -> Callable[[], None]:
         return target.when_alive(lambda: target.step(RequestReceived(reply, request)))
 
-    def ask(self, target: Node, request: Request) -> list[Any]:
+    def client_request(self, target: Node, request: Request) -> list[Any]:
         """Put a question to a node; the answer appears in the list."""
         answers: list[Any] = []
         target.step(RequestReceived(answers.append, request))

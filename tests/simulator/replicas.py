@@ -254,12 +254,12 @@ class ReplicaWorld:
         image = self.cluster.image
         if image.provenance.last_offset != before:
             for node_id in self.nodes:
-                self.send(CONTROLLER, node_id, lambda node_id=node_id: self._tell(node_id, image))  # type: ignore[misc]
+                self.send(CONTROLLER, node_id, lambda node_id=node_id: self._deliver(node_id, image))  # type: ignore[misc]
             if self.on_commit is not None:
                 self.on_commit()
         return response
 
-    def _tell(self, node_id: int, image: MetadataImage) -> None:
+    def _deliver(self, node_id: int, image: MetadataImage) -> None:
         if node_id not in self.deaf:
             self.nodes[node_id].follow(image)
 

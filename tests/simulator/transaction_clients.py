@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
 )
 from kafkapy.record.builder import build_batch
 from tests.simulator.broker_world import KafkaClient, Machine
-from tests.support.asking import READ_COMMITTED, batches_in, fetch_request, kept_batches, produce_request
+from tests.support.client_requests import READ_COMMITTED, batches_in, fetch_request, kept_batches, produce_request
 from tests.support.history import NOT_ACKNOWLEDGED, End, Event, Limit, Observe, Outcome, Poll, SendOffset, Write
 
 TOPICS = ("left", "right")
@@ -80,14 +80,14 @@ class Stage:
     def wall_ms(self) -> int:
         return self.machine.clock.wall_ms()
 
-    def new_connection(self, random: Random, *, lost_share: float) -> "Asking":
+    def new_connection(self, random: Random, *, lost_share: float) -> "RequestSender":
         return Connection(self, random, lost_share=lost_share)
 
 
-class Asking(Protocol):
+class RequestSender(Protocol):
     """Where a client's requests go."""
 
-    async def ask(self, request: Any, version: int) -> Any:
+    async def send_request(self, request: Any, version: int) -> Any:
         """Send a request and return its answer. Raises Lost."""
 
 
@@ -101,7 +101,7 @@ class Connection:
         self._client: KafkaClient | None = None
         self._machine: Machine | None = None
 
-    async def ask(self, request: Any, version: int) -> Any:
+    async def send_request(self, request: Any, version: int) -> Any:
         """Send a request and return its answer. Raises Lost."""
         try:
             client = self._connected()
@@ -137,7 +137,7 @@ class Transaction:
     member_id: str
     member_epoch: int
     """Of the group's member when it began: the group may have moved on since."""
-    asked_at: float | None = None
+    requested_at: float | None = None
     """When its end was asked for first."""
     may_be_decided: bool = False
     """That request was sent, and has no answer."""
@@ -269,7 +269,7 @@ class TransactionClient:
             await asyncio.sleep(detail)
             transaction.steps.pop(0)
             return
-        code = await self._ask(transaction, kind, detail)
+        code = await self._perform(transaction, kind, detail)
         if code in NOT_YET:
             await asyncio.sleep(PAUSE_S)
         elif kind == "end":
@@ -279,19 +279,19 @@ class TransactionClient:
         else:
             transaction.steps.pop(0)
 
-    async def _ask(self, transaction: Transaction, kind: str, record: Any) -> int:
+    async def _perform(self, transaction: Transaction, kind: str, record: Any) -> int:
         if kind == "send":
             if self._random.random() < 0.3 or self.membership.epoch != transaction.member_epoch:
                 await self.membership.is_in()  # as the consumer's poll does: the group moves on amid the transaction
             return await self._send(transaction, record)
         if kind == "end":
-            return await self._ask_to_end(transaction)
+            return await self._send_end(transaction)
         if kind == "add":
             return await self._add(record)
         group = group_of(self.transactional_id)
         if kind == "add offsets":
             request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
-            return int((await self._connection.ask(request, 0)).error_code)
+            return int((await self._connection.send_request(request, 0)).error_code)
         return await self._commit_offset(group, transaction)
 
     async def _add(self, record: tuple[str, int, str]) -> int:
@@ -302,7 +302,7 @@ class TransactionClient:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(topic, [partition])],
         )
-        answer = await self._connection.ask(request, 0)
+        answer = await self._connection.send_request(request, 0)
         return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
     async def _send(self, transaction: Transaction, record: tuple[str, int, str]) -> int:
@@ -319,7 +319,7 @@ class TransactionClient:
         )
         request = produce_request(topic, batch, partition=partition)
         request.transactional_id = self.transactional_id
-        answer = await self._connection.ask(request, 12 if self.is_v2 else 10)
+        answer = await self._connection.send_request(request, 12 if self.is_v2 else 10)
         (result,) = answer.responses[0].partition_responses
         if result.error_code == ErrorCode.NONE:
             self._sequences[topic, partition] = sequence + 1
@@ -332,7 +332,7 @@ class TransactionClient:
         return Write(self.name, transaction.name, f"{topic}-{partition}", value, offset, sent_at, self._stage.now())
 
     async def _commit_offset(self, group: str, transaction: Transaction) -> int:
-        asked = TxnOffsetCommitRequestPartition(0, transaction.number, committed_metadata="")
+        requested = TxnOffsetCommitRequestPartition(0, transaction.number, committed_metadata="")
         request = TxnOffsetCommitRequest(
             self.transactional_id,
             group,
@@ -340,24 +340,24 @@ class TransactionClient:
             self.epoch,
             generation_id=transaction.member_epoch,
             member_id=transaction.member_id,
-            topics=[TxnOffsetCommitRequestTopic(TOPICS[0], [asked])],
+            topics=[TxnOffsetCommitRequestTopic(TOPICS[0], [requested])],
         )
         sent = SendOffset(transaction.name, group, transaction.number)
         if sent not in self._stage.history[-50:]:
             self._stage.history.append(sent)
         is_behind = self.membership.is_behind(transaction.member_epoch)
-        answer = await self._connection.ask(request, 5 if self.is_v2 else 3)
+        answer = await self._connection.send_request(request, 5 if self.is_v2 else 3)
         code = int(answer.topics[0].partitions[0].error_code)
         assert not (is_behind and code == ErrorCode.NONE), f"{transaction} is of a generation that is over"
         self.membership.refused(code)
         return code
 
-    async def _ask_to_end(self, transaction: Transaction) -> int:
-        if transaction.asked_at is None:
-            transaction.asked_at = self._stage.now()
+    async def _send_end(self, transaction: Transaction) -> int:
+        if transaction.requested_at is None:
+            transaction.requested_at = self._stage.now()
         request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, transaction.is_commit)
         was_sent_before, transaction.may_be_decided = transaction.may_be_decided, True
-        answer = await self._connection.ask(request, 5 if self.is_v2 else 1)
+        answer = await self._connection.send_request(request, 5 if self.is_v2 else 1)
         transaction.may_be_decided = was_sent_before
         if answer.error_code == ErrorCode.NONE and self.is_v2:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -389,12 +389,12 @@ class TransactionClient:
         if transaction is None:
             return []
         if outcome is None:
-            is_asked = transaction.is_commit and transaction.asked_at is not None
-            outcome = Outcome.UNKNOWN if is_asked else Outcome.ABORTED
+            is_requested = transaction.is_commit and transaction.requested_at is not None
+            outcome = Outcome.UNKNOWN if is_requested else Outcome.ABORTED
         now = self._stage.now()
-        asked_at = now if transaction.asked_at is None else transaction.asked_at
+        requested_at = now if transaction.requested_at is None else transaction.requested_at
         pending: list[Event] = [self._write_of(transaction, NOT_ACKNOWLEDGED)] if transaction.sent else []
-        return [*pending, End(transaction.name, outcome, asked_at, now)]
+        return [*pending, End(transaction.name, outcome, requested_at, now)]
 
     # -- InitProducerId -----------------------------------------------------------------------------------------------
 
@@ -405,7 +405,7 @@ class TransactionClient:
         if self.is_v2 and self.producer_id >= 0 and self._random.random() < 0.5:
             known = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
         request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS, **known)
-        answer = await self._connection.ask(request, 5 if self.is_v2 else 1)
+        answer = await self._connection.send_request(request, 5 if self.is_v2 else 1)
         if answer.error_code == ErrorCode.NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
@@ -456,7 +456,7 @@ class TransactionReader:
         topics = [OffsetFetchRequestTopics(TOPICS[0], partition_indexes=[0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
         invoked = self._stage.now()
-        (answer,) = (await self._connection.ask(request, 9)).groups
+        (answer,) = (await self._connection.send_request(request, 9)).groups
         if answer.error_code == ErrorCode.NONE:
             value = answer.topics[0].partitions[0].committed_offset
             seen = Observe(Limit.COMMITTED_OFFSET, group, value, invoked, self._stage.now())
@@ -468,7 +468,7 @@ class TransactionReader:
         request = fetch_request(
             topic, position, partition=number, isolation_level=self._isolation_level, max_wait_ms=0, min_bytes=0
         )
-        answer = (await self._connection.ask(request, 12)).responses[0].partitions[0]
+        answer = (await self._connection.send_request(request, 12)).responses[0].partitions[0]
         if answer.error_code == ErrorCode.NONE:
             self._note(f"{topic}-{number}", answer, invoked)
             found = batches_in(answer)

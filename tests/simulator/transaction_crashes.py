@@ -49,7 +49,7 @@ from tests.simulator.transaction_clients import (
     group_of,
     values_of,
 )
-from tests.support.asking import READ_COMMITTED, batches_in, fetch_request
+from tests.support.client_requests import READ_COMMITTED, batches_in, fetch_request
 from tests.support.history import Event, Finish, Limit, Observe
 
 LIFE_SECONDS = 8.0

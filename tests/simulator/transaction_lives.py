@@ -266,8 +266,10 @@ async def commit_offset(hosting: TransactionHosting, producer: SimProducer, offs
     if verified.code:
         return verified.code
     write = TransactionalWrite(producer.producer_id, producer.epoch, verified.guard)
-    asked = TxnOffsetCommitRequestTopic("orders", [TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")])
-    request = TxnOffsetCommitRequest(name, name, producer.producer_id, producer.epoch, topics=[asked])
+    requested = TxnOffsetCommitRequestTopic(
+        "orders", [TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")]
+    )
+    request = TxnOffsetCommitRequest(name, name, producer.producer_id, producer.epoch, topics=[requested])
     answer = await hosting.groups.call(
         name, lambda shard, token, now_ms: shard.offsets.commit_in_transaction(request, 5), write
     )

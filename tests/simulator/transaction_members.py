@@ -92,7 +92,7 @@ class ClassicMember(Member):
             protocol_type=self.protocol_type,
             protocols=[JoinGroupRequestProtocol("any", self.metadata)],
         )
-        joined = await self._connection.ask(request, 9)
+        joined = await self._connection.send_request(request, 9)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
         elif joined.error_code == ErrorCode.NONE:
@@ -121,14 +121,14 @@ class ClassicMember(Member):
             protocol_name="any",
             assignments=assignments,
         )
-        synced = await self._connection.ask(request, 5)
+        synced = await self._connection.send_request(request, 5)
         if synced.error_code == ErrorCode.NONE:
             self.epoch = joined.generation_id
         else:
             self._expect(synced, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
     async def _heartbeat(self) -> None:
-        answer = await self._connection.ask(HeartbeatRequest(self._group_id, self.epoch, self.member_id), 4)
+        answer = await self._connection.send_request(HeartbeatRequest(self._group_id, self.epoch, self.member_id), 4)
         if answer.error_code != ErrorCode.NONE:
             self._expect(answer, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
@@ -162,7 +162,7 @@ class ModernMember(Member):
             subscribed_topic_names=list(TOPICS),
             topic_partitions=self._owned,
         )
-        answer = await self._connection.ask(request, 1)
+        answer = await self._connection.send_request(request, 1)
         if answer.error_code == ErrorCode.NONE:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:

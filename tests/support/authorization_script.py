@@ -22,7 +22,7 @@ from kafkapy.protocol.api import APIS, message_type
 from kafkapy.protocol.field_table import FIELDS
 from kafkapy.protocol.primitives import MessageStruct
 from kafkapy.record.builder import build_batch
-from tests.support.asking import create_topic, until
+from tests.support.client_requests import create_topic, until
 from tests.support.offsets import find_coordinator
 from tests.support.wire import WireClient
 
@@ -99,8 +99,8 @@ def _number(host: str) -> str:
 def _rows(step: Step, host: str, lines: Iterable[str], answer: Any) -> Iterator[str]:
     errors = ",".join(map(str, sorted(set(_errors(answer)) & AUTHORIZATION_ERRORS))) or "none"
     matches = (match for match in map(LINE.search, lines) if match and match["host"] == host)
-    asked = sorted(_question(match) for match in matches if match["api"] == step.api)
-    for question in asked or ["nothing"]:
+    requested = sorted(_question(match) for match in matches if match["api"] == step.api)
+    for question in requested or ["nothing"]:
         yield "\t".join((f"{step.api} {step.version}", step.what, host, question, errors))
 
 
@@ -208,8 +208,8 @@ def _produce_and_fetch(topic_id: bytes) -> Iterator[Step]:
     yield Step("Fetch", 12, "topics by name", {**fetch, "topics": topics})
     yield Step("Fetch", 17, "a topic by id", {**fetch, "topics": [{"topic_id": topic_id, "partitions": fetched}]})
     yield Step("Fetch", 12, "as a replica", {**fetch, "replica_id": 1, "topics": topics[:1]})
-    asked = [{"partition_index": 0, "timestamp": -1}]
-    named = [{"name": "orders", "partitions": asked}, {"name": "unknown", "partitions": asked}]
+    requested = [{"partition_index": 0, "timestamp": -1}]
+    named = [{"name": "orders", "partitions": requested}, {"name": "unknown", "partitions": requested}]
     yield Step("ListOffsets", 7, "two topics", {"replica_id": -1, "topics": named})
     epochs = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
     yield Step(
@@ -391,8 +391,8 @@ def _delegation_tokens() -> Iterator[Step]:
 def _configs() -> Iterator[Step]:
     topic, broker, group, logger, metrics = (2, "orders"), (4, ""), (32, "simple"), (8, "1"), (16, "m")
     named = [{"resource_type": kind, "resource_name": name} for kind, name in (topic, broker, group, logger, metrics)]
-    asked = [{**each, "configuration_keys": ["x"]} for each in named]
-    yield Step("DescribeConfigs", 4, "each type", {"resources": asked})
+    requested = [{**each, "configuration_keys": ["x"]} for each in named]
+    yield Step("DescribeConfigs", 4, "each type", {"resources": requested})
     unchanged: list[Fields] = [{**each, "configs": []} for each in named]
     without_logger = [each for each in unchanged if each["resource_type"] != 8]
     yield Step("AlterConfigs", 2, "each type, for trial", {"resources": without_logger, "validate_only": True})

@@ -52,8 +52,8 @@ class Chaos:
     def run(self, fault: Fault) -> None:
         """Harm some nodes, wait, heal all."""
         started_s = time.monotonic() - self._started_at
-        said = fault(self)
-        self.history.append(f"{started_s:6.1f} s: {said}")
+        output = fault(self)
+        self.history.append(f"{started_s:6.1f} s: {output}")
         self.heal()
 
     def heal(self) -> None:

@@ -25,17 +25,17 @@ def commit(consumer: Consumer, *positions: TopicPartition) -> None:
 
 def committed(bootstrap: str, group: str) -> Positions:
     """Return what a group has committed, by topic and partition."""
-    asked = [ConsumerGroupTopicPartitions(group)]
+    requested = [ConsumerGroupTopicPartitions(group)]
 
-    def ask() -> tuple[Positions] | None:
+    def send_request() -> tuple[Positions] | None:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # one that got an error may crash later
-        found = admin.list_consumer_group_offsets(asked)[group].result(60).topic_partitions
+        found = admin.list_consumer_group_offsets(requested)[group].result(60).topic_partitions
         if any(each.error is not None for each in found):
             return None
         return ({(each.topic, each.partition): each for each in found},)  # may be empty
 
     found: Positions
-    (found,) = eventually(ask, what=f"an answer about the offsets of {group}")
+    (found,) = eventually(send_request, what=f"an answer about the offsets of {group}")
     return found
 
 

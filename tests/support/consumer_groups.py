@@ -136,7 +136,7 @@ class FakeConsumer:
         self.fields = fields
         self.epoch = 0
         self.owned: dict[Uuid, set[int]] = {}
-        self.told: dict[Uuid, set[int]] | None = None
+        self.reported: dict[Uuid, set[int]] | None = None
         self.last_heard_ms = 0
 
     def request(self, **fields: Any) -> ConsumerGroupHeartbeatRequest:
@@ -152,7 +152,7 @@ class FakeConsumer:
 
     def join(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Join, or join again, with nothing owned."""
-        self.epoch, self.owned, self.told = 0, {}, None
+        self.epoch, self.owned, self.reported = 0, {}, None
         return self._exchange(
             self.request(
                 **{
@@ -169,9 +169,9 @@ class FakeConsumer:
         """Heartbeat as the Java client does: what it owns is told when it has changed."""
         if self.epoch <= 0:
             return self.join()
-        if self.told != self.owned:
+        if self.reported != self.owned:
             fields = {"topic_partitions": self.report(), **fields}
-            self.told = {identity: set(partitions) for identity, partitions in self.owned.items()}
+            self.reported = {identity: set(partitions) for identity, partitions in self.owned.items()}
         return self._exchange(self.request(**fields))
 
     def report(self) -> list[TopicPartitions]:
@@ -179,7 +179,7 @@ class FakeConsumer:
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
         response = self.world.send(self.request(member_epoch=epoch))
-        self.epoch, self.owned, self.told = 0, {}, None
+        self.epoch, self.owned, self.reported = 0, {}, None
         return response
 
     def partitions(self) -> list[tuple[str, int]]:

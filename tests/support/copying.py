@@ -96,7 +96,7 @@ class Copiers:
         for index in range(len(self._processes)):
             self.kill_one(index)
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-1000:]}" for log in self._logs)
 
     def __len__(self) -> int:

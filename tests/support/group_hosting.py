@@ -52,9 +52,9 @@ class GroupHosting(Hosting):
     async def committed_offset(
         self, *, topic: str = "orders", partition: int = 0, group_id: str = GROUP, require_stable: bool = False
     ) -> int:
-        asked = OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, bytes(16), [partition])])
+        requested = OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, bytes(16), [partition])])
         answer = await self.groups.read(
-            group_id, lambda shard: shard.offsets.fetch(asked, require_stable=require_stable)
+            group_id, lambda shard: shard.offsets.fetch(requested, require_stable=require_stable)
         )
         return answer.topics[0].partitions[0].committed_offset
 
@@ -71,6 +71,6 @@ def commit_request(
 ) -> OffsetCommitRequest:
     from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 
-    asked = OffsetCommitRequestPartition(partition, offset, committed_metadata=metadata)
-    topics = [OffsetCommitRequestTopic(topic, topic_id, [asked])]
+    requested = OffsetCommitRequestPartition(partition, offset, committed_metadata=metadata)
+    topics = [OffsetCommitRequestTopic(topic, topic_id, [requested])]
     return OffsetCommitRequest(group_id=group_id, topics=topics, **fields)

@@ -18,11 +18,11 @@ def commit_starts(bootstrap: str, group: str, topics: Sequence[str], partitions:
     so with its own mock broker, too: with 500 records or more in 11 of 30 assignments.
     """
     starts = [TopicPartition(topic, number, 0) for topic in topics for number in range(partitions)]
-    asked = [ConsumerGroupTopicPartitions(group, starts)]
+    requested = [ConsumerGroupTopicPartitions(group, starts)]
 
     def is_committed() -> bool:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # one that got an error may crash later
-        answered = admin.alter_consumer_group_offsets(asked)[group].result(60)
+        answered = admin.alter_consumer_group_offsets(requested)[group].result(60)
         return all(each.error is None for each in answered.topic_partitions)
 
     eventually(is_committed)

@@ -16,7 +16,7 @@ from tests.support.bearer_tokens import SigningKey, jwks
 from tests.support.certificates import Authority, server_context
 
 Answer = tuple[int, Mapping[str, str], bytes]
-Route = Callable[["Asked"], Answer]
+Route = Callable[["ReceivedRequest"], Answer]
 
 
 def allow_urls(patch: pytest.MonkeyPatch, *urls: str) -> None:
@@ -26,7 +26,7 @@ def allow_urls(patch: pytest.MonkeyPatch, *urls: str) -> None:
     patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 {allowed}")
 
 
-class Asked:
+class ReceivedRequest:
     """One request."""
 
     def __init__(self, method: str, headers: Mapping[str, str], body: bytes) -> None:
@@ -44,7 +44,7 @@ class HttpsServer:
         self.ca_file = directory / "https-ca.pem"
         self.ca_file.write_text(self.authority.certificate_pem)
         self.routes: dict[str, Route] = {}
-        self.asked: list[tuple[str, Asked]] = []
+        self.requested: list[tuple[str, ReceivedRequest]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         context = server_context(self.authority.issue("localhost", names=("localhost",)), directory)
@@ -54,7 +54,7 @@ class HttpsServer:
         return f"https://{host}:{self._server.server_port}{path}"
 
     def count(self, path: str) -> int:
-        return sum(each == path for each, _ in self.asked)
+        return sum(each == path for each, _ in self.requested)
 
     def serve(self) -> None:
         self._server.serve_forever(poll_interval=0.05)
@@ -71,10 +71,10 @@ class HttpsServer:
 
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                asked = Asked(self.command, dict(self.headers), body)
-                owner.asked.append((self.path, asked))
+                requested = ReceivedRequest(self.command, dict(self.headers), body)
+                owner.requested.append((self.path, requested))
                 route = owner.routes.get(self.path, lambda _: (404, {}, b""))
-                status, headers, data = route(asked)
+                status, headers, data = route(requested)
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(data)), **headers}.items():
                     self.send_header(name, value)
@@ -113,8 +113,8 @@ def give_tokens(key: SigningKey, client_id: str, secret: str, *, lifetime_s: int
     """A token endpoint: OAuth 2.0's client credentials, as HTTP Basic (RFC 6749, 4.4)."""
     expected = "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()
 
-    def route(asked: Asked) -> Answer:
-        if asked.headers.get("Authorization") != expected or b"grant_type=client_credentials" not in asked.body:
+    def route(requested: ReceivedRequest) -> Answer:
+        if requested.headers.get("Authorization") != expected or b"grant_type=client_credentials" not in requested.body:
             return 401, {"Content-Type": "application/json"}, b'{"error":"invalid_client"}'
         now_ms = int(time.time() * 1000)
         token = key.token(now_ms=now_ms, exp=now_ms // 1000 + lifetime_s, **{"sub": client_id, **claims})

@@ -19,13 +19,13 @@ def has_text(value: object) -> bool:
     if isinstance(value, Enum):
         return kind.__str__ is not Enum.__str__
     if isinstance(value, BaseException):
-        return _says_what_happened(value)
+        return _describes_a_failure(value)
     if isinstance(value, (str, int, float)):
         return True
     return kind.__str__ is not object.__str__ and not isinstance(value, (bytes, bytearray))
 
 
-def _says_what_happened(error: BaseException) -> bool:
+def _describes_a_failure(error: BaseException) -> bool:
     if type(error).__str__ is BaseException.__str__:
         return len(error.args) == 1 and has_text(error.args[0])
     return not isinstance(error, KeyError)

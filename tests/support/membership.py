@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.asking import until
+from tests.support.client_requests import until
 from tests.support.offsets import commit
 from tests.support.wire import WireClient
 

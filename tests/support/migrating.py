@@ -118,15 +118,15 @@ class JavaProducer:
         self._process.wait(TIMEOUT_S)
 
     def acknowledged(self) -> list[int]:
-        return [int(each["value"]) for each in self._told("producer_send_success")]
+        return [int(each["value"]) for each in self._reported("producer_send_success")]
 
     def acknowledged_count(self) -> int:
         return self._printed.read_bytes().count(b'"producer_send_success"')
 
     def failures(self) -> list[dict[str, Any]]:
-        return self._told("producer_send_error")
+        return self._reported("producer_send_error")
 
-    def _told(self, name: str) -> list[dict[str, Any]]:
+    def _reported(self, name: str) -> list[dict[str, Any]]:
         lines = [line for line in self._printed.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
         return [each for each in map(json.loads, lines) if each["name"] == name]
 

@@ -30,7 +30,7 @@ from kafkapy.protocol.primitives import MessageStruct
 from kafkapy.record.batch import batches
 from kafkapy.runtime.coordinator import java_hash
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from tests.support.asking import create_topic, fetch_request, metadata
+from tests.support.client_requests import create_topic, fetch_request, metadata
 from tests.support.membership import describe_group, join_request, leave
 from tests.support.offsets import commit, fetch_group, find_coordinator
 from tests.support.wire import WireClient

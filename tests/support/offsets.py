@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.support.asking import until
+from tests.support.client_requests import until
 from tests.support.wire import WireClient
 
 TOPIC_IDS_SINCE = 10
@@ -33,8 +33,8 @@ def find_coordinator(client: WireClient, group_id: str) -> None:
         (found,) = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 6).coordinators
         if found.error_code:
             return False
-        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
-        return bool(client.call(asked, 9).groups[0].error_code == 0)
+        requested = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
+        return bool(client.call(requested, 9).groups[0].error_code == 0)
 
     until(is_there)
 
@@ -44,8 +44,10 @@ def commit_request(
 ) -> OffsetCommitRequest:
     """Commit to partition 0 what is given as a number. `topic` is a name, or an id for version 10."""
     name, topic_id = (topic, bytes(16)) if isinstance(topic, str) else ("", topic)
-    asked = [OffsetCommitRequestPartition(0, each) if isinstance(each, int) else each for each in partitions]
-    return OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name, topic_id, asked)], **fields)
+    requested = [OffsetCommitRequestPartition(0, each) if isinstance(each, int) else each for each in partitions]
+    return OffsetCommitRequest(
+        group_id=group_id, topics=[OffsetCommitRequestTopic(name, topic_id, requested)], **fields
+    )
 
 
 def commit(
@@ -76,11 +78,11 @@ def fetch_group(
     if used < BATCHED_SINCE:
         named = [OffsetFetchRequestTopic(str(topic), list(partitions)) for topic in topics] or None
         return client.call(OffsetFetchRequest(group_id=group_id, topics=named, require_stable=require_stable), used)
-    asked = [
+    requested = [
         OffsetFetchRequestTopics(*((topic, bytes(16)) if isinstance(topic, str) else ("", topic)), list(partitions))
         for topic in topics
     ]
-    group = OffsetFetchRequestGroup(group_id, topics=asked or None, **fields)
+    group = OffsetFetchRequestGroup(group_id, topics=requested or None, **fields)
     return client.call(OffsetFetchRequest(groups=[group], require_stable=require_stable), used).groups[0]
 
 
@@ -91,6 +93,6 @@ def committed(client: WireClient, group_id: str, topic: str | bytes, **options: 
 
 
 def delete_offsets(client: WireClient, group_id: str, topic: str, *partitions: int) -> Any:
-    asked = [OffsetDeleteRequestPartition(partition) for partition in partitions]
-    request = OffsetDeleteRequest(group_id=group_id, topics=[OffsetDeleteRequestTopic(topic, asked)])
+    requested = [OffsetDeleteRequestPartition(partition) for partition in partitions]
+    request = OffsetDeleteRequest(group_id=group_id, topics=[OffsetDeleteRequestTopic(topic, requested)])
     return client.call(request, 0)

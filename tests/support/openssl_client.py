@@ -69,7 +69,7 @@ class OpenSslClient:
         self._lib.SSL_renegotiate(self._tls)
         return bool(self._lib.SSL_do_handshake(self._tls) == 1)
 
-    def ask(self, data: bytes) -> bytes:
+    def send_request(self, data: bytes) -> bytes:
         """Send and return what comes back, nothing if the connection has ended."""
         self._lib.SSL_write(self._tls, data, len(data))
         buffer = ctypes.create_string_buffer(1000)

@@ -46,7 +46,7 @@ def partition(cluster: Cluster, name: str, partition_id: int = 0) -> PartitionRe
 def alter_isr(cluster: Cluster, name: str, isr: Sequence[int], partition_id: int = 0) -> Any:
     """Have the leader ask for another ISR; return the answer."""
     current = partition(cluster, name, partition_id)
-    asked = alter_partition_request.PartitionData(
+    requested = alter_partition_request.PartitionData(
         partition_index=partition_id,
         leader_epoch=current.leader_epoch,
         partition_epoch=current.partition_epoch,
@@ -56,7 +56,7 @@ def alter_isr(cluster: Cluster, name: str, isr: Sequence[int], partition_id: int
     request = alter_partition_request.AlterPartitionRequest(
         broker_id=current.leader,
         broker_epoch=cluster.epochs[current.leader],
-        topics=[alter_partition_request.TopicData(topic_id=topic_id, partitions=[asked])],
+        topics=[alter_partition_request.TopicData(topic_id=topic_id, partitions=[requested])],
     )
     return cluster.commit(cluster.controller.partitions.decide_alter_partition(request, 3)).topics[0].partitions[0]
 
@@ -93,11 +93,11 @@ def reassign(
 
 def ongoing(cluster: Cluster, topics: Mapping[str, Sequence[int]] | None = None) -> dict[tuple[str, int], Any]:
     """Return (replicas, adding, removing) of each running reassignment, of all topics or of those given."""
-    asked = None
+    requested = None
     if topics is not None:
-        asked = [list_request.ListPartitionReassignmentsTopics(name, list(ids)) for name, ids in topics.items()]
+        requested = [list_request.ListPartitionReassignmentsTopics(name, list(ids)) for name, ids in topics.items()]
     decision = end_of(
-        cluster.controller.reassignments.decide_list(list_request.ListPartitionReassignmentsRequest(topics=asked))
+        cluster.controller.reassignments.decide_list(list_request.ListPartitionReassignmentsRequest(topics=requested))
     )
     assert not decision.records
     return {
@@ -112,11 +112,11 @@ def elect(
 ) -> dict[tuple[str, int], tuple[int, str | None]]:
     """Elect leaders (0 preferred, 1 unclean) of all candidates or of some; return error codes and messages."""
     if topics is None:
-        asked = end_of(cluster.controller.elections.decide_candidates()).response
+        requested = end_of(cluster.controller.elections.decide_candidates()).response
     else:
-        asked = [(name, partition_id) for name, ids in topics.items() for partition_id in ids]
-    errors = cluster.commit(cluster.controller.elections.decide_elect(election_type, asked))
+        requested = [(name, partition_id) for name, ids in topics.items() for partition_id in ids]
+    errors = cluster.commit(cluster.controller.elections.decide_elect(election_type, requested))
     return {
         key: (0, None) if error is None else (int(error.code), error.message)
-        for key, error in zip(asked, errors, strict=True)
+        for key, error in zip(requested, errors, strict=True)
     }

@@ -7,7 +7,7 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
     OpData,
 )
 from kafkapy.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
-from tests.support.asking import until
+from tests.support.client_requests import until
 from tests.support.wire import WireClient
 
 

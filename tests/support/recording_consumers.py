@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.asking import LATEST, READ_COMMITTED, batches_in, fetch, kept_batches, list_offset, until
+from tests.support.client_requests import LATEST, READ_COMMITTED, batches_in, fetch, kept_batches, list_offset, until
 from tests.support.history import Finish, Limit, Observe, Poll, Recorder
 from tests.support.offsets import fetch_group
 from tests.support.recording_producers import ANSWER_TIMEOUT_S, LOST, PARTITION_COUNT, TOPICS, group_of

@@ -86,9 +86,9 @@ class RecordingProducer:
         is_written = self._write(transaction, records, number)
         if random < 0.02:
             time.sleep(TRANSACTION_TIMEOUT_MS / 1000 * 1.5)
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         outcome, goes_on = self._end(is_commit=random < 0.75) if is_written else (Outcome.ABORTED, False)
-        self._recorder.add(End(transaction, outcome, asked_at, time.monotonic()))
+        self._recorder.add(End(transaction, outcome, requested_at, time.monotonic()))
         self.committed_count += outcome is Outcome.COMMITTED
         return goes_on
 
@@ -186,7 +186,7 @@ class WireProducer(RecordingProducer):
             return Outcome.COMMITTED if is_commit else Outcome.ABORTED, True
         return Outcome.UNKNOWN if is_commit and not is_sure else Outcome.ABORTED, False
 
-    def _patiently(self, ask: Callable[[], T], lost: T) -> tuple[T, bool]:
+    def _patiently(self, send_request: Callable[[], T], lost: T) -> tuple[T, bool]:
         """Ask, and once more over other connections while answers are lost; `lost` if none came.
 
         Return whether no answer was lost, too.
@@ -195,7 +195,7 @@ class WireProducer(RecordingProducer):
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             try:
-                return ask(), is_sure
+                return send_request(), is_sure
             except LOST:
                 is_sure = False
             time.sleep(0.05)

@@ -40,13 +40,17 @@ class ReceivingKafka(ApacheKafka):
         return command
 
 
-def ask(client: WireClient, client_instance_id: bytes = ZERO_UUID, *, name: str = "wire") -> Any:
+def send_request(client: WireClient, client_instance_id: bytes = ZERO_UUID, *, name: str = "wire") -> Any:
     return client.call(GetTelemetrySubscriptionsRequest(client_instance_id), 0, client_id=name)
 
 
-def push(client: WireClient, asked: Any, metrics: bytes = b"", *, name: str = "wire", **fields: Any) -> int:
+def push(client: WireClient, requested: Any, metrics: bytes = b"", *, name: str = "wire", **fields: Any) -> int:
     """Push metrics as the answer to `ask` wants them; return the error code."""
-    values = {"client_instance_id": asked.client_instance_id, "subscription_id": asked.subscription_id, **fields}
+    values = {
+        "client_instance_id": requested.client_instance_id,
+        "subscription_id": requested.subscription_id,
+        **fields,
+    }
     return int(client.call(PushTelemetryRequest(metrics=metrics, **values), 0, client_id=name).error_code)
 
 

@@ -140,13 +140,13 @@ class SimProducer:
         verified = (await self._hosting.verification.verify(requester, {partition: NO_SEQUENCE}))[partition]
         if verified.code:
             return [verified.code]
-        asked = TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")
+        requested = TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")
         request = TxnOffsetCommitRequest(
             self.transactional_id,
             group_id,
             self.producer_id,
             self.epoch,
-            topics=[TxnOffsetCommitRequestTopic("orders", [asked])],
+            topics=[TxnOffsetCommitRequestTopic("orders", [requested])],
         )
         write = TransactionalWrite(self.producer_id, self.epoch, verified.guard)
         response = await self._hosting.groups.call(

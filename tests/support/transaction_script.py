@@ -42,7 +42,7 @@ from kafkapy.transaction.metadata import TransactionMetadata
 from kafkapy.transaction.records import TransactionRecord, decode_record, encode_record
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
-from tests.support.asking import create_topic, fetch, produce_request, until
+from tests.support.client_requests import create_topic, fetch, produce_request, until
 from tests.support.wire import WireClient
 
 STATE_TOPIC: Final = "__transaction_state"
@@ -72,7 +72,7 @@ PROPERTIES: Final = {
 Step = dict[str, Any]
 Producer = tuple[int, int]
 Build = Callable[[str, Producer], Any]
-Ask = tuple[Build, int, str]
+Question = tuple[Build, int, str]
 """A request's builder, its version, and which producer it is of."""
 
 
@@ -144,8 +144,8 @@ class Play:
         self._note("reload", transactional_id)
         return transactional_id
 
-    def ask(self, request: Any, version: int, transactional_id: str = "") -> bool:
-        """Ask, and note the answer and the id's records; return whether there are any."""
+    def send_request(self, request: Any, version: int, transactional_id: str = "") -> bool:
+        """Send a request, and note the answer and the id's records; return whether there are any."""
         response = self.client.call(request, version)
         response.throttle_time_ms = 0
         records = self._written(transactional_id)
@@ -206,23 +206,23 @@ class Play:
         return known.producer_id, known.producer_epoch
 
     def init(self, transactional_id: str, producer: Producer = (-1, -1), version: int = 5, **fields: Any) -> None:
-        self.ask(init(transactional_id, producer, **fields), version, transactional_id)
+        self.send_request(init(transactional_id, producer, **fields), version, transactional_id)
 
     def add(self, transactional_id: str, version: int, *partitions: TopicPartition) -> None:
         version = version if self.has_bumping_clients else min(version, 3)
         request = add_partitions(transactional_id, self.producer(transactional_id), version, partitions or SOME)
-        self.ask(request, version, transactional_id)
+        self.send_request(request, version, transactional_id)
 
     def end(self, transactional_id: str, version: int, *, is_commit: bool) -> None:
         version = version if self.has_bumping_clients else min(version, 4)
         request = end(transactional_id, self.producer(transactional_id), is_commit=is_commit)
-        self.ask(request, version, transactional_id)
+        self.send_request(request, version, transactional_id)
 
     def describe(self, transactional_id: str) -> None:
-        self.ask(DescribeTransactionsRequest([transactional_id]), 0, transactional_id)
+        self.send_request(DescribeTransactionsRequest([transactional_id]), 0, transactional_id)
 
     def show(self, version: int = 2, **fields: Any) -> None:
-        self.ask(ListTransactionsRequest(**fields), version)
+        self.send_request(ListTransactionsRequest(**fields), version)
 
     def wait_for(self, what: str, transactional_id: str, state: TransactionState | None) -> None:
         """Wait until the broker has done something by itself."""
@@ -311,11 +311,11 @@ def add_partitions(
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
-    asked = [AddPartitionsToTxnTopic(topic, partition_ids) for topic, partition_ids in topics.items()]
+    requested = [AddPartitionsToTxnTopic(topic, partition_ids) for topic, partition_ids in topics.items()]
     if version < 4:
-        return AddPartitionsToTxnRequest([], transactional_id, *producer, asked)
+        return AddPartitionsToTxnRequest([], transactional_id, *producer, requested)
     return AddPartitionsToTxnRequest(
-        [AddPartitionsToTxnTransaction(transactional_id, *producer, is_verification, asked)]
+        [AddPartitionsToTxnTransaction(transactional_id, *producer, is_verification, requested)]
     )
 
 
@@ -353,7 +353,7 @@ WHOSE: Final = ("other", "ahead", "far behind", "behind", "before", "before, old
 """Which producer a request is of; the last one is what changes something."""
 
 
-def asks(play: Play, *, is_whole: bool) -> Iterator[Ask]:
+def questions(play: Play, *, is_whole: bool) -> Iterator[Question]:
     """Yield what is asked in every state; not whole: each request in its newest version of each kind."""
     newest_end, newest_add = (5, 5) if play.has_bumping_clients else (4, 3)
     for whose in (*WHOSE, "none"):
@@ -490,15 +490,15 @@ HELD_RECIPES: Final[dict[str, Recipe]] = {
 
 
 def play_recipe(play: Play, bring: Callable[[], str], *, is_whole: bool) -> None:
-    """Ask everything of ids in one state. `bring()` begins a scenario and returns its id, in that state."""
+    """Send every request about ids in one state. `bring()` begins a scenario and returns its id, in that state."""
     transactional_id = bring()
-    for build, version, whose in asks(play, is_whole=is_whole):
+    for build, version, whose in questions(play, is_whole=is_whole):
         producer = producer_of(play, transactional_id, whose)
         if producer is None:
             continue
         request = build(transactional_id, producer)
-        if play.ask(request, version, transactional_id):
-            play.ask(request, version, transactional_id)
+        if play.send_request(request, version, transactional_id):
+            play.send_request(request, version, transactional_id)
             play.describe(transactional_id)
             transactional_id = bring()
 
@@ -522,10 +522,10 @@ def play_held(play: Play) -> None:
             continue
         transactional_id = play.begin(name)
         recipe(play, transactional_id)
-        for build, version, whose in asks(play, is_whole=False):
+        for build, version, whose in questions(play, is_whole=False):
             producer = producer_of(play, transactional_id, whose)
             if producer is not None:
-                play.ask(build(transactional_id, producer), version, transactional_id)
+                play.send_request(build(transactional_id, producer), version, transactional_id)
 
 
 # -- scenarios of their own -----------------------------------------------------------------------------------------
@@ -535,15 +535,15 @@ def play_bad_requests(play: Play) -> None:
     transactional_id = play.begin("bad requests")
     play.init("")
     for producer in ((5, -1), (-1, 5), (-5, 3), (5, -5)):
-        play.ask(init(transactional_id, producer), 5, transactional_id)
+        play.send_request(init(transactional_id, producer), 5, transactional_id)
     for timeout_ms in (0, -1, 900_001, 0x7FFFFFFF):
-        play.ask(init(transactional_id, timeout_ms=timeout_ms), 5, transactional_id)
+        play.send_request(init(transactional_id, timeout_ms=timeout_ms), 5, transactional_id)
     for version in (1, 4):
-        play.ask(end("", (7, 3), is_commit=True), version)
+        play.send_request(end("", (7, 3), is_commit=True), version)
     for version in (1, 3):
-        play.ask(add_partitions("", (7, 3), version, SOME), version)
-    play.ask(add_partitions("", (7, 3), 5, SOME, is_verification=True), 5)
-    play.ask(AddOffsetsToTxnRequest("", 7, 3, "readers"), 4)
+        play.send_request(add_partitions("", (7, 3), version, SOME), version)
+    play.send_request(add_partitions("", (7, 3), 5, SOME, is_verification=True), 5)
+    play.send_request(AddOffsetsToTxnRequest("", 7, 3, "readers"), 4)
     play.describe("")
     play.init(transactional_id, timeout_ms=900_000)
     play.add(transactional_id, 5)
@@ -555,8 +555,8 @@ def play_nothing_added(play: Play) -> None:
         transactional_id = play.begin("nothing added")
         play.init(transactional_id)
         producer = play.producer(transactional_id)
-        play.ask(add_partitions(transactional_id, producer, version, ()), version, transactional_id)
-        play.ask(add_partitions(transactional_id, producer, version, ()), version, transactional_id)
+        play.send_request(add_partitions(transactional_id, producer, version, ()), version, transactional_id)
+        play.send_request(add_partitions(transactional_id, producer, version, ()), version, transactional_id)
         play.describe(transactional_id)
         play.end(transactional_id, 4 if version == 3 else 5, is_commit=True)
 
@@ -570,9 +570,9 @@ def play_time_outs(play: Play) -> None:
             play.add(transactional_id, version)
             play.wait_for("time out", transactional_id, TransactionState.COMPLETE_ABORT)
             for end_version in (5, 4) if play.has_bumping_clients else (4,):
-                play.ask(end(transactional_id, old, is_commit=is_late_commit), end_version, transactional_id)
-            play.ask(init(transactional_id, old), 5, transactional_id)
-            play.ask(init(transactional_id, old), 5, transactional_id)
+                play.send_request(end(transactional_id, old, is_commit=is_late_commit), end_version, transactional_id)
+            play.send_request(init(transactional_id, old), 5, transactional_id)
+            play.send_request(init(transactional_id, old), 5, transactional_id)
 
 
 def play_both_kinds(play: Play) -> None:
@@ -741,9 +741,11 @@ def play_crafted(play: Play) -> None:
         play.begin(name, records)
         play.wait_for("time out", transactional_id, TransactionState.COMPLETE_ABORT)
         old = (records[0].metadata.producer_id, records[0].metadata.producer_epoch) if records[0].metadata else (0, 0)
-        play.ask(end(transactional_id, old, is_commit=False), 5 if play.has_bumping_clients else 4, transactional_id)
-        play.ask(init(transactional_id, old), 5, transactional_id)
-        play.ask(init(transactional_id, old), 5, transactional_id)
+        play.send_request(
+            end(transactional_id, old, is_commit=False), 5 if play.has_bumping_clients else 4, transactional_id
+        )
+        play.send_request(init(transactional_id, old), 5, transactional_id)
+        play.send_request(init(transactional_id, old), 5, transactional_id)
         play.init(transactional_id)
     for name in CRAFTED_EXPIRED:
         transactional_id, records = play.crafted[name].pop()

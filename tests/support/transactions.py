@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.support.asking import LATEST, READ_COMMITTED, batch_of, list_offset, produce_request, until
+from tests.support.client_requests import LATEST, READ_COMMITTED, batch_of, list_offset, produce_request, until
 from tests.support.wire import WireClient
 
 TRANSACTION = 1
@@ -188,7 +188,7 @@ def last_stable_offset(client: WireClient, topic: str, partition: int = 0) -> in
 
 def read_committed(client: WireClient, topic: str) -> list[bytes | None]:
     """Return the values that a read_committed consumer hands out."""
-    from tests.support.asking import fetch, kept_batches
+    from tests.support.client_requests import fetch, kept_batches
 
     answer = fetch(client, topic, isolation_level=READ_COMMITTED, max_wait_ms=0)
     return [record.value for batch in kept_batches(answer) for record in batch.records()]

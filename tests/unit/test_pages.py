@@ -35,7 +35,7 @@ def test_the_readme_runs_from_an_empty_directory(tmp_path: Path) -> None:
         "kafkapy cluster up -n 3": "kafkapy cluster up -n 3 --port 0",
     }
     text = (ROOT / "README.md").read_text()
-    assert [said for said in here if said not in text] == []
+    assert [sentence for sentence in here if sentence not in text] == []
     assert "Produced 1 record to trades.\n1\n" in "".join(read(ROOT / "README.md", tmp_path, here))
     assert "    kafkapy " not in text, "an indented block is not run"
 

@@ -27,8 +27,8 @@ def run(server, capsys, monkeypatch):
     def run_command(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
         status = main([*map(str, arguments), "-b", server])
-        said = capsys.readouterr()
-        return SimpleNamespace(status=status, out=said.out, err=said.err)
+        output = capsys.readouterr()
+        return SimpleNamespace(status=status, out=output.out, err=output.err)
 
     return run_command
 
@@ -186,17 +186,17 @@ def test_no_broker_is_one_line(capsys) -> None:
 def test_missing_confluent_kafka_says_what_to_install(capsys, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     assert main(["topics", "list"]) == 1
-    said = capsys.readouterr().err
-    assert "pip install 'confluent-kafka" in said
-    assert "install kafkapy" not in said
+    output = capsys.readouterr().err
+    assert "pip install 'confluent-kafka" in output
+    assert "install kafkapy" not in output
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_overview_names_every_command(capsys, arguments) -> None:
     main(arguments)
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     for name in ("start", "storage", "topics", "configs", "produce", "consume", "dump-log", "protocol"):
-        assert f" {name} " in said.out + said.err
+        assert f" {name} " in output.out + output.err
 
 
 def test_version(capsys) -> None:

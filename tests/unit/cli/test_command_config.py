@@ -65,9 +65,9 @@ def test_commands_with_a_connection_of_their_own_log_in(secured, tmp_path, capsy
     assert run(broker, client_properties(tmp_path, certificate), "transactions", "list") == 0
     wrong = client_properties(tmp_path, certificate, password="wrong")
     assert run(broker, wrong, "transactions", "list") == 1
-    said = capsys.readouterr().err
-    assert "Authentication failed: Invalid username or password" in said
-    assert PASSWORD not in said
+    output = capsys.readouterr().err
+    assert "Authentication failed: Invalid username or password" in output
+    assert PASSWORD not in output
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path, keys, reason) -> None:
 def test_a_file_that_is_missing_is_reported(tmp_path, capsys) -> None:
     assert main(["topics", "list", f"--command-config={tmp_path}/none"]) == 1
     assert main(["topics", "list", "--command-config"]) == 1
-    said = capsys.readouterr().err
-    assert f"{tmp_path}/none cannot be read: No such file or directory" in said
-    assert "--command-config needs a file" in said
+    output = capsys.readouterr().err
+    assert f"{tmp_path}/none cannot be read: No such file or directory" in output
+    assert "--command-config needs a file" in output
 
 
 @pytest.mark.parametrize("command", [["topics", "list", "-b", "127.0.0.1:0"], ["console", "--listen", "192.0.2.1:1"]])

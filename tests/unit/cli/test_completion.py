@@ -35,19 +35,19 @@ def offered(shell: str, *words: str) -> set[str]:
 
 
 def by_bash(*words: str) -> set[str]:
-    asking = f"COMP_WORDS=({shlex.join(('kafkapy', *words))}); COMP_CWORD={len(words)}; _kafkapy; "
+    requester = f"COMP_WORDS=({shlex.join(('kafkapy', *words))}); COMP_CWORD={len(words)}; _kafkapy; "
     printing = 'printf "%s\\n" "${COMPREPLY[@]}"'
-    return set(run("bash", "--norc", given=script("bash") + asking + printing).split())
+    return set(run("bash", "--norc", given=script("bash") + requester + printing).split())
 
 
 def by_zsh(*words: str) -> set[str]:
-    asking = f"words=({shlex.join(('kafkapy', *words))}); CURRENT={len(words) + 1}; _kafkapy"
-    return set(run("zsh", "-f", given=ZSH_STUBS + script("zsh") + asking).split())
+    requester = f"words=({shlex.join(('kafkapy', *words))}); CURRENT={len(words) + 1}; _kafkapy"
+    return set(run("zsh", "-f", given=ZSH_STUBS + script("zsh") + requester).split())
 
 
 def by_fish(*words: str) -> set[str]:
-    asking = f"complete -C '{' '.join(('kafkapy', *words))}'"
-    lines = run("fish", "--no-config", given=script("fish") + asking).splitlines()
+    requester = f"complete -C '{' '.join(('kafkapy', *words))}'"
+    lines = run("fish", "--no-config", given=script("fish") + requester).splitlines()
     return {line.partition("\t")[0] for line in lines}
 
 
@@ -86,8 +86,8 @@ def test_bash_leaves_values_that_are_not_known_to_its_file_names() -> None:
 @pytest.mark.parametrize(("arguments", "status"), [(["zsh", "fish"], 2), (["tcsh"], 2), (["-h"], 0)])
 def test_a_shell_that_is_not_known_is_reported(arguments, status, capsys) -> None:
     assert completion.main(arguments) == status
-    said = capsys.readouterr()
-    assert "usage: kafkapy completion [bash|zsh|fish]" in (said.err if status else said.out)
+    output = capsys.readouterr()
+    assert "usage: kafkapy completion [bash|zsh|fish]" in (output.err if status else output.out)
 
 
 @pytest.mark.parametrize("arguments", [[], ["bash"], ["zsh"], ["fish"]])

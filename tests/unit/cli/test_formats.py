@@ -33,8 +33,8 @@ def run(server, capsysbinary, monkeypatch):
     def run_command(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
         status = main([*map(str, arguments), "-b", server])
-        said = capsysbinary.readouterr()
-        return SimpleNamespace(status=status, out=said.out, err=said.err.decode())
+        output = capsysbinary.readouterr()
+        return SimpleNamespace(status=status, out=output.out, err=output.err.decode())
 
     return run_command
 

@@ -26,8 +26,8 @@ def server():
 def run(server, capsys):
     def run_command(*arguments: object) -> SimpleNamespace:
         status = main(["groups", *map(str, arguments), "-b", server])
-        said = capsys.readouterr()
-        return SimpleNamespace(status=status, out=said.out, err=said.err)
+        output = capsys.readouterr()
+        return SimpleNamespace(status=status, out=output.out, err=output.err)
 
     return run_command
 
@@ -144,8 +144,8 @@ def test_rebalances_are_explained(run, server, group, protocol) -> None:
     poll_until([first, second], [1, 1])
     second.close()
     poll_until([first], [2])
-    told = json.loads(run("explain", name, "--json").out)
-    joined, split, merged = told[0], told[1], told[-1]
+    reported = json.loads(run("explain", name, "--json").out)
+    joined, split, merged = reported[0], reported[1], reported[-1]
     both = [[group, 0], [group, 1]]
     assert [(each["client"], each["has_joined"], each["gained"]) for each in joined["members"]] == [("one", True, both)]
     changes = {each["client"]: (len(each["gained"]), len(each["lost"])) for each in split["members"]}
@@ -154,7 +154,7 @@ def test_rebalances_are_explained(run, server, group, protocol) -> None:
     assert changes == {"one": (1, 0), "two": (0, 1)}
     assert any("two" in reason for reason in split["reasons"])
     assert any("two" in reason for reason in merged["reasons"])
-    assert all(each["ended_at_ms"] >= each["started_at_ms"] for each in told)
+    assert all(each["ended_at_ms"] >= each["started_at_ms"] for each in reported)
     printed = run("explain", name).out
     assert "because" in printed
     assert f"{group}:0-1" in printed

@@ -111,8 +111,8 @@ def test_what_is_wrong_with_a_command_config_is_reported_at_once(
     config.write_text(CLIENT.format(password, tmp_path / "ca.pem"))
     status = main(["topics", "list", "-b", secured.bootstrap_servers, "--command-config", str(config)])
     assert status == (0 if reason is None else 1)
-    said = capsys.readouterr().err
-    assert said == "" if reason is None else reason in said
+    output = capsys.readouterr().err
+    assert output == "" if reason is None else reason in output
 
 
 @pytest.mark.parametrize("setting", ["sasl.password=wonder", "ssl.ca.location={}"])
@@ -139,5 +139,5 @@ def test_a_certificate_of_other_names_is_not_said_to_lack_its_ca(
     config.write_text(CLIENT.format("wonder", tmp_path / "ca.pem"))
     server = f"127.1:{secured.bootstrap_servers.rpartition(':')[2]}"
     status = main(["topics", "list", "-b", server, "--command-config", str(config)])
-    said = capsys.readouterr().err
-    assert (status, "Hostname mismatch" in said, "ssl.truststore" in said) == (1, True, False)
+    output = capsys.readouterr().err
+    assert (status, "Hostname mismatch" in output, "ssl.truststore" in output) == (1, True, False)

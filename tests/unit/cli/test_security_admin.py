@@ -32,8 +32,8 @@ def run(broker, tmp_path, capsys):
     def run_command(*arguments: str) -> tuple[int, str]:
         connect = ["-b", broker.bootstrap_servers, "--command-config", str(path)]
         status = main(["security", *arguments, *connect])
-        said = capsys.readouterr()
-        return status, said.out + said.err
+        output = capsys.readouterr()
+        return status, output.out + output.err
 
     return run_command
 
@@ -50,9 +50,9 @@ def test_a_user_may_do_what_an_acl_allows(broker, run) -> None:
     admin = AdminClient(broker.client_config("admin"))
     for created in admin.create_topics([NewTopic("orders-1", 1), NewTopic("other", 1)]).values():
         created.result(60)
-    status, said = run("user", "add", "bob")
+    status, output = run("user", "add", "bob")
     assert status == 0
-    password = said.split("password ")[1].split(":")[0]
+    password = output.split("password ")[1].split(":")[0]
     bob = {
         **broker.client_config("admin"),
         "sasl.username": "bob",
@@ -78,9 +78,9 @@ def test_users_are_listed_and_deleted(run) -> None:
     assert {"user": "carol", "mechanism": "SCRAM-SHA-256", "iterations": 4096} in listed
     assert run("user", "delete", "carol", "--mechanism", "SCRAM-SHA-256")[0] == 0
     assert "carol" not in run("user", "list")[1]
-    status, said = run("user", "delete", "carol", "--mechanism", "SCRAM-SHA-256")
+    status, output = run("user", "delete", "carol", "--mechanism", "SCRAM-SHA-256")
     assert status == 1
-    assert "does not exist" in said
+    assert "does not exist" in output
 
 
 def test_what_is_no_acl_is_explained(run) -> None:
@@ -89,9 +89,9 @@ def test_what_is_no_acl_is_explained(run) -> None:
         (("-u", "bob", "-o", "read", "-r", "topick:a"), "'topick' is no resource type"),
         (("-u", "bob", "-o", "read", "-r", "topic"), "the resource has no name"),
     ):
-        status, said = run("acl", "add", *options)
+        status, output = run("acl", "add", *options)
         assert status == 2
-        assert reason in said
+        assert reason in output
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

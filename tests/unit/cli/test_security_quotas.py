@@ -20,8 +20,8 @@ def broker():
 def run(broker, capsys):
     def run_command(*arguments: str) -> tuple[int, str]:
         status = main(["security", "quota", *arguments, "-b", broker.bootstrap_servers])
-        said = capsys.readouterr()
-        return status, said.out + said.err
+        output = capsys.readouterr()
+        return status, output.out + output.err
 
     return run_command
 
@@ -72,8 +72,8 @@ def test_a_quota_that_is_set_throttles(run, broker) -> None:
 
 
 def test_impossible_values_are_reported_in_one_line(run) -> None:
-    status, said = run("set", "connection_creation_rate=1", "--user", "alice")
-    assert (status, said.count("\n"), "INVALID_REQUEST" in said) == (1, 1, True)
+    status, output = run("set", "connection_creation_rate=1", "--user", "alice")
+    assert (status, output.count("\n"), "INVALID_REQUEST" in output) == (1, 1, True)
     for arguments in (("producer_byte_rate=1",), ("producer_byte_rate=x", "--user", "alice"), ("rate", "--user", "a")):
         assert run("set", *arguments)[0] == 2
     assert run("set", "producer_byte_rate=1", "--user", "alice", "--user-defaults")[0] == 2

@@ -32,17 +32,17 @@ def run(broker, tmp_path, capsys):
         path = tmp_path / "client.properties"
         path.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n{login}\n")
         status = main([*arguments, "-b", broker.bootstrap_servers, "--command-config", str(path)])
-        said = capsys.readouterr()
-        return status, said.out + said.err
+        output = capsys.readouterr()
+        return status, output.out + output.err
 
     return run_command
 
 
 def test_a_token_from_its_making_to_its_end(run) -> None:
-    status, said = run("security", "token", "create", "--renewer", "bob")
+    status, output = run("security", "token", "create", "--renewer", "bob")
     assert status == 0
-    assert "of alice, valid until 20" in said
-    login = said.splitlines()[-1]
+    assert "of alice, valid until 20" in output
+    login = output.splitlines()[-1]
     (row,) = json.loads(run("security", "token", "list", "--json")[1])
     assert (row["owner"], row["requester"], row["renewers"]) == ("alice", "alice", ["bob"])
     assert f'username="{row["id"]}" password="{row["hmac"]}" tokenauth="true"' in login
@@ -50,17 +50,17 @@ def test_a_token_from_its_making_to_its_end(run) -> None:
     assert row["id"] in table
     assert run("security", "token", "renew", row["hmac"], "--period", "600000")[1].startswith("Valid until 20")
     assert run("transactions", "list", login=login)[0] == 0
-    status, said = run("security", "token", "list", login=login)
-    assert (status, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in said) == (1, True)
+    status, output = run("security", "token", "list", login=login)
+    assert (status, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in output) == (1, True)
     assert run("security", "token", "expire", row["hmac"])[1].startswith("Ends at 20")
     assert run("security", "token", "list", "--json")[1].strip() == "[]"
-    status, said = run("transactions", "list", login=login)
-    assert (status, "invalid credentials" in said) == (1, True)
+    status, output = run("transactions", "list", login=login)
+    assert (status, "invalid credentials" in output) == (1, True)
 
 
 def test_what_is_refused_is_reported_in_one_line(run) -> None:
-    status, said = run("security", "token", "renew", "eA==")
-    assert (status, said.count("\n"), "DELEGATION_TOKEN_NOT_FOUND" in said) == (1, 1, True)
-    status, said = run("security", "token", "expire", "no base64")
+    status, output = run("security", "token", "renew", "eA==")
+    assert (status, output.count("\n"), "DELEGATION_TOKEN_NOT_FOUND" in output) == (1, 1, True)
+    status, output = run("security", "token", "expire", "no base64")
     assert status != 0
-    assert "the HMAC is base64" in said
+    assert "the HMAC is base64" in output

@@ -117,8 +117,8 @@ def test_directory_that_cannot_be_written_is_one_line(tmp_path) -> None:
     ],
 )
 def test_bad_values_name_key_value_and_what_is_allowed(tmp_path, setting, words) -> None:
-    said = refused("start", "--data-dir", tmp_path / "data", "--set", setting)
-    assert all(word in said for word in words), said
+    printed = refused("start", "--data-dir", tmp_path / "data", "--set", setting)
+    assert all(word in printed for word in words), printed
     assert not (tmp_path / "data").exists()
 
 

@@ -24,10 +24,10 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     from kafkapy.__main__ import main
 
     assert main(["start", "--port", "0", *map(str, arguments)]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1, said.err
-    return said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1, output.err
+    return output.err
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_a_file_among_the_log_directories_of_a_properties_file_is_called_one(tmp
 
 @pytest.mark.parametrize("key", ["node.id", "broker.id"])
 def test_the_key_that_was_given_is_blamed(key, tmp_path, capsys) -> None:
-    said = refused(capsys, "--data-dir", tmp_path / "data", "--set", f"{key}=x")
-    assert said.startswith(f"kafkapy: Invalid value x for configuration {key}: Not a number of type INT")
+    output = refused(capsys, "--data-dir", tmp_path / "data", "--set", f"{key}=x")
+    assert output.startswith(f"kafkapy: Invalid value x for configuration {key}: Not a number of type INT")
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
 def test_a_secured_listener_is_blamed_itself(protocol, tmp_path, capsys) -> None:
-    said = refused(capsys, "--data-dir", tmp_path / "data", "--set", f"listeners={protocol}://127.0.0.1:0")
-    assert "CONTROLLER" not in said
-    assert "inter.broker" not in said
+    output = refused(capsys, "--data-dir", tmp_path / "data", "--set", f"listeners={protocol}://127.0.0.1:0")
+    assert "CONTROLLER" not in output
+    assert "inter.broker" not in output
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_a_taken_port_is_reported_with_the_way_out(tmp_path, capsys) -> None:
     before = [(logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in names]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refused(capsys, "--data-dir", tmp_path, "--port", port)
+        output = refused(capsys, "--data-dir", tmp_path, "--port", port)
     after = [(logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in names]
     assert after == before, "what else runs in this process logs as it did"
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in said
-    assert "--port" in said
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in output
+    assert "--port" in output
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +103,11 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-def speak(broker: Broker, said: bytes) -> None:
+def speak(broker: Broker, output: bytes) -> None:
     """Send bytes and wait until the broker closes the connection, without an answer."""
     host, port = broker.bootstrap_servers.rsplit(":", 1)
     with socket.create_connection((host, int(port)), 10) as client:
-        client.sendall(said)
+        client.sendall(output)
         assert client.recv(1) == b""
 
 
@@ -119,7 +119,7 @@ def client_hello() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
+    ("output", "name"),
     [
         (b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP"),
         (b"POST / HTTP/1.1\r\n\r\n", "HTTP"),
@@ -128,8 +128,8 @@ def client_hello() -> bytes:
         (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
     ],
 )
-def test_another_protocol_spoken_to_the_port_is_named(said, name, broker, caplog) -> None:
-    speak(broker, said)
+def test_another_protocol_spoken_to_the_port_is_named(output, name, broker, caplog) -> None:
+    speak(broker, output)
     (line,) = [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
     assert f"the client speaks {name}" in line
 
@@ -160,6 +160,6 @@ def test_a_start_that_finds_both_says_so(tmp_path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("kafkapy ready on ")
         process.terminate()
-        _, said = process.communicate(timeout=60)
-    assert "kafkapy-0.3.1.dist-info is another project" in said
-    assert "pip uninstall kafkapy" in said
+        _, output = process.communicate(timeout=60)
+    assert "kafkapy-0.3.1.dist-info is another project" in output
+    assert "pip uninstall kafkapy" in output

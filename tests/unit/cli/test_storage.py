@@ -74,10 +74,10 @@ def test_info_shows_directories_of_several_clusters(properties, tmp_path, capsys
 )
 def test_format_refuses_in_one_line(properties, tmp_path, capsys, arguments, message) -> None:
     assert storage("format", "-c", properties, *arguments) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
     assert not (tmp_path / "a").exists()
 
 

@@ -19,7 +19,7 @@ import typer
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli.main import app
-from tests.support.asking import until
+from tests.support.client_requests import until
 
 pytest.importorskip("confluent_kafka")
 
@@ -121,11 +121,11 @@ def test_the_overview_names_the_version_option(capsys) -> None:
 )
 def test_a_command_that_is_not_understood_is_one_line(arguments, message, capsys) -> None:
     assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert message in said.err
-    assert said.err.endswith(" -h)\n")
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert message in output.err
+    assert output.err.endswith(" -h)\n")
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_broker(command, silent_server) -
         interrupted_s = time.monotonic()
         process.wait(60)
         took_s = time.monotonic() - interrupted_s
-        said = process.stderr.read().decode()
+        output = process.stderr.read().decode()
     for each in accepted:
         each.close()
     assert took_s < END_S
-    assert "Traceback" not in said
+    assert "Traceback" not in output
 
 
 def test_ctrl_c_reports_what_was_delivered(server) -> None:
@@ -252,9 +252,9 @@ def test_a_reset_names_the_members_in_its_way(server, capsys) -> None:
         capsys.readouterr()
         arguments = ["groups", "reset", "busy", "-t", "reset", "--to", "latest", "-b", server]
         assert main([*arguments, "--json"]) == 0
-        said = capsys.readouterr()
-        assert json.loads(said.out)[0]["after"] == 0
-        assert "busy has members, --execute would be refused until they stop: reader (" in said.err
+        output = capsys.readouterr()
+        assert json.loads(output.out)[0]["after"] == 0
+        assert "busy has members, --execute would be refused until they stop: reader (" in output.err
         assert main([*arguments, "--execute"]) == 1
         assert "busy has members, stop them first: reader (" in capsys.readouterr().err
     finally:

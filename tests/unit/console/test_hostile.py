@@ -115,11 +115,11 @@ def test_an_origin_that_is_no_url_is_refused() -> None:
 def test_streams_are_counted_when_many_come_at_once() -> None:
     """All of them passed, where they were counted later than looked at."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:  # a broker that never answers
-        texts = asyncio.run(_asked_at_once(listener, MAX_STREAMS + 4))
+        texts = asyncio.run(_requested_at_once(listener, MAX_STREAMS + 4))
     assert sum("already" in text for text in texts) == 4
 
 
-async def _asked_at_once(listener: socket.socket, count: int) -> list[str]:
+async def _requested_at_once(listener: socket.socket, count: int) -> list[str]:
     """Return the streams' texts; the broker closes once four of them have ended."""
     app = new_app(Settings(servers=f"127.0.0.1:{listener.getsockname()[1]}"))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=OWN) as page:

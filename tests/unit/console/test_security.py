@@ -118,8 +118,8 @@ def test_with_a_token_nothing_is_shown_before_the_login() -> None:
     page = client(token=TOKEN)
     for path in ("/", "/topics", "/stream", "/static/console.js", "/nothing"):
         assert page.get(path, headers={"accept": "*/*"}).status_code == 401
-    asked = page.get("/", headers={"accept": "text/html"}, follow_redirects=False)
-    assert (asked.status_code, asked.headers["location"]) == (303, "/login")
+    requested = page.get("/", headers={"accept": "text/html"}, follow_redirects=False)
+    assert (requested.status_code, requested.headers["location"]) == (303, "/login")
     assert page.get("/login").status_code == 200
     assert not page.cookies
 

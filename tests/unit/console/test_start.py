@@ -49,17 +49,17 @@ def test_a_start_imports_nothing_of_the_console() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (["--listen", "192.0.2.1:8080"], "a token is needed"),
         (["--schema-registry", "/none"], "neither an http URL nor a directory"),
         (["--command-config", "/none"], "/none cannot be read"),
     ],
 )
-def test_a_console_that_cannot_start_says_why(arguments, said, capsys, monkeypatch) -> None:
+def test_a_console_that_cannot_start_says_why(arguments, output, capsys, monkeypatch) -> None:
     monkeypatch.delenv("KAFKAPY_CONSOLE_TOKEN", raising=False)
     assert main(["console", *arguments]) == 1
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
 def test_a_taken_port_is_one_line(capsys, monkeypatch) -> None:

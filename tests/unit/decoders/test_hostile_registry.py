@@ -17,7 +17,7 @@ class Answering:
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run)
@@ -30,7 +30,7 @@ class Answering:
                 request = connection.recv(65536)
                 if not request:
                     return
-                self.asked.append(request.split(b"\r\n")[0].decode())
+                self.requested.append(request.split(b"\r\n")[0].decode())
                 try:
                     connection.sendall(self.answer)
                 except OSError:
@@ -90,7 +90,7 @@ def test_redirects_are_not_followed() -> None:
         moved = f"HTTP/1.1 302 Found\r\nlocation: {other.url}/schemas/ids/1\r\ncontent-length: 0\r\n\r\n".encode()
         with answering(moved) as server, pytest.raises(DecodeError, match="answers 302"):
             SchemaRegistry(server.url).schema(1)
-        assert other.asked == []
+        assert other.requested == []
 
 
 def test_schemas_and_what_they_refer_to_are_bounded_in_bytes() -> None:
@@ -100,7 +100,7 @@ def test_schemas_and_what_they_refer_to_are_bounded_in_bytes() -> None:
     with answering(body) as server:
         with pytest.raises(DecodeError, match="more than"):
             SchemaRegistry(server.url).schema(1)
-        assert len(server.asked) == 5
+        assert len(server.requested) == 5
 
 
 def test_a_registry_that_does_not_answer_is_not_requested_for_every_schema() -> None:
@@ -110,7 +110,7 @@ def test_a_registry_that_does_not_answer_is_not_requested_for_every_schema() -> 
         for schema_id in range(20):
             with pytest.raises(DecodeError, match="does not answer"):
                 registry.schema(schema_id)
-        assert len(server.asked) == 1
+        assert len(server.requested) == 1
         server.answer = described()
         now_s += SILENCE_S
         assert registry.schema(1).text == '"int"'

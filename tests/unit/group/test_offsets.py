@@ -133,8 +133,8 @@ class Shard:
 
     def fetch(self, partition: int = 0, *, topic_id: bytes = bytes(16), require_stable: bool = False, **fields):
         topics = [OffsetFetchRequestTopics("orders", topic_id, [partition])]
-        asked = OffsetFetchRequestGroup(GROUP, topics=topics, **fields)
-        return self.shard.offsets.fetch(asked, require_stable=require_stable).topics[0].partitions[0]
+        requested = OffsetFetchRequestGroup(GROUP, topics=topics, **fields)
+        return self.shard.offsets.fetch(requested, require_stable=require_stable).topics[0].partitions[0]
 
     def expire(self) -> int:
         """Expire what has; return how many records that took."""
@@ -203,8 +203,8 @@ def test_a_record_of_the_oldest_type_is_an_offset_like_any_other():
 def test_deleting_offsets_removes_those_that_are_there():
     shard = Shard()
     shard.commit()
-    asked = [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(1)]
-    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic("orders", asked)])
+    requested = [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(1)]
+    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic("orders", requested)])
     decision = shard.shard.offsets.delete(request)
     assert [record.key.partition for record in decision.records] == [0]
     assert [each.error_code for each in decision.response.topics[0].partitions] == [0, 0]

@@ -38,15 +38,15 @@ def create(running: Any, *creations: AclCreation, version: int = 3) -> list[tupl
     return [(each.error_code, each.error_message) for each in on_wire(response, version).results]
 
 
-def wire(asked: AclFilter) -> dict[str, Any]:
+def wire(requested: AclFilter) -> dict[str, Any]:
     return {
-        "resource_type_filter": asked.resource_type,
-        "resource_name_filter": asked.resource_name,
-        "pattern_type_filter": asked.pattern_type,
-        "principal_filter": asked.principal,
-        "host_filter": asked.host,
-        "operation": asked.operation,
-        "permission_type": asked.permission_type,
+        "resource_type_filter": requested.resource_type,
+        "resource_name_filter": requested.resource_name,
+        "pattern_type_filter": requested.pattern_type,
+        "principal_filter": requested.principal,
+        "host_filter": requested.host,
+        "operation": requested.operation,
+        "permission_type": requested.permission_type,
     }
 
 
@@ -56,8 +56,8 @@ def delete(running: Any, *filters: AclFilter, version: int = 3) -> list[Any]:
     return results
 
 
-def names(running: Any, asked: AclFilter = AclFilter(), version: int = 3) -> list[str]:  # noqa: B008
-    request = DescribeAclsRequest(**wire(asked))
+def names(running: Any, requested: AclFilter = AclFilter(), version: int = 3) -> list[str]:  # noqa: B008
+    request = DescribeAclsRequest(**wire(requested))
     response = on_wire(answer(describe_acls.handle(running, context(version), request)), version)
     assert response.error_code == 0
     return [resource.resource_name for resource in response.resources for _ in resource.acls]

@@ -187,11 +187,13 @@ def create(running: Any, *names: str) -> dict[str, Any]:
 
 
 def delete(running: Any, *topics: str | bytes) -> list[Any]:
-    asked = [
+    requested = [
         DeleteTopicState(topic_id=topic) if isinstance(topic, bytes) else DeleteTopicState(name=topic)
         for topic in topics
     ]
-    results: list[Any] = answer(delete_topics.handle(running, context(6), DeleteTopicsRequest(topics=asked))).responses
+    results: list[Any] = answer(
+        delete_topics.handle(running, context(6), DeleteTopicsRequest(topics=requested))
+    ).responses
     return results
 
 
@@ -231,9 +233,9 @@ def test_deleting_topics_is_authorized_whether_they_exist_or_not() -> None:
 
 def test_positions_hold_nothing_of_topics_that_are_not_deleted() -> None:
     names = [f"t{number}" for number in range(50)]
-    told = [result.name for result in delete(services(Cluster(broker_count=1)), *names)]
-    assert sorted(told) == sorted(names)
-    assert told != names
+    reported = [result.name for result in delete(services(Cluster(broker_count=1)), *names)]
+    assert sorted(reported) == sorted(names)
+    assert reported != names
 
 
 def test_a_name_whose_id_is_requested_twice_is_refused() -> None:
@@ -246,7 +248,7 @@ def test_a_name_whose_id_is_requested_twice_is_refused() -> None:
     assert "a" in cluster.image.topics.by_name
 
 
-def ask_metadata(authorizer: Any, names: list[str] | None, **fields: Any) -> Any:
+def request_metadata(authorizer: Any, names: list[str] | None, **fields: Any) -> Any:
     cluster = Cluster(broker_count=1)
     create(services(cluster), "a", "b")
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -257,7 +259,7 @@ def ask_metadata(authorizer: Any, names: list[str] | None, **fields: Any) -> Any
 
 def test_metadata_of_all_topics_leaves_no_trace_of_what_is_hidden() -> None:
     authorizer = Deny((AclOperation.DESCRIBE, "b"))
-    assert [topic.name for topic in ask_metadata(authorizer, None).topics] == ["a"]
+    assert [topic.name for topic in request_metadata(authorizer, None).topics] == ["a"]
     assert authorizer.questions == [("DESCRIBE", "TOPIC", "a", 1, *FILTER), ("DESCRIBE", "TOPIC", "b", 1, *FILTER)]
 
 
@@ -286,7 +288,7 @@ def test_very_many_topics_are_authorized_in_turns(handler: Any) -> None:
 
 def test_the_right_to_create_is_checked_for_the_cluster_once() -> None:
     authorizer = Deny((AclOperation.CREATE, CLUSTER), (AclOperation.CREATE, "y"))
-    response = ask_metadata(authorizer, ["x", "y"], include_topic_authorized_operations=True)
+    response = request_metadata(authorizer, ["x", "y"], include_topic_authorized_operations=True)
     operations = {topic.name: topic.topic_authorized_operations for topic in response.topics}
     assert operations["x"] > 0
     assert operations["y"] == -(2**31), "a topic refused for CREATE tells no operations"
@@ -299,7 +301,7 @@ def test_the_right_to_create_is_checked_for_the_cluster_once() -> None:
 
 def test_authorized_operations_are_never_logged_as_access() -> None:
     authorizer = Deny()
-    ask_metadata(authorizer, ["a"], include_topic_authorized_operations=True)
+    request_metadata(authorizer, ["a"], include_topic_authorized_operations=True)
     assert {question[4:] for question in authorizer.questions[1:]} == {(False, False)}
 
 

@@ -42,7 +42,7 @@ class Elsewhere:
         out += CreateTopicsResponse(topics=[CreatableTopicResult("orders")]).encode(VERSION)
         return EnvelopeResponse(error_code=self.error, response_data=bytes(out))
 
-    def asked(self) -> list[list[str]]:
+    def requested(self) -> list[list[str]]:
         """Return the names of the topics of each request."""
         found = []
         for envelope in self.envelopes:
@@ -83,13 +83,13 @@ def test_a_topic_that_is_being_created_is_not_requested_again_until_the_controll
         create_topics_soon(running, CONTEXT, ["orders", "trades"])
         create_topics_soon(running, CONTEXT, ["orders"])
         await asyncio.sleep(0)
-        assert controller.asked() == [["orders"], ["trades"]]
+        assert controller.requested() == [["orders"], ["trades"]]
         controller.error = ErrorCode.NOT_CONTROLLER
         controller.may_answer.set()
         await asyncio.sleep(0.1)
         create_topics_soon(running, CONTEXT, ["orders"])
         await asyncio.sleep(0.1)
-        assert controller.asked() == [["orders"], ["trades"], ["orders"]]
+        assert controller.requested() == [["orders"], ["trades"], ["orders"]]
 
     run(main)
 

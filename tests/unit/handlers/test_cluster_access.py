@@ -30,7 +30,7 @@ REFUSED = (31, "Cluster authorization failed.")
 ADD_RAFT_VOTER, DESCRIBE_CLUSTER = 80, 60
 
 
-def asked(handler: Any, request: Any, operation: AclOperation, api_key: int = 0) -> Any:
+def requested(handler: Any, request: Any, operation: AclOperation, api_key: int = 0) -> Any:
     """Return the response, or the error of the whole, of somebody who may not do the operation."""
     by = context(0)
     by.api_key = api_key
@@ -47,16 +47,16 @@ def asked(handler: Any, request: Any, operation: AclOperation, api_key: int = 0)
     [(raft_requests, AddRaftVoterRequest, ADD_RAFT_VOTER), (describe_controllers, DescribeClusterRequest, 60)],
 )
 def test_an_error_of_the_whole_has_a_message(handler, request_class, api_key) -> None:
-    error = asked(handler, request_class(), AclOperation.ALTER, api_key)
+    error = requested(handler, request_class(), AclOperation.ALTER, api_key)
     assert (error.code, error.message) == REFUSED
 
 
 def test_each_user_of_a_change_of_scram_credentials_is_refused() -> None:
     request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name, 1) for name in ("b", "a")])
-    results = asked(alter_user_scram_credentials, request, AclOperation.ALTER).results
+    results = requested(alter_user_scram_credentials, request, AclOperation.ALTER).results
     assert [(each.user, each.error_code, each.error_message) for each in results] == [("a", *REFUSED), ("b", *REFUSED)]
 
 
 def test_quotas_are_refused_without_a_message() -> None:
-    response = asked(describe_client_quotas, DescribeClientQuotasRequest(), AclOperation.DESCRIBE_CONFIGS)
+    response = requested(describe_client_quotas, DescribeClientQuotasRequest(), AclOperation.DESCRIBE_CONFIGS)
     assert (response.error_code, response.error_message, response.entries) == (31, None, None)

@@ -27,9 +27,9 @@ async def delete(
 ) -> tuple[int, int]:
     """Return error code and low watermark."""
     parts = [DeleteRecordsPartition(partition, offset)]
-    asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(topic, parts)], timeout_ms=800)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(topic, parts)], timeout_ms=800)
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
-    response = await delete_records.handle(hosting.services(authorizer), context, asked)
+    response = await delete_records.handle(hosting.services(authorizer), context, request)
     result = type(response).decode(response.encode(version), version).topics[0].partitions[0]
     return result.error_code, result.low_watermark
 

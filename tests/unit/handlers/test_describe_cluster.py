@@ -52,10 +52,10 @@ def test_fenced_brokers_are_listed_when_requested() -> None:
     cluster = Cluster(broker_count=1)
     cluster.register(2)
 
-    asked = describe(cluster, include_fenced_brokers=True)
+    requested = describe(cluster, include_fenced_brokers=True)
 
     assert [broker.broker_id for broker in describe(cluster).brokers] == [1]
-    assert [(broker.broker_id, broker.is_fenced) for broker in asked.brokers] == [(1, False), (2, True)]
+    assert [(broker.broker_id, broker.is_fenced) for broker in requested.brokers] == [(1, False), (2, True)]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from tests.support.metadata_services import Deny, answer
 
 def describe(hosting: Hosting, topics: Any = None, version: int = 5, authorizer: Any = None) -> Any:
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
-    asked = DescribeLogDirsRequest(topics=topics)
-    response = answer(describe_log_dirs.handle(hosting.services(authorizer), context, asked))
+    requested = DescribeLogDirsRequest(topics=topics)
+    response = answer(describe_log_dirs.handle(hosting.services(authorizer), context, requested))
     return type(response).decode(response.encode(version), version)
 
 
@@ -28,12 +28,12 @@ def test_every_version_returns_directories_partitions_and_sizes(version: int) ->
         partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=NOW_MS)
         (directory,) = describe(hosting, version=version).results
         (topic,) = directory.topics
-        told = [
+        reported = [
             (each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
             for each in topic.partitions
         ]
         assert (directory.log_dir, directory.error_code, topic.name) == ("/data", 0, "orders")
-        assert told == [(0, len(batch(b"a")), 0, False), (1, 0, 0, False)]
+        assert reported == [(0, len(batch(b"a")), 0, False), (1, 0, 0, False)]
         assert (directory.total_bytes > 0, directory.usable_bytes >= 0) == (version >= 4, version >= 4)
         assert not directory.is_cordoned
 
@@ -45,8 +45,8 @@ async def test_only_requested_partitions_that_are_here_are_returned(loop: SimLoo
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=3)
     hosting.create_topic("trades")
-    asked = [DescribableLogDirTopic("orders", [1, 9]), DescribableLogDirTopic("nowhere", [0])]
-    (directory,) = describe(hosting, asked).results
+    requested = [DescribableLogDirTopic("orders", [1, 9]), DescribableLogDirTopic("nowhere", [0])]
+    (directory,) = describe(hosting, requested).results
     assert [(each.name, [part.partition_index for part in each.partitions]) for each in directory.topics] == [
         ("orders", [1])
     ]

@@ -13,7 +13,7 @@ from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
 from tests.support.metadata_services import Deny, answer
 
 
-def ask(hosting: Hosting, topic: str, *, authorizer: Any = None) -> tuple[int, list[int]]:
+def send_request(hosting: Hosting, topic: str, *, authorizer: Any = None) -> tuple[int, list[int]]:
     """Return the error code of partition 0 and its producer ids."""
     request = DescribeProducersRequest(topics=[TopicRequest(topic, [0])])
     context: Any = SimpleNamespace(api_version=0, listener_name="PLAINTEXT", client_id="tester")
@@ -34,8 +34,8 @@ def with_a_producer(loop: SimLoop) -> Hosting:
 @on_loop
 async def test_reading_the_topic_must_be_allowed(loop: SimLoop) -> None:
     hosting = with_a_producer(loop)
-    assert ask(hosting, "orders") == (0, [9])
-    denied = ask(hosting, "orders", authorizer=Deny((AclOperation.READ, "orders")))
+    assert send_request(hosting, "orders") == (0, [9])
+    denied = send_request(hosting, "orders", authorizer=Deny((AclOperation.READ, "orders")))
     assert denied == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
 
 
@@ -43,15 +43,15 @@ async def test_reading_the_topic_must_be_allowed(loop: SimLoop) -> None:
 async def test_a_follower_describes_its_producers_too(loop: SimLoop) -> None:
     hosting = with_a_producer(loop)
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2))
-    assert ask(hosting, "orders") == (0, [9])
+    assert send_request(hosting, "orders") == (0, [9])
 
 
 @on_loop
 async def test_elsewhere_or_offline_there_are_none(loop: SimLoop) -> None:
     hosting = with_a_producer(loop)
     hosting.create_topic("elsewhere", replicas=(2,))
-    assert ask(hosting, "elsewhere") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+    assert send_request(hosting, "elsewhere") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
     partition = hosting.manager.partitions.find("orders", 0)
     assert partition is not None
     partition.go_offline()
-    assert ask(hosting, "orders") == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    assert send_request(hosting, "orders") == (ErrorCode.KAFKA_STORAGE_ERROR, [])

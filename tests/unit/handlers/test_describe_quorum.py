@@ -19,7 +19,7 @@ OBSERVER = ReplicaDescription(ReplicaKey(4, b"o" * 16), 40, 900, -1)
 QUORUM = QuorumDescription(1, 7, 41, (VOTER,), (OBSERVER,), {1: (Endpoint("CONTROLLER", "localhost", 9093),)})
 
 
-def ask(
+def send_request(
     quorum: QuorumDescription | None, *partitions: tuple[str, int], version: int = 2, is_allowed: bool = True
 ) -> DescribeQuorumResponse:
     """Handle a request and carry the response over the wire."""
@@ -36,7 +36,7 @@ def ask(
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_leader_describes_voters_and_observers(version: int) -> None:
-    response = ask(QUORUM, ("__cluster_metadata", 0), version=version)
+    response = send_request(QUORUM, ("__cluster_metadata", 0), version=version)
     partition = response.topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id, partition.leader_epoch, partition.high_watermark) == (
         0,
@@ -55,16 +55,19 @@ def test_the_leader_describes_voters_and_observers(version: int) -> None:
 
 
 def test_only_the_metadata_partition_can_be_described() -> None:
-    for asked in [("orders", 0)], [("__cluster_metadata", 1)], [("__cluster_metadata", 0), ("orders", 0)]:
-        response = ask(QUORUM, *asked)
+    for requested in [("orders", 0)], [("__cluster_metadata", 1)], [("__cluster_metadata", 0), ("orders", 0)]:
+        response = send_request(QUORUM, *requested)
         errors = [partition.error_code for topic in response.topics for partition in topic.partitions]
-        assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(asked)
+        assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(requested)
 
 
 def test_a_node_that_does_not_lead_answers_not_leader() -> None:
-    response = ask(None, ("__cluster_metadata", 0))
+    response = send_request(None, ("__cluster_metadata", 0))
     assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_it_needs_the_right_to_describe_the_cluster() -> None:
-    assert ask(QUORUM, ("__cluster_metadata", 0), is_allowed=False).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (
+        send_request(QUORUM, ("__cluster_metadata", 0), is_allowed=False).error_code
+        == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )

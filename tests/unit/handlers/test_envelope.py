@@ -31,10 +31,10 @@ class Rights:
     allows_everything = False
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str, str]] = []
+        self.requested: list[tuple[str, str, str]] = []
 
     def authorize(self, requester: Any, operation: AclOperation, *_: Any, **__: Any) -> bool:
-        self.asked.append((requester.principal, requester.client_host, operation.name))
+        self.requested.append((requester.principal, requester.client_host, operation.name))
         if operation == AclOperation.CLUSTER_ACTION:
             return bool(requester.principal == BROKER)
         return (requester.principal, requester.client_host) == ("User:alice", "10.0.0.7")
@@ -82,10 +82,10 @@ def sent(
         security_protocol="PLAINTEXT",
         api_key=58,
     )
-    asked = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=host)
+    requested = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=host)
 
     async def main(loop: SimLoop) -> EnvelopeResponse:
-        return await envelope.handle(services, context, asked)
+        return await envelope.handle(services, context, requested)
 
     return run(main), rights
 
@@ -94,7 +94,7 @@ def sent(
 def test_who_is_no_broker_acts_in_nobodys_name(by: str) -> None:
     response, rights = sent(by=by)
     assert (response.error_code, response.response_data) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    assert rights.asked == [(by, "10.0.0.1", "CLUSTER_ACTION")]
+    assert rights.requested == [(by, "10.0.0.1", "CLUSTER_ACTION")]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_the_inner_request_is_authorized_by_the_clients_principal_and_address(
     assert response.error_code == 0
     answer = UnregisterBrokerResponse.decode(bytes(response.response_data or b"")[5:], 0)
     assert answer.error_code == code
-    asked = (decode_principal(principal), ".".join(map(str, host)), "ALTER")
-    assert rights.asked == [(BROKER, "10.0.0.1", "CLUSTER_ACTION"), asked]
+    requested = (decode_principal(principal), ".".join(map(str, host)), "ALTER")
+    assert rights.requested == [(BROKER, "10.0.0.1", "CLUSTER_ACTION"), requested]
 
 
 NOT_PASSED_ON = (BROKER_APIS.keys() | CONTROLLER_APIS.keys()) - FORWARDED_APIS - FORWARDED_IN_PART_APIS
@@ -128,7 +128,7 @@ def test_what_is_not_passed_on_is_not_taken(key: int) -> None:
     write_request_header(out, api_key=key, api_version=version, correlation_id=7, client_id="c")
     response, rights = sent(bytes(out))
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    assert len(rights.asked) == 1
+    assert len(rights.requested) == 1
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,9 @@ def request(version: int, *offsets: int, topic: str = "orders", generation: int 
     return FetchRequest(**{**defaults, **fields})  # type: ignore[arg-type]
 
 
-async def send(hosting: Hosting, asked: FetchRequest, version: int = 18, authorizer: Any = None) -> Any:
+async def send(hosting: Hosting, requested: FetchRequest, version: int = 18, authorizer: Any = None) -> Any:
     """Return the response as a client reads it, its regions read and released."""
-    response = await fetch.handle(hosting.services(authorizer), context(version), asked)
+    response = await fetch.handle(hosting.services(authorizer), context(version), requested)
     for topic in response.responses:
         for part in topic.partitions:
             if isinstance(part.records, FileRegion):
@@ -52,8 +52,8 @@ async def send(hosting: Hosting, asked: FetchRequest, version: int = 18, authori
     return type(response).decode(response.encode(version), version)
 
 
-async def parts_of(hosting: Hosting, asked: FetchRequest, version: int = 18, authorizer: Any = None) -> list[Any]:
-    response = await send(hosting, asked, version, authorizer)
+async def parts_of(hosting: Hosting, requested: FetchRequest, version: int = 18, authorizer: Any = None) -> list[Any]:
+    response = await send(hosting, requested, version, authorizer)
     return [part for topic in response.responses for part in topic.partitions]
 
 
@@ -408,8 +408,8 @@ async def test_a_session_answers_what_is_new_and_remembers_the_rest(loop: SimLoo
     idle = await send(hosting, request(18, session_id=1, session_epoch=1))
     assert (idle.error_code, idle.session_id, idle.responses) == (0, 1, [])
     append(partition, b"a")
-    told = await send(hosting, request(18, session_id=1, session_epoch=2))
-    assert [(part.partition_index, spans(part)) for part in told.responses[0].partitions] == [(0, [(0, 0)])]
+    reported = await send(hosting, request(18, session_id=1, session_epoch=2))
+    assert [(part.partition_index, spans(part)) for part in reported.responses[0].partitions] == [(0, [(0, 0)])]
     again = await send(hosting, request(18, session_id=1, session_epoch=2))
     assert (again.error_code, again.session_id, again.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, [])
     unknown = await send(hosting, request(18, session_id=5, session_epoch=1))
@@ -423,9 +423,9 @@ async def test_a_session_notices_that_its_topic_was_recreated(loop: SimLoop) -> 
     await send(hosting, request(18, 0, session_epoch=0))
     hosting.delete_topic()
     hosting.create_topic(generation=2)
-    told = await send(hosting, request(18, session_id=1, session_epoch=1))
-    (part,) = told.responses[0].partitions
-    assert (told.responses[0].topic_id, part.error_code) == (topic_id("orders"), ErrorCode.INCONSISTENT_TOPIC_ID)
+    reported = await send(hosting, request(18, session_id=1, session_epoch=1))
+    (part,) = reported.responses[0].partitions
+    assert (reported.responses[0].topic_id, part.error_code) == (topic_id("orders"), ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
 @on_loop
@@ -434,8 +434,8 @@ async def test_leader_epochs_fence_inside_sessions(loop: SimLoop) -> None:
     hosting.create_topic()
     await send(hosting, request(18, 0, session_epoch=0, current_leader_epoch=0))
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
-    told = await send(hosting, request(18, session_id=1, session_epoch=1))
-    assert told.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    reported = await send(hosting, request(18, session_id=1, session_epoch=1))
+    assert reported.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 # -- rights

@@ -39,9 +39,9 @@ async def consume(
 ) -> Any:
     part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1000, current_leader_epoch=leader_epoch)
     topic = FetchTopic("orders", bytes(16), [part]) if version < 13 else FetchTopic("", topic_id("orders"), [part])
-    asked = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=10_000, topics=[topic], rack_id=rack)
+    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=10_000, topics=[topic], rack_id=rack)
     context: Any = Context(version)
-    response = await fetch.handle(hosting.services(), context, asked)
+    response = await fetch.handle(hosting.services(), context, request)
     (answer,) = response.responses[0].partitions
     return answer
 

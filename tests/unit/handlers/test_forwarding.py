@@ -28,15 +28,15 @@ class Elsewhere:
 
     def __init__(self, *answers: EnvelopeResponse | ApiError) -> None:
         self._answers = list(answers)
-        self.asked: list[EnvelopeRequest] = []
+        self.requested: list[EnvelopeRequest] = []
         self.local_after = 1 << 30
 
     @property
     def is_local(self) -> bool:
-        return len(self.asked) >= self.local_after
+        return len(self.requested) >= self.local_after
 
     async def call(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
-        self.asked.append(envelope)
+        self.requested.append(envelope)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, ApiError):
             raise answer
@@ -66,7 +66,7 @@ def forwarded(elsewhere: Elsewhere, timeout_ms: int = 30_000, frame: bytes = b"f
 def test_a_request_goes_as_it_came_with_the_clients_principal_and_address() -> None:
     elsewhere = Elsewhere(EnvelopeResponse(response_data=b"answer"))
     assert forwarded(elsewhere) == b"answer"
-    (envelope,) = elsewhere.asked
+    (envelope,) = elsewhere.requested
     assert (envelope.request_data, envelope.client_host_address) == (b"frame", bytes([10, 0, 0, 7]))
     assert decode_principal(envelope.request_principal or b"") == "User:alice"
     assert principal_data(envelope.request_principal or b"").token_authenticated
@@ -94,7 +94,7 @@ def test_it_is_retried_while_no_controller_is_active() -> None:
     refused = EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     elsewhere = Elsewhere(gone, refused, EnvelopeResponse(response_data=b"answer"))
     assert forwarded(elsewhere) == b"answer"
-    assert len(elsewhere.asked) == 3
+    assert len(elsewhere.requested) == 3
 
 
 def test_a_node_that_becomes_the_active_controller_meanwhile_serves_it_itself() -> None:
@@ -117,10 +117,10 @@ def test_a_frame_that_does_not_fit_into_an_envelope_does_not_cost_the_connection
     elsewhere = Elsewhere(EnvelopeResponse(response_data=b"answer"))
     with pytest.raises(CloseConnection, match="too large to be passed on"):
         forwarded(elsewhere, frame=bytes(MAX_BYTES))
-    assert elsewhere.asked == []
+    assert elsewhere.requested == []
     longest = MAX_BYTES - ENVELOPE_BYTES - len("User:alice")
     assert forwarded(elsewhere, frame=bytes(longest)) == b"answer"
-    (envelope,) = elsewhere.asked
+    (envelope,) = elsewhere.requested
     header_bytes = 10 + len("2147483647") + 1
     assert header_bytes + len(envelope.encode(0)) <= MAX_BYTES
 

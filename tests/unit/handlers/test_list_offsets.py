@@ -22,19 +22,19 @@ from tests.support.metadata_services import Deny
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 
-async def ask(
+async def send_request(
     hosting: Hosting, timestamp: int, version: int = 11, *, authorizer: Any = None, topic: str = "orders", **fields: Any
 ) -> Any:
     """Ask for one partition; return its answer as a client reads it."""
     part = ListOffsetsPartition(fields.pop("partition", 0), fields.pop("current_leader_epoch", -1), timestamp)
     fields.setdefault("replica_id", -1)
-    asked = ListOffsetsRequest(topics=[ListOffsetsTopic(topic, [part])], **fields)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(topic, [part])], **fields)
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
-    response = await list_offsets.handle(hosting.services(authorizer), context, asked)
+    response = await list_offsets.handle(hosting.services(authorizer), context, request)
     return type(response).decode(response.encode(version), version).topics[0].partitions[0]
 
 
-def told(answer: Any) -> tuple[int, int, int, int]:
+def reported(answer: Any) -> tuple[int, int, int, int]:
     return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
 
 
@@ -53,8 +53,8 @@ def test_every_version_returns_the_end_offsets(version: int) -> None:
         hosting = Hosting(loop)
         fill(hosting, 10, 20).log.maybe_increment_log_start_offset(1)
         epoch = 0 if version >= 4 else -1
-        assert told(await ask(hosting, LATEST, version)) == (0, -1, 2, epoch)
-        assert told(await ask(hosting, EARLIEST, version)) == (0, -1, 1, epoch)
+        assert reported(await send_request(hosting, LATEST, version)) == (0, -1, 2, epoch)
+        assert reported(await send_request(hosting, EARLIEST, version)) == (0, -1, 1, epoch)
 
     main()
 
@@ -63,10 +63,10 @@ def test_every_version_returns_the_end_offsets(version: int) -> None:
 async def test_an_empty_partition(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
-    assert told(await ask(hosting, LATEST)) == (0, -1, 0, 0)
-    assert told(await ask(hosting, EARLIEST)) == (0, -1, 0, 0)
-    assert told(await ask(hosting, MAX_TIMESTAMP)) == (0, -1, -1, -1)
-    assert told(await ask(hosting, 5)) == (0, -1, -1, -1)
+    assert reported(await send_request(hosting, LATEST)) == (0, -1, 0, 0)
+    assert reported(await send_request(hosting, EARLIEST)) == (0, -1, 0, 0)
+    assert reported(await send_request(hosting, MAX_TIMESTAMP)) == (0, -1, -1, -1)
+    assert reported(await send_request(hosting, 5)) == (0, -1, -1, -1)
 
 
 @on_loop
@@ -74,7 +74,7 @@ async def test_offsets_by_time(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10, 30, 20, 40)
     for timestamp_ms, expected in ((0, (10, 0)), (10, (10, 0)), (11, (30, 1)), (31, (40, 3)), (41, (-1, -1))):
-        answer = await ask(hosting, timestamp_ms)
+        answer = await send_request(hosting, timestamp_ms)
         assert (answer.timestamp, answer.offset) == expected
 
 
@@ -82,16 +82,16 @@ async def test_offsets_by_time(loop: SimLoop) -> None:
 async def test_the_record_with_the_largest_timestamp(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10, 40, 20)
-    assert told(await ask(hosting, MAX_TIMESTAMP)) == (0, 40, 1, 0)
+    assert reported(await send_request(hosting, MAX_TIMESTAMP)) == (0, 40, 1, 0)
 
 
 @on_loop
 async def test_without_tiered_storage_local_is_all_and_tiered_is_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10, 20)
-    assert told(await ask(hosting, EARLIEST_LOCAL)) == (0, -1, 0, 0)
-    assert told(await ask(hosting, LATEST_TIERED)) == (0, -1, -1, -1)
-    assert told(await ask(hosting, PENDING_UPLOAD)) == (0, -1, -1, -1)
+    assert reported(await send_request(hosting, EARLIEST_LOCAL)) == (0, -1, 0, 0)
+    assert reported(await send_request(hosting, LATEST_TIERED)) == (0, -1, -1, -1)
+    assert reported(await send_request(hosting, PENDING_UPLOAD)) == (0, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_version_knows_only_its_special_timestamps(timestamp: int, version: in
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         fill(hosting, 10)
-        assert told(await ask(hosting, timestamp, version)) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
+        assert reported(await send_request(hosting, timestamp, version)) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
 
     main()
 
@@ -116,10 +116,10 @@ async def test_read_committed_ends_at_the_last_stable_offset(loop: SimLoop) -> N
     records = batch(b"a", timestamp_ms=20, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, verification=guard)
     partition.maybe_advance_high_watermark(0)
-    assert (await ask(hosting, LATEST, isolation_level=1)).offset == 1
-    assert (await ask(hosting, LATEST)).offset == 2
-    assert (await ask(hosting, 15, isolation_level=1)).offset == -1
-    assert (await ask(hosting, 15)).offset == 1
+    assert (await send_request(hosting, LATEST, isolation_level=1)).offset == 1
+    assert (await send_request(hosting, LATEST)).offset == 2
+    assert (await send_request(hosting, 15, isolation_level=1)).offset == -1
+    assert (await send_request(hosting, 15)).offset == 1
 
 
 @on_loop
@@ -127,10 +127,10 @@ async def test_offsets_beyond_the_high_watermark_are_returned_to_replicas_only(l
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     partition.log.append_as_leader(batch(b"x", timestamp_ms=10), leader_epoch=0, now_ms=NOW_MS)
-    assert (await ask(hosting, LATEST)).offset == 0
-    assert (await ask(hosting, 5)).offset == -1
-    assert (await ask(hosting, MAX_TIMESTAMP)).offset == -1
-    assert (await ask(hosting, LATEST, replica_id=2)).offset == 1
+    assert (await send_request(hosting, LATEST)).offset == 0
+    assert (await send_request(hosting, 5)).offset == -1
+    assert (await send_request(hosting, MAX_TIMESTAMP)).offset == -1
+    assert (await send_request(hosting, LATEST, replica_id=2)).offset == 1
 
 
 @on_loop
@@ -141,11 +141,11 @@ async def test_a_new_leader_returns_no_end_offset_before_its_high_watermark_has_
     partition = hosting.create_topic(replicas=(1, 2))
     partition.log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
-    assert (await ask(hosting, LATEST)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert (await ask(hosting, LATEST, 4)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    assert (await ask(hosting, NOW_MS + 1)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert (await ask(hosting, EARLIEST)).error_code == 0
-    assert (await ask(hosting, LATEST, replica_id=2)).offset == 1
+    assert (await send_request(hosting, LATEST)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert (await send_request(hosting, LATEST, 4)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert (await send_request(hosting, NOW_MS + 1)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert (await send_request(hosting, EARLIEST)).error_code == 0
+    assert (await send_request(hosting, LATEST, replica_id=2)).offset == 1
 
 
 @on_loop
@@ -154,8 +154,8 @@ async def test_leader_epochs_fence(loop: SimLoop) -> None:
     fill(hosting, 10)
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
     for epoch, code in ((0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (1, 0)):
-        assert (await ask(hosting, LATEST, current_leader_epoch=epoch)).error_code == code
-    assert told(await ask(hosting, LATEST)) == (0, -1, 1, 1)
+        assert (await send_request(hosting, LATEST, current_leader_epoch=epoch)).error_code == code
+    assert reported(await send_request(hosting, LATEST)) == (0, -1, 1, 1)
 
 
 @on_loop
@@ -164,12 +164,12 @@ async def test_what_is_not_here_or_not_allowed(loop: SimLoop) -> None:
     fill(hosting, 10)
     hosting.create_topic("elsewhere", replicas=(2,))
     denied = Deny((AclOperation.DESCRIBE, "orders"))
-    assert (await ask(hosting, LATEST, topic="nowhere")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (await ask(hosting, LATEST, partition=3)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (await ask(hosting, LATEST, topic="elsewhere")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (await ask(hosting, LATEST, authorizer=denied)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (await send_request(hosting, LATEST, topic="nowhere")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await send_request(hosting, LATEST, partition=3)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await send_request(hosting, LATEST, topic="elsewhere")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await send_request(hosting, LATEST, authorizer=denied)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(ProtocolError):
-        await ask(hosting, LATEST, isolation_level=2)
+        await send_request(hosting, LATEST, isolation_level=2)
 
 
 @on_loop
@@ -177,9 +177,9 @@ async def test_a_partition_requested_twice_is_refused_twice(loop: SimLoop) -> No
     hosting = Hosting(loop)
     fill(hosting, 10)
     twice = [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)]
-    asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("orders", twice)])
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("orders", twice)])
     context: Any = SimpleNamespace(api_version=11, listener_name="PLAINTEXT", client_id="tester")
-    response = await list_offsets.handle(hosting.services(), context, asked)
+    response = await list_offsets.handle(hosting.services(), context, request)
     assert [part.error_code for part in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
@@ -189,8 +189,8 @@ async def test_cold_pages_are_warmed_and_a_failing_disk_is_reported(loop: SimLoo
     fill(hosting, *range(1_000, 1_400))
     hosting.restart()
     hosting.disk.chill()
-    assert (await ask(hosting, 1_200)).offset == 200
+    assert (await send_request(hosting, 1_200)).offset == 200
     assert hosting.io_pool.finished_count > 0
     hosting.disk.chill()
     hosting.disk.fail("read", times=5)
-    assert (await ask(hosting, 1_100)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await send_request(hosting, 1_100)).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -40,7 +40,7 @@ def measured(serve: Callable[[], Awaitable[None]]) -> tuple[MeasuredRouter, Requ
     return MeasuredRouter(route, coalesce, counts, now_ns=Ticks()), counts
 
 
-def ask(router: MeasuredRouter, frame: bytes, info: ConnectionInfo = INFO) -> Writer | None:
+def send_request(router: MeasuredRouter, frame: bytes, info: ConnectionInfo = INFO) -> Writer | None:
     return asyncio.run(cast(Route, router.route)(info, memoryview(frame)))
 
 
@@ -55,7 +55,7 @@ async def later() -> None:
 
 def test_a_request_that_does_not_wait_is_counted_once() -> None:
     router, counts = measured(at_once)
-    assert ask(router, PRODUCE_V9) == b"answer"
+    assert send_request(router, PRODUCE_V9) == b"answer"
     version = counts.of(9)
     assert (version.request_count, sum(version.api.at_once), sum(version.api.waited)) == (1, 1, 0)
     assert version.api.frame_bytes[len(PRODUCE_V9)] == 1
@@ -63,17 +63,17 @@ def test_a_request_that_does_not_wait_is_counted_once() -> None:
 
 def test_a_request_that_waits_has_local_and_remote_time() -> None:
     router, counts = measured(later)
-    assert ask(router, PRODUCE_V9) == b"answer"
+    assert send_request(router, PRODUCE_V9) == b"answer"
     api = counts.of(9).api
     assert [sum(each) for each in (api.at_once, api.waited, api.local, api.remote)] == [0, 1, 1, 1]
 
 
 def test_fetches_of_followers_are_counted_apart() -> None:
     router, counts = measured(at_once)
-    ask(router, FETCH_V13)
+    send_request(router, FETCH_V13)
     follower = ConnectionInfo("f", "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 2, is_replica=True)
-    ask(router, FETCH_V13, follower)
-    ask(router, FETCH_V13, follower)
+    send_request(router, FETCH_V13, follower)
+    send_request(router, FETCH_V13, follower)
     assert {key: sum(api.at_once) for key, api in counts.apis.items()} == {(1, False): 1, (1, True): 2}
 
 
@@ -120,5 +120,5 @@ def test_a_frame_without_a_whole_key_is_left_to_the_router() -> None:
     """It raises ProtocolError, which closes the connection without a traceback; this one's router takes all."""
     for size in range(4):
         router, counts = measured(at_once)
-        assert ask(router, bytes(size)) == b"answer"
+        assert send_request(router, bytes(size)) == b"answer"
         assert counts.of(0).request_count == 1

@@ -29,7 +29,7 @@ def cluster_with(*names: str, broker_count: int = 1, replicas: list[int] | None 
     return cluster
 
 
-def ask(
+def send_request(
     cluster: Cluster,
     topics: list[Any] | None,
     version: int = 13,
@@ -39,13 +39,13 @@ def ask(
     config: dict[str, str] | None = None,
     **fields: Any,
 ) -> Any:
-    asked = None if topics is None else [_asked(topic) for topic in topics]
-    request = MetadataRequest(topics=asked, **fields)
+    requested = None if topics is None else [_requested(topic) for topic in topics]
+    request = MetadataRequest(topics=requested, **fields)
     running = services(cluster, authorizer=authorizer, **(config or {}))
     return on_wire(answer(metadata.handle(running, context(version, listener), request)), version)
 
 
-def _asked(topic: Any) -> MetadataRequestTopic:
+def _requested(topic: Any) -> MetadataRequestTopic:
     if isinstance(topic, bytes):
         return MetadataRequestTopic(topic_id=topic, name=None)
     return MetadataRequestTopic(name=topic)
@@ -61,7 +61,7 @@ def errors_of(response: Any) -> dict[str | None, ErrorCode]:
 
 @pytest.mark.parametrize("version", range(14))
 def test_every_version_returns_brokers_and_topics(version: int) -> None:
-    response = ask(cluster_with("a"), ["a"], version)
+    response = send_request(cluster_with("a"), ["a"], version)
 
     (broker,) = response.brokers
     (topic,) = response.topics
@@ -75,17 +75,17 @@ def test_every_version_returns_brokers_and_topics(version: int) -> None:
 def test_no_topics_mean_all_in_version_0_and_none_from_version_1_on() -> None:
     cluster = cluster_with("a", "b")
 
-    assert names_of(ask(cluster, [], 0)) == ["a", "b"]
-    assert names_of(ask(cluster, [], 1)) == []
-    assert names_of(ask(cluster, None, 1)) == ["a", "b"]
-    assert names_of(ask(cluster, None, 13)) == ["a", "b"]
+    assert names_of(send_request(cluster, [], 0)) == ["a", "b"]
+    assert names_of(send_request(cluster, [], 1)) == []
+    assert names_of(send_request(cluster, None, 1)) == ["a", "b"]
+    assert names_of(send_request(cluster, None, 13)) == ["a", "b"]
 
 
 def test_topic_is_found_by_its_id_from_version_12_on() -> None:
     cluster = cluster_with("a")
     topic_id = cluster.image.topics.by_name["a"].topic_id
 
-    known, unknown = ask(cluster, [topic_id]), ask(cluster, [b"?" * 16])
+    known, unknown = send_request(cluster, [topic_id]), send_request(cluster, [b"?" * 16])
 
     assert (known.topics[0].name, known.topics[0].topic_id) == ("a", topic_id)
     assert (unknown.topics[0].error_code, unknown.topics[0].topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, b"?" * 16)
@@ -94,7 +94,7 @@ def test_topic_is_found_by_its_id_from_version_12_on() -> None:
 
 @pytest.mark.parametrize("version", [10, 11])
 def test_ids_and_null_names_are_invalid_before_version_12(version: int) -> None:
-    response = ask(cluster_with("a"), [b"?" * 16], version)
+    response = send_request(cluster_with("a"), [b"?" * 16], version)
 
     assert errors_of(response) == {"": ErrorCode.INVALID_REQUEST}
 
@@ -102,7 +102,7 @@ def test_ids_and_null_names_are_invalid_before_version_12(version: int) -> None:
 def test_missing_topic_is_created_and_answered_unknown_meanwhile() -> None:
     cluster = cluster_with()
 
-    first, second = ask(cluster, ["new"]), ask(cluster, ["new"])
+    first, second = send_request(cluster, ["new"]), send_request(cluster, ["new"])
 
     assert errors_of(first) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert errors_of(second) == {"new": ErrorCode.NONE}
@@ -117,20 +117,20 @@ def test_topic_is_not_created_where_client_or_broker_do_not_want_it(
 ) -> None:
     cluster = cluster_with()
 
-    response = ask(cluster, ["new"], config=config, **fields)
+    response = send_request(cluster, ["new"], config=config, **fields)
 
     assert errors_of(response) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert "new" not in cluster.image.topics.by_name
 
 
 def test_invalid_name_is_never_created() -> None:
-    assert errors_of(ask(cluster_with(), ["a b"])) == {"a b": ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert errors_of(send_request(cluster_with(), ["a b"])) == {"a b": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 def test_offsets_topic_is_created_with_its_own_configs() -> None:
     cluster = cluster_with()
 
-    response = ask(cluster, ["__consumer_offsets"], config={"offsets_topic_num_partitions": "7"})
+    response = send_request(cluster, ["__consumer_offsets"], config={"offsets_topic_num_partitions": "7"})
 
     assert response.topics[0].is_internal
     assert errors_of(response) == {"__consumer_offsets": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -139,7 +139,7 @@ def test_offsets_topic_is_created_with_its_own_configs() -> None:
 def test_requesting_all_topics_creates_nothing() -> None:
     cluster = cluster_with("a")
 
-    ask(cluster, None)
+    send_request(cluster, None)
 
     assert list(cluster.image.topics.by_name) == ["a"]
 
@@ -152,14 +152,14 @@ def test_only_the_listener_of_the_request_is_returned() -> None:
     ]
     cluster.register(1, listeners=listeners)
 
-    outside = ask(cluster, ["a"], listener="OUTSIDE")
-    nowhere = ask(cluster, ["a"], listener="ELSEWHERE")
+    outside = send_request(cluster, ["a"], listener="OUTSIDE")
+    nowhere = send_request(cluster, ["a"], listener="ELSEWHERE")
 
     assert [(broker.host, broker.port) for broker in outside.brokers] == [("example.org", 443)]
     assert nowhere.brokers == []
     assert nowhere.topics[0].partitions[0].error_code == ErrorCode.LISTENER_NOT_FOUND
     assert nowhere.topics[0].partitions[0].leader_id == -1
-    before_6 = ask(cluster, ["a"], 5, listener="ELSEWHERE")
+    before_6 = send_request(cluster, ["a"], 5, listener="ELSEWHERE")
     assert before_6.topics[0].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -167,7 +167,7 @@ def test_fenced_broker_is_not_listed_and_its_replicas_are_offline() -> None:
     cluster = cluster_with("a", broker_count=2, replicas=[2, 1])
     cluster.heartbeat(2, want_fence=True)
 
-    response, version_0 = ask(cluster, ["a"]), ask(cluster, ["a"], 0)
+    response, version_0 = send_request(cluster, ["a"]), send_request(cluster, ["a"], 0)
 
     (partition,) = response.topics[0].partitions
     assert [broker.node_id for broker in response.brokers] == [1]
@@ -181,7 +181,7 @@ def test_leaderless_partition_says_so() -> None:
     cluster = cluster_with("a", broker_count=2, replicas=[2])
     cluster.heartbeat(2, want_fence=True)
 
-    (partition,) = ask(cluster, ["a"]).topics[0].partitions
+    (partition,) = send_request(cluster, ["a"]).topics[0].partitions
 
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert partition.leader_epoch == 1
@@ -190,16 +190,16 @@ def test_leaderless_partition_says_so() -> None:
 def test_operations_are_returned_only_when_requested() -> None:
     cluster = cluster_with("a")
 
-    silent = ask(cluster, ["a"], 10)
-    asked = ask(
+    silent = send_request(cluster, ["a"], 10)
+    requested = send_request(
         cluster, ["a"], 10, include_topic_authorized_operations=True, include_cluster_authorized_operations=True
     )
 
     assert silent.topics[0].topic_authorized_operations == NOT_ASKED
     assert silent.cluster_authorized_operations == NOT_ASKED
     # READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11
-    assert asked.topics[0].topic_authorized_operations == 0b1101_1111_1000
-    assert asked.cluster_authorized_operations > 0
+    assert requested.topics[0].topic_authorized_operations == 0b1101_1111_1000
+    assert requested.cluster_authorized_operations > 0
 
 
 def test_topics_that_may_not_be_seen_are_hidden_or_refused_without_their_id() -> None:
@@ -207,9 +207,9 @@ def test_topics_that_may_not_be_seen_are_hidden_or_refused_without_their_id() ->
     authorizer = Deny((AclOperation.DESCRIBE, "secret"))
     topic_id = cluster.image.topics.by_name["secret"].topic_id
 
-    every = ask(cluster, None, authorizer=authorizer)
-    named = ask(cluster, ["secret"], authorizer=authorizer)
-    by_id = ask(cluster, [topic_id], authorizer=authorizer)
+    every = send_request(cluster, None, authorizer=authorizer)
+    named = send_request(cluster, ["secret"], authorizer=authorizer)
+    by_id = send_request(cluster, [topic_id], authorizer=authorizer)
 
     assert names_of(every) == ["a"]
     assert (named.topics[0].error_code, named.topics[0].topic_id) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, bytes(16))
@@ -219,7 +219,7 @@ def test_topics_that_may_not_be_seen_are_hidden_or_refused_without_their_id() ->
 def test_creating_needs_authorization() -> None:
     cluster = cluster_with()
 
-    response = ask(cluster, ["new"], authorizer=Deny((AclOperation.CREATE, "")))
+    response = send_request(cluster, ["new"], authorizer=Deny((AclOperation.CREATE, "")))
 
     assert errors_of(response) == {"new": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert "new" not in cluster.image.topics.by_name
@@ -241,35 +241,35 @@ def test_a_cached_response_is_dropped_with_its_topics_and_brokers() -> None:
     cluster = cluster_with("a")
     running = services(cluster)
 
-    def told() -> Any:
+    def reported() -> Any:
         return on_wire(answer(metadata.handle(running, context(13), MetadataRequest(topics=None))), 13)
 
-    assert names_of(told()) == ["a"]
+    assert names_of(reported()) == ["a"]
     more = CreatableTopic(name="b", num_partitions=1, replication_factor=1)
     cluster.commit(cluster.controller.topics.decide_create(CreateTopicsRequest(topics=[more])))
-    assert names_of(told()) == ["a", "b"]
+    assert names_of(reported()) == ["a", "b"]
     cluster.start_broker(2)
-    assert [broker.node_id for broker in told().brokers] == [1, 2]
+    assert [broker.node_id for broker in reported().brokers] == [1, 2]
 
 
 def test_a_kept_answer_is_not_for_who_may_not_see_all_of_it() -> None:
     running = services(cluster_with("open", "secret"))
-    told = answer(metadata.handle(running, context(13), MetadataRequest(topics=None)))
-    assert names_of(on_wire(told, 13)) == ["open", "secret"]
+    reported = answer(metadata.handle(running, context(13), MetadataRequest(topics=None)))
+    assert names_of(on_wire(reported, 13)) == ["open", "secret"]
 
     running.authorizer = Deny((AclOperation.DESCRIBE, "secret"))
     another = context(13)
     another.principal = "User:another"
-    told = answer(metadata.handle(running, another, MetadataRequest(topics=None)))
-    assert names_of(on_wire(told, 13)) == ["open"]
+    reported = answer(metadata.handle(running, another, MetadataRequest(topics=None)))
+    assert names_of(on_wire(reported, 13)) == ["open"]
 
 
 def test_kept_answers_differ_by_version_and_listener() -> None:
     running = services(cluster_with("a"))
 
-    def told(version: int, listener_name: str) -> Any:
+    def reported(version: int, listener_name: str) -> Any:
         return answer(metadata.handle(running, context(version, listener_name), MetadataRequest(topics=None)))
 
-    assert on_wire(told(13, "PLAINTEXT"), 13).brokers
-    assert on_wire(told(7, "PLAINTEXT"), 7).brokers
-    assert not on_wire(told(13, "ELSEWHERE"), 13).brokers
+    assert on_wire(reported(13, "PLAINTEXT"), 13).brokers
+    assert on_wire(reported(7, "PLAINTEXT"), 7).brokers
+    assert not on_wire(reported(13, "ELSEWHERE"), 13).brokers

@@ -26,13 +26,13 @@ def running_in(loop: SimLoop, cluster: Cluster) -> Any:
     return running
 
 
-def ask(running: Any, version: int = 13) -> "asyncio.Task[Any]":
-    async def asked() -> Any:
+def send_request(running: Any, version: int = 13) -> "asyncio.Task[Any]":
+    async def requested() -> Any:
         requester = context(version)
         requester.connection = SimpleNamespace(is_held=False)
         return await metadata.handle(running, requester, MetadataRequest(topics=None))
 
-    return asyncio.ensure_future(asked())
+    return asyncio.ensure_future(requested())
 
 
 def counts(answer: Any, version: int = 13) -> dict[str, int]:
@@ -45,14 +45,14 @@ def test_all_topics_are_described_in_turns_and_once_for_all_requests() -> None:
         create(cluster, "large", 3 * STEPS_PER_TURN)
         create(cluster, "small", 1)
         running = running_in(loop, cluster)
-        first, second = ask(running), ask(running)
+        first, second = send_request(running), send_request(running)
         await asyncio.sleep(0)
         assert not first.done()
         started = loop.time()
         assert await first is await second
         assert loop.time() > started, "it has given way"
         assert counts(first.result()) == {"large": 3 * STEPS_PER_TURN, "small": 1}
-        assert await ask(running) is first.result()
+        assert await send_request(running) is first.result()
 
     run(main)
 
@@ -62,13 +62,13 @@ def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_o
         cluster = Cluster(1)
         create(cluster, "large", 3 * STEPS_PER_TURN)
         running = running_in(loop, cluster)
-        before = ask(running)
+        before = send_request(running)
         await asyncio.sleep(0)
         create(cluster, "new", 1)
-        after = ask(running)
+        after = send_request(running)
         assert counts(await before) == {"large": 3 * STEPS_PER_TURN}
         assert counts(await after) == {"large": 3 * STEPS_PER_TURN, "new": 1}
-        assert await ask(running) is after.result()
+        assert await send_request(running) is after.result()
 
     run(main)
 
@@ -78,7 +78,7 @@ def test_who_goes_away_while_the_answer_is_made_leaves_others_theirs() -> None:
         cluster = Cluster(1)
         create(cluster, "large", SMALL_COUNT + STEPS_PER_TURN)
         running = running_in(loop, cluster)
-        first, second = ask(running), ask(running)
+        first, second = send_request(running), send_request(running)
         await asyncio.sleep(0)
         first.cancel()
         assert counts(await second) == {"large": SMALL_COUNT + STEPS_PER_TURN}

@@ -17,15 +17,15 @@ from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
 from tests.support.metadata_services import Deny, answer
 
 
-def ask(
+def send_request(
     hosting: Hosting, epoch: int, version: int = 4, *, topic: str = "orders", known: int = -1, authorizer: Any = None
 ) -> tuple[int, int, int]:
     """Return error code, leader epoch and its end offset."""
-    asked = OffsetForLeaderEpochRequest(
+    request = OffsetForLeaderEpochRequest(
         topics=[OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, known, epoch)])]
     )
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
-    response = answer(offset_for_leader_epoch.handle(hosting.services(authorizer), context, asked))
+    response = answer(offset_for_leader_epoch.handle(hosting.services(authorizer), context, request))
     part = type(response).decode(response.encode(version), version).topics[0].partitions[0]
     return part.error_code, part.leader_epoch, part.end_offset
 
@@ -45,8 +45,8 @@ def test_every_version_returns_where_epochs_end(version: int) -> None:
     @on_loop
     async def main(loop: SimLoop) -> None:
         hosting = two_epochs(loop)
-        assert ask(hosting, 0, version) == (0, 0, 2)
-        assert ask(hosting, 1, version) == (0, 1, 3)
+        assert send_request(hosting, 0, version) == (0, 0, 2)
+        assert send_request(hosting, 1, version) == (0, 1, 3)
 
     main()
 
@@ -54,15 +54,15 @@ def test_every_version_returns_where_epochs_end(version: int) -> None:
 @on_loop
 async def test_an_epoch_that_is_not_known_has_no_end(loop: SimLoop) -> None:
     hosting = two_epochs(loop)
-    assert ask(hosting, 2) == (0, -1, -1)
-    assert ask(hosting, -1) == (0, -1, -1)
+    assert send_request(hosting, 2) == (0, -1, -1)
+    assert send_request(hosting, -1) == (0, -1, -1)
 
 
 @on_loop
 async def test_a_leader_that_has_written_nothing_knows_its_epoch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
-    assert ask(hosting, 0) == (0, 0, 0)
+    assert send_request(hosting, 0) == (0, 0, 0)
 
 
 @on_loop
@@ -70,15 +70,15 @@ async def test_errors(loop: SimLoop) -> None:
     hosting = two_epochs(loop)
     hosting.create_topic("elsewhere", replicas=(2, 1))
     denied = Deny((AclOperation.DESCRIBE, "orders"), (AclOperation.CLUSTER_ACTION, "kafka-cluster"))
-    assert ask(hosting, 0, known=0) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
-    assert ask(hosting, 0, known=2) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
-    assert ask(hosting, 0, topic="nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
-    assert ask(hosting, 0, topic="elsewhere") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
-    assert ask(hosting, 0, authorizer=denied) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
+    assert send_request(hosting, 0, known=0) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+    assert send_request(hosting, 0, known=2) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert send_request(hosting, 0, topic="nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+    assert send_request(hosting, 0, topic="elsewhere") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+    assert send_request(hosting, 0, authorizer=denied) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
 
 
 @on_loop
 async def test_brokers_and_consumers_may_request_it(loop: SimLoop) -> None:
     hosting = two_epochs(loop)
-    assert ask(hosting, 0, authorizer=Deny((AclOperation.DESCRIBE, "orders"))) == (0, 0, 2)
-    assert ask(hosting, 0, authorizer=Deny((AclOperation.CLUSTER_ACTION, "kafka-cluster"))) == (0, 0, 2)
+    assert send_request(hosting, 0, authorizer=Deny((AclOperation.DESCRIBE, "orders"))) == (0, 0, 2)
+    assert send_request(hosting, 0, authorizer=Deny((AclOperation.CLUSTER_ACTION, "kafka-cluster"))) == (0, 0, 2)

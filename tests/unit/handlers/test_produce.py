@@ -33,9 +33,9 @@ def request(version: int, *partitions: tuple[int, Any], topic: str = "orders", a
     return ProduceRequest(acks=acks, topic_data=[named], **fields)
 
 
-def send(hosting: Hosting, asked: Any, version: int = 13, authorizer: Any = None, client_id: str = "tester") -> Any:
+def send(hosting: Hosting, requested: Any, version: int = 13, authorizer: Any = None, client_id: str = "tester") -> Any:
     """Drive a produce that must not wait; return the answers of its first topic's partitions, as on the wire."""
-    response = answer(produce.handle(hosting.services(authorizer), context(version, client_id), asked))
+    response = answer(produce.handle(hosting.services(authorizer), context(version, client_id), requested))
     return on_wire(response, version).responses[0].partition_responses
 
 
@@ -125,13 +125,13 @@ def test_the_leader_is_returned_with_not_leader(version: int) -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop, broker_count=2)
         hosting.create_topic("elsewhere", replicas=(2, 1))
-        asked = request(version, (0, batch(b"a")), topic="elsewhere")
-        response = on_wire(answer(produce.handle(hosting.services(), context(version), asked)), version)
+        requested = request(version, (0, batch(b"a")), topic="elsewhere")
+        response = on_wire(answer(produce.handle(hosting.services(), context(version), requested)), version)
         refused = response.responses[0].partition_responses[0]
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        told = (refused.current_leader.leader_id, refused.current_leader.leader_epoch)
+        reported = (refused.current_leader.leader_id, refused.current_leader.leader_epoch)
         endpoints = [(each.node_id, each.host, each.port) for each in response.node_endpoints]
-        assert (told, endpoints) == (((-1, -1), []) if version < 10 else ((2, 0), [(2, "host2", 9092)]))
+        assert (reported, endpoints) == (((-1, -1), []) if version < 10 else ((2, 0), [(2, "host2", 9092)]))
 
     run(main)
 
@@ -171,9 +171,9 @@ def test_what_is_no_batch_to_append_is_refused_with_its_code(records: Any, versi
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         partition = hosting.create_topic()
-        told = send_one(hosting, records, version)
-        assert told.error_code == code
-        assert told.base_offset == (-1 if code else 0)
+        reported = send_one(hosting, records, version)
+        assert reported.error_code == code
+        assert reported.base_offset == (-1 if code else 0)
         assert partition.log.log_end_offset == (0 if code else 1)
 
     run(main)
@@ -234,8 +234,8 @@ def test_idempotent_producers() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         partition = hosting.create_topic()
-        told = [send_one(hosting, idempotent(sequence)) for sequence in (3, 4, 5, 4, 3)]
-        assert [(each.error_code, each.base_offset) for each in told] == [(0, 0), (0, 1), (0, 2), (0, 1), (0, 0)]
+        reported = [send_one(hosting, idempotent(sequence)) for sequence in (3, 4, 5, 4, 3)]
+        assert [(each.error_code, each.base_offset) for each in reported] == [(0, 0), (0, 1), (0, 2), (0, 1), (0, 0)]
         gap = send_one(hosting, idempotent(7))
         assert (gap.error_code, gap.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         assert send_one(hosting, idempotent(0, epoch=1)).base_offset == 3
@@ -300,17 +300,17 @@ async def test_acks_all_waits_for_the_followers(loop: SimLoop) -> None:
     assert not task.done()
     if partition.note_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=0):
         hosting.manager.complete_waiting(partition)
-    told = (await task).responses[0].partition_responses[0]
-    assert (told.error_code, told.base_offset, loop.now_ms()) == (0, 0, 0)
+    reported = (await task).responses[0].partition_responses[0]
+    assert (reported.error_code, reported.base_offset, loop.now_ms()) == (0, 0, 0)
 
 
 @on_loop
 async def test_acks_all_times_out(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     hosting.create_topic(replicas=(1, 2))
-    asked = request(13, (0, batch(b"a")), acks=-1, timeout_ms=1_500)
-    told = (await produce.handle(hosting.services(), context(), asked)).responses[0].partition_responses[0]
-    assert (told.error_code, loop.now_ms()) == (ErrorCode.REQUEST_TIMED_OUT, 1_500)
+    requested = request(13, (0, batch(b"a")), acks=-1, timeout_ms=1_500)
+    reported = (await produce.handle(hosting.services(), context(), requested)).responses[0].partition_responses[0]
+    assert (reported.error_code, loop.now_ms()) == (ErrorCode.REQUEST_TIMED_OUT, 1_500)
     assert hosting.manager.waiting_count == 0
 
 
@@ -322,8 +322,8 @@ async def test_a_waiting_append_learns_that_the_isr_shrank_or_the_leader_went(lo
     task = hosting.start(produce.handle(services, context(), request(13, (0, batch(b"a")), acks=-1)))
     await settle()
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2]))
-    told = (await task).responses[0].partition_responses[0]
-    assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    reported = (await task).responses[0].partition_responses[0]
+    assert reported.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def transactional() -> memoryview:
@@ -336,8 +336,8 @@ def test_transactional_batches_need_the_right_to_a_transactional_id() -> None:
         hosting.create_topic(partition_count=2)
         denied = Deny((AclOperation.WRITE, "t"))
         for transactional_id in (None, "t"):
-            asked = request(13, (0, batch(b"a")), (1, transactional()), transactional_id=transactional_id)
-            codes = [each.error_code for each in send(hosting, asked, authorizer=denied)]
+            requested = request(13, (0, batch(b"a")), (1, transactional()), transactional_id=transactional_id)
+            codes = [each.error_code for each in send(hosting, requested, authorizer=denied)]
             assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
 
     run(main)
@@ -360,9 +360,9 @@ def test_internal_topics_are_for_the_admin_client_only() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)
         hosting.create_topic("__consumer_offsets")
-        asked = request(13, (0, batch(b"a", key=b"k")), topic="__consumer_offsets")
-        assert send(hosting, asked)[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert send(hosting, asked, client_id="__admin_client")[0].error_code == 0
+        requested = request(13, (0, batch(b"a", key=b"k")), topic="__consumer_offsets")
+        assert send(hosting, requested)[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert send(hosting, requested, client_id="__admin_client")[0].error_code == 0
 
     run(main)
 

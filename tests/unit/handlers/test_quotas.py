@@ -187,16 +187,16 @@ def test_the_throttle_of_mutations_is_what_is_left_of_it() -> None:
 
 
 @pytest.mark.parametrize("api_key", sorted(FORWARDED_APIS - WITHOUT_THROTTLE))
-@pytest.mark.parametrize(("controllers_ms", "told_ms"), [(0, 1000), (1000, 1000), (7654, 7654)])
-def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_returned(api_key, controllers_ms, told_ms) -> None:
+@pytest.mark.parametrize(("controllers_ms", "returned_ms"), [(0, 1000), (1000, 1000), (7654, 7654)])
+def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_returned(api_key, controllers_ms, returned_ms) -> None:
     """The throttle time is the first field of these responses."""
     world = World(api_key, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()
     version = response_type(api_key).MAX_VERSION
-    told, expected = (encoded(api_key, version, throttle_ms) for throttle_ms in (controllers_ms, told_ms))
-    world.meter.settle_forwarded(told)
-    assert bytes(told) == bytes(expected)
-    assert world.info.throttle_ms == told_ms
+    reported, expected = (encoded(api_key, version, throttle_ms) for throttle_ms in (controllers_ms, returned_ms))
+    world.meter.settle_forwarded(reported)
+    assert bytes(reported) == bytes(expected)
+    assert world.info.throttle_ms == returned_ms
 
 
 def test_the_one_answer_without_a_throttle_time_is_passed_on_as_it_is() -> None:
@@ -204,12 +204,12 @@ def test_the_one_answer_without_a_throttle_time_is_passed_on_as_it_is() -> None:
     world = World(api_key, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()
     version = response_type(api_key).MAX_VERSION
-    told = Writer()
-    write_response_header(told, api_key, version, 7)
-    response_type(api_key)().write(told, version)
-    before = bytes(told)
-    world.meter.settle_forwarded(told)
-    assert bytes(told) == before
+    reported = Writer()
+    write_response_header(reported, api_key, version, 7)
+    response_type(api_key)().write(reported, version)
+    before = bytes(reported)
+    world.meter.settle_forwarded(reported)
+    assert bytes(reported) == before
     assert world.info.throttle_ms == 1000
 
 

@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from tests.support.asking import batch_of, create_topic, produce
+from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.wire import WireClient
 
 KAFKAS_FIELDS = re.findall(

@@ -31,8 +31,8 @@ ALICE = "User:alice"
 ANONYMOUS = "User:ANONYMOUS"
 
 
-def connection(protocol: str, principal: str = ALICE, **said: bool) -> ConnectionInfo:
-    return ConnectionInfo("id", protocol, protocol, "10.0.0.7", 1, principal=principal, **said)
+def connection(protocol: str, principal: str = ALICE, **output: bool) -> ConnectionInfo:
+    return ConnectionInfo("id", protocol, protocol, "10.0.0.7", 1, principal=principal, **output)
 
 
 def context(info: ConnectionInfo, request: type, version: int) -> RequestContext:
@@ -54,12 +54,12 @@ def context(info: ConnectionInfo, request: type, version: int) -> RequestContext
     ids=str,
 )
 def test_a_client_has_proved_who_it_is_and_not_by_a_token(info, is_taken) -> None:
-    asked = context(info, RenewDelegationTokenRequest, 2)
+    requested = context(info, RenewDelegationTokenRequest, 2)
     if is_taken:
-        check_connection(asked)
+        check_connection(requested)
     else:
         with pytest.raises(ApiError) as error:
-            check_connection(asked)
+            check_connection(requested)
         assert error.value.code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 

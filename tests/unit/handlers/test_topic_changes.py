@@ -42,8 +42,8 @@ def delete(running: Any, *topics: str | bytes | tuple[str | None, bytes], versio
 
 
 def grow(running: Any, *topics: tuple[str, int], version: int = 3, validate_only: bool = False) -> dict[str, Any]:
-    asked = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in topics]
-    request = CreatePartitionsRequest(topics=asked, validate_only=validate_only)
+    requested = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in topics]
+    request = CreatePartitionsRequest(topics=requested, validate_only=validate_only)
     response = on_wire(answer(create_partitions.handle(running, context(version), request)), version)
     return {result.name: result for result in response.results}
 

@@ -55,10 +55,10 @@ class OfPrincipals(Deny):
     def __init__(self, allowed: Mapping[str, str]) -> None:
         super().__init__()
         self.allowed = allowed
-        self.asked = 0
+        self.requested = 0
 
     def authorize(self, requester: Any, _operation: AclOperation, _kind: Any, name: str, **_options: Any) -> bool:
-        self.asked += 1
+        self.requested += 1
         return name == self.allowed.get(requester.principal)
 
 
@@ -86,7 +86,7 @@ def test_an_answer_is_cached_by_principal_until_the_topics_change() -> None:
     for _ in range(2):
         assert names_for(running, "User:ann") == ["a"]
         assert names_for(running, "User:bob") == ["b"]
-    assert authorizer.asked == 4, "the second time nothing is asked"
+    assert authorizer.requested == 4, "the second time nothing is asked"
     authorizer.allowed = {"User:ann": "c"}
     create(cluster, "c")
     assert names_for(running, "User:ann") == ["c"]
@@ -96,14 +96,14 @@ def test_an_answer_is_for_one_host_and_one_listener() -> None:
     """ACLs may name hosts; each listener has addresses of its own."""
     authorizer = OfPrincipals({"User:ann": "a"})
     running = services(cluster_with("a"), authorizer=authorizer)
-    asked = []
+    requested = []
     for host, listener in (("10.0.0.1", "PLAINTEXT"), ("10.0.0.2", "PLAINTEXT"), ("10.0.0.2", "OTHER")):
         for _ in range(2):
             requester = context(13, listener)
             requester.principal, requester.client_host = "User:ann", host
             answer(metadata.handle(running, requester, MetadataRequest(topics=None)))
-        asked.append(authorizer.asked)
-    assert asked == [1, 2, 3]
+        requested.append(authorizer.requested)
+    assert requested == [1, 2, 3]
 
 
 def test_a_change_of_acls_drops_what_is_cached() -> None:
@@ -124,7 +124,7 @@ def test_with_an_audit_log_of_what_is_allowed_every_request_is_authorized() -> N
     running = services(cluster_with("a", "b"), authorizer=authorizer)
     for _ in range(2):
         assert names_for(running, "User:ann") == ["a"]
-    assert authorizer.asked == 4
+    assert authorizer.requested == 4
 
 
 def test_the_cache_is_bounded_in_bytes() -> None:

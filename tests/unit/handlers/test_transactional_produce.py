@@ -47,7 +47,7 @@ async def produce(hosting: TransactionHosting, gate: RefusingGate, version: int,
 
 
 @pytest.mark.parametrize(
-    ("answered", "version", "told"),
+    ("answered", "version", "reported"),
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 10, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 12, ErrorCode.NOT_ENOUGH_REPLICAS),
@@ -63,14 +63,16 @@ async def produce(hosting: TransactionHosting, gate: RefusingGate, version: int,
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_a_producer_gets_the_code_that_its_version_knows(answered: ErrorCode, version: int, told: ErrorCode) -> None:
+def test_a_producer_gets_the_code_that_its_version_knows(
+    answered: ErrorCode, version: int, reported: ErrorCode
+) -> None:
     @on_loop
     async def check(loop: SimLoop) -> None:
         hosting = TransactionHosting(loop)
         hosting.create_topic("orders")
         append = new_append(hosting)
         await produce(hosting, RefusingGate(answered), version, append)
-        assert append.error_code == told
+        assert append.error_code == reported
 
     check()
 

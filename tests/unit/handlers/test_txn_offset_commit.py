@@ -31,14 +31,14 @@ async def commit(hosting: TransactionHosting, producer: SimProducer, version: in
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "reported"),
     [
         (1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_a_client_gets_the_code_of_a_load_if_its_version_knows_it(version: int, told: ErrorCode) -> None:
+def test_a_client_gets_the_code_of_a_load_if_its_version_knows_it(version: int, reported: ErrorCode) -> None:
     @on_loop
     async def check(loop: SimLoop) -> None:
         hosting = TransactionHosting(loop)
@@ -51,7 +51,7 @@ def test_a_client_gets_the_code_of_a_load_if_its_version_knows_it(version: int, 
         await hosting.transactions.close()
         await hosting.groups.close()
         hosting.restart()
-        assert await commit(hosting, producer, version) == told
+        assert await commit(hosting, producer, version) == reported
         await hosting.loaded()
         assert await commit(hosting, producer, 5) == ErrorCode.NONE
 

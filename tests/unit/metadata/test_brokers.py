@@ -302,7 +302,7 @@ def test_registration_record_carries_what_kafkas_does() -> None:
 
 def alter(cluster: Cluster, broker_id: int, isr: list[int], **changes: int) -> Any:
     current = partition(cluster)
-    asked = PartitionData(
+    requested = PartitionData(
         partition_index=0,
         leader_epoch=changes.get("leader_epoch", current.leader_epoch),
         partition_epoch=changes.get("partition_epoch", current.partition_epoch),
@@ -314,7 +314,7 @@ def alter(cluster: Cluster, broker_id: int, isr: list[int], **changes: int) -> A
     request = AlterPartitionRequest(
         broker_id=broker_id,
         broker_epoch=cluster.epochs[broker_id],
-        topics=[TopicData(topic_id=topic_id, partitions=[asked])],
+        topics=[TopicData(topic_id=topic_id, partitions=[requested])],
     )
     return cluster.commit(cluster.controller.partitions.decide_alter_partition(request, 3)).topics[0].partitions[0]
 

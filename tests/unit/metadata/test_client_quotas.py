@@ -62,9 +62,9 @@ RATE, PERCENTAGE = "producer_byte_rate", "request_percentage"
     ],
 )
 def test_entity_that_cannot_be_is_refused(names, message) -> None:
-    (told,) = alter(Cluster(), entry(names, (RATE, 10000.0)))
-    assert told is not None
-    assert told.startswith(message)
+    (reported,) = alter(Cluster(), entry(names, (RATE, 10000.0)))
+    assert reported is not None
+    assert reported.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +154,16 @@ def test_a_trial_has_results_and_no_record() -> None:
 
 def test_of_an_entity_named_twice_the_first_alteration_counts() -> None:
     cluster = Cluster()
-    told = alter(cluster, entry(USER_1, (RATE, 1.0)), entry(USER_1, (RATE, 2.0)))
-    assert told == ["Ignoring duplicate entity ClientQuotaEntity(entries={user=user-1})"]
+    reported = alter(cluster, entry(USER_1, (RATE, 1.0)), entry(USER_1, (RATE, 2.0)))
+    assert reported == ["Ignoring duplicate entity ClientQuotaEntity(entries={user=user-1})"]
     assert quotas(cluster, USER_1) == {RATE: 1.0}
 
 
 def test_a_key_named_twice_refuses_its_entity() -> None:
     cluster = Cluster()
     names: Names = {"user": None, "client-id": "c"}
-    told = alter(cluster, entry(names, (RATE, 1.0), (RATE, 2.0)))
-    assert told == ["Ignoring duplicate entity ClientQuotaEntity(entries={client-id=c, user=null})"]
+    reported = alter(cluster, entry(names, (RATE, 1.0), (RATE, 2.0)))
+    assert reported == ["Ignoring duplicate entity ClientQuotaEntity(entries={client-id=c, user=null})"]
     assert quotas(cluster, names) is None
 
 

@@ -57,11 +57,11 @@ def test_the_hmac_is_that_of_the_id_and_is_in_no_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked_ms", "longest_ms", "valid_ms"),
+    ("requested_ms", "longest_ms", "valid_ms"),
     [(-1, 10_000, 1_000), (0, 10_000, 1_000), (500, 500, 500), (5_000, 5_000, 1_000), (1 << 62, 10_000, 1_000)],
 )
-def test_a_token_lives_no_longer_than_allowed(asked_ms, longest_ms, valid_ms) -> None:
-    record = created(control(), max_lifetime_ms=asked_ms).record
+def test_a_token_lives_no_longer_than_allowed(requested_ms, longest_ms, valid_ms) -> None:
+    record = created(control(), max_lifetime_ms=requested_ms).record
     assert (record.max_timestamp - NOW_MS, record.expiration_timestamp - NOW_MS) == (longest_ms, valid_ms)
 
 

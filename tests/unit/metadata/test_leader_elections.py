@@ -28,12 +28,12 @@ def test_unclean_election_needs_a_replica_that_is_up(is_for_all: bool) -> None:
     for broker_id in (2, 3, 1):
         fence(cluster, broker_id)
     assert leaders(cluster, 3) == [NO_LEADER, 4, 0]
-    asked = None if is_for_all else {"foo": [0, 1, 2]}
+    requested = None if is_for_all else {"foo": [0, 1, 2]}
 
-    before = elect(cluster, UNCLEAN, asked)
+    before = elect(cluster, UNCLEAN, requested)
     cluster.heartbeat(2)
     alter_isr(cluster, "foo", [2, 4], 1)
-    after = elect(cluster, UNCLEAN, asked)
+    after = elect(cluster, UNCLEAN, requested)
 
     others = {} if is_for_all else {("foo", 2): NOT_NEEDED}
     assert before == {("foo", 0): NOBODY, ("foo", 1): NOT_NEEDED, **others}
@@ -65,14 +65,14 @@ def test_preferred_leaders_lead_once_they_are_in_sync() -> None:
         fence(cluster, broker_id)
     no_topic = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic as bar")
     no_partition = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition as foo-3")
-    asked = {"foo": [0, 1, 2, 3], "bar": [0]}
+    requested = {"foo": [0, 1, 2, 3], "bar": [0]}
 
-    before = elect(cluster, PREFERRED, asked)
+    before = elect(cluster, PREFERRED, requested)
     for broker_id in (0, 1):
         cluster.heartbeat(broker_id)
     alter_isr(cluster, "foo", [1, 2, 3], 0)
     alter_isr(cluster, "foo", [0, 2, 1], 2)
-    after = elect(cluster, PREFERRED, asked)
+    after = elect(cluster, PREFERRED, requested)
 
     missing = {("foo", 3): no_partition, ("bar", 0): no_topic}
     assert before == {("foo", 0): NOT_PREFERRED, ("foo", 1): NOT_NEEDED, ("foo", 2): NOT_PREFERRED, **missing}

@@ -266,11 +266,11 @@ def test_reassignments_are_found_after_another_controller_took_over() -> None:
 def test_one_operation_has_its_bound() -> None:
     cluster = brokers(0, 1)
     place(cluster, "foo", [0], [0])
-    asked: dict[int, list[int]] = {partition_id: [1] for partition_id in range(10_001)}
+    requested: dict[int, list[int]] = {partition_id: [1] for partition_id in range(10_001)}
     for partition_id in range(2, 10_001):
         cluster.controller.topics.by_name["foo"].set_partition(partition_id, partition(cluster, "foo"))
 
-    decision = end_of(cluster.controller.reassignments.decide_alter(_request("foo", asked)))
+    decision = end_of(cluster.controller.reassignments.decide_alter(_request("foo", requested)))
 
     codes = [answer.error_code for answer in decision.response.responses[0].partitions]
     assert len(decision.records) == 10_000

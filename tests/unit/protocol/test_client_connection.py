@@ -17,7 +17,7 @@ DESCRIBE_CLUSTER = 60
 UNSUPPORTED_VERSION = 35
 
 
-class Asked:
+class PendingRequest:
     """A request and what became of it."""
 
     def __init__(self, *, min_version: int = 0, max_version: int = 2, deadline_ms: int = 1000) -> None:
@@ -74,8 +74,8 @@ def ready(low: int = 0, high: int = 1) -> ClientConnection:
 
 
 def test_requests_wait_until_the_peers_versions_are_known() -> None:
-    connection, asked = started(), Asked()
-    connection.submit(asked.request)
+    connection, requested = started(), PendingRequest()
+    connection.submit(requested.request)
     assert requests(connection) == [(API_VERSIONS, 4, 0)]
     connection.receive(versions(0, 1))
     assert connection.is_ready
@@ -92,27 +92,31 @@ def test_a_peer_that_lacks_our_api_versions_version_gets_the_highest_that_it_nam
 
 @pytest.mark.parametrize(("lowest", "highest"), [(1, 2), (0, -1)], ids=["the peer is too old", "or has no such API"])
 def test_a_request_that_no_common_version_carries_fails_alone(lowest: int, highest: int) -> None:
-    connection, asked, other = ready(0, 0), Asked(min_version=lowest, max_version=highest), Asked()
-    connection.submit(asked.request)
+    connection, requested, other = (
+        ready(0, 0),
+        PendingRequest(min_version=lowest, max_version=highest),
+        PendingRequest(),
+    )
+    connection.submit(requested.request)
     connection.submit(other.request)
-    assert asked.failures == [True]
+    assert requested.failures == [True]
     assert requests(connection) == [(DESCRIBE_CLUSTER, 0, 1)]
 
 
 @pytest.mark.parametrize("is_queued", [True, False], ids=["while versions are asked for", "on a ready connection"])
 def test_a_message_that_its_version_cannot_carry_fails_alone(is_queued: bool) -> None:
-    connection, asked, other = started() if is_queued else ready(), Asked(), Asked()
-    asked.request.build = lambda version: DescribeClusterRequest(endpoint_type=1 << 40)
-    connection.submit(asked.request)
+    connection, requested, other = started() if is_queued else ready(), PendingRequest(), PendingRequest()
+    requested.request.build = lambda version: DescribeClusterRequest(endpoint_type=1 << 40)
+    connection.submit(requested.request)
     connection.submit(other.request)
     if is_queued:
         connection.receive(versions(0, 1))
-    assert (asked.failures, other.failures) == ([True], [])
+    assert (requested.failures, other.failures) == ([True], [])
     assert requests(connection)[-1:] == [(DESCRIBE_CLUSTER, 1, 1)]
 
 
 def test_responses_go_to_their_requests_however_their_bytes_are_cut() -> None:
-    connection, first, second = ready(), Asked(), Asked()
+    connection, first, second = ready(), PendingRequest(), PendingRequest()
     connection.submit(first.request)
     connection.submit(second.request)
     data = response(DescribeClusterResponse(cluster_id="a"), 1, 1) + response(
@@ -125,9 +129,9 @@ def test_responses_go_to_their_requests_however_their_bytes_are_cut() -> None:
 
 
 def test_a_response_keeps_what_arrived_in_a_buffer_that_is_used_again() -> None:
-    connection, first, second = ready(), Asked(), Asked()
-    for asked in (first, second):
-        connection.submit(asked.request)
+    connection, first, second = ready(), PendingRequest(), PendingRequest()
+    for requested in (first, second):
+        connection.submit(requested.request)
     host = "h" * 1000
     data = response(DescribeClusterResponse(cluster_id=host), 1, 1) + response(DescribeClusterResponse(), 1, 2)
     buffer = bytearray(300)
@@ -156,7 +160,7 @@ def test_a_response_keeps_what_arrived_in_a_buffer_that_is_used_again() -> None:
 )
 def test_a_response_that_cannot_be_is_a_protocol_error(data: bytes) -> None:
     connection = ready()
-    connection.submit(Asked().request)
+    connection.submit(PendingRequest().request)
     with pytest.raises(ProtocolError):
         connection.receive(data)
 
@@ -164,15 +168,15 @@ def test_a_response_that_cannot_be_is_a_protocol_error(data: bytes) -> None:
 def test_a_request_that_is_not_answered_in_time_expires_the_connection() -> None:
     connection = ready()
     assert connection.deadline_ms() is None
-    connection.submit(Asked(deadline_ms=700).request)
-    connection.submit(Asked(deadline_ms=500).request)
+    connection.submit(PendingRequest(deadline_ms=700).request)
+    connection.submit(PendingRequest(deadline_ms=500).request)
     assert connection.deadline_ms() == 500
     assert not connection.is_expired(499)
     assert connection.is_expired(500)
 
 
 def test_a_closed_connection_returns_what_was_not_answered_but_not_its_own_request() -> None:
-    connection, asked = started(), Asked()
-    connection.submit(asked.request)
-    assert connection.close() == [asked.request]
+    connection, requested = started(), PendingRequest()
+    connection.submit(requested.request)
+    assert connection.close() == [requested.request]
     assert connection.waiting_count == 0

@@ -10,7 +10,7 @@ from kafkapy.protocol.messages.describe_cluster_response import DescribeClusterR
 from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
 from kafkapy.security.plain import PlainClient
-from tests.unit.protocol.test_client_connection import DESCRIBE_CLUSTER, Asked, requests, response
+from tests.unit.protocol.test_client_connection import DESCRIBE_CLUSTER, PendingRequest, requests, response
 
 API_VERSIONS, HANDSHAKE, AUTHENTICATE = 18, 17, 36
 ROWS = [ApiVersion(API_VERSIONS, 0, 4), ApiVersion(AUTHENTICATE, 0, 2), ApiVersion(DESCRIBE_CLUSTER, 0, 1)]
@@ -36,8 +36,8 @@ def answer_login(connection: ClientConnection, correlation_id: int, *, lifetime_
 
 
 def test_requests_wait_for_the_login() -> None:
-    connection, asked = started(), Asked()
-    connection.submit(asked.request)
+    connection, requested = started(), PendingRequest()
+    connection.submit(requested.request)
     answer_versions(connection)
     assert requests(connection) == [(HANDSHAKE, 1, 1)]
     assert not connection.is_ready
@@ -47,7 +47,12 @@ def test_requests_wait_for_the_login() -> None:
 
 
 def test_a_session_is_renewed_before_it_ends() -> None:
-    connection, early, late, after = started(), Asked(deadline_ms=9_499), Asked(deadline_ms=9_500), Asked()
+    connection, early, late, after = (
+        started(),
+        PendingRequest(deadline_ms=9_499),
+        PendingRequest(deadline_ms=9_500),
+        PendingRequest(),
+    )
     answer_versions(connection)
     connection.take_output()
     answer_login(connection, 1, lifetime_ms=10_000)
@@ -71,8 +76,8 @@ def test_a_session_is_renewed_before_it_ends() -> None:
     ],
 )
 def test_a_refused_login_ends_the_connection(answers, reason) -> None:
-    connection, asked = started(), Asked()
-    connection.submit(asked.request)
+    connection, requested = started(), PendingRequest()
+    connection.submit(requested.request)
     answer_versions(connection)
     *before, last = [
         response(answer, version, correlation_id, api_key)
@@ -84,7 +89,7 @@ def test_a_refused_login_ends_the_connection(answers, reason) -> None:
         connection.receive(frame)
     with pytest.raises(LoginError, match=reason):
         connection.receive(last)
-    assert connection.close() == [asked.request]
+    assert connection.close() == [requested.request]
 
 
 def test_without_a_password_there_is_no_login() -> None:

@@ -380,7 +380,7 @@ def a_dynamic_leader() -> RaftCore:
     return core
 
 
-def ask(core: RaftCore, request: Any, now_ms: int = 3010) -> list[int]:
+def send_request(core: RaftCore, request: Any, now_ms: int = 3010) -> list[int]:
     """Return the errors answered at once."""
     return [reply.response.error for reply in of(core.step(RequestReceived("ask", request), now_ms), Reply)]
 
@@ -392,7 +392,7 @@ def add(node_id: int) -> m.AddVoterRequest:
 def test_a_voter_counts_from_when_it_is_appended() -> None:
     core = a_dynamic_leader()
     fetch(core, 3, node_id=2)
-    assert ask(core, add(2)) == []
+    assert send_request(core, add(2)) == []
     assert core.voters.current.ids == (1, 2)
     core.step(LogFlushed(4, 0), 3011)
     assert core.high_watermark == 3, "the new voter has not got it yet"
@@ -405,12 +405,12 @@ def test_only_one_voter_change_runs_at_a_time() -> None:
     core = a_dynamic_leader()
     fetch(core, 3, node_id=2)
     fetch(core, 3, node_id=3)
-    assert ask(core, add(2)) == []
-    assert ask(core, add(3)) == [m.REQUEST_TIMED_OUT]
-    assert ask(core, m.RemoveVoterRequest(voter=local_voter(1).key, timeout_ms=1)) == [m.REQUEST_TIMED_OUT]
+    assert send_request(core, add(2)) == []
+    assert send_request(core, add(3)) == [m.REQUEST_TIMED_OUT]
+    assert send_request(core, m.RemoveVoterRequest(voter=local_voter(1).key, timeout_ms=1)) == [m.REQUEST_TIMED_OUT]
     timed_out = core.step(TimePassed(), 3110)
     assert [reply.response.error for reply in of(timed_out, Reply) if reply.reply_to == "ask"] == [m.REQUEST_TIMED_OUT]
-    assert ask(core, add(3), 3111) == [m.REQUEST_TIMED_OUT], "its record is still not committed"
+    assert send_request(core, add(3), 3111) == [m.REQUEST_TIMED_OUT], "its record is still not committed"
 
 
 @pytest.mark.parametrize(
@@ -426,14 +426,14 @@ def test_only_one_voter_change_runs_at_a_time() -> None:
     ],
 )
 def test_voter_changes_that_cannot_be_are_refused(request_: Any, error: int) -> None:
-    assert ask(a_dynamic_leader(), request_) == [error]
+    assert send_request(a_dynamic_leader(), request_) == [error]
 
 
 def test_a_voter_change_waits_until_the_one_of_the_former_leader_is_committed() -> None:
     core = a_dynamic_leader()
     core.voters.add_voters(3, VoterSet([local_voter(1)]))
     fetch(core, 3, node_id=2)
-    assert ask(core, add(2)) == [m.REQUEST_TIMED_OUT]
+    assert send_request(core, add(2)) == [m.REQUEST_TIMED_OUT]
 
 
 def test_a_truncation_brings_the_former_voters_back() -> None:
@@ -477,13 +477,13 @@ def test_an_observer_fetches_from_the_voters_of_its_log_when_no_bootstrap_server
     config = RaftConfig(local=local_voter(9), can_become_voter=False, bootstrap_ids=(-2,))
     core = RaftCore(config, LogView(), VoterHistory(voters), ElectionState(), seed=7)
     waiting = of(core.step(Started(), 0), SendRequest)
-    asked: set[int] = set()
+    requested: set[int] = set()
     for now_ms in range(0, 1000, 100):
-        asked |= {sent.node_id for sent in waiting}
+        requested |= {sent.node_id for sent in waiting}
         failed = [core.step(RequestFailed(sent.node_id, sent.request_id), now_ms) for sent in waiting]
         effects = [effect for each in failed for effect in each] + core.step(TimePassed(), now_ms)
         waiting = of(effects, SendRequest)
-    assert asked == {-2, 1, 2, 3}
+    assert requested == {-2, 1, 2, 3}
 
 
 @pytest.mark.parametrize(("now_ms", "is_granted"), [(100, False), (100_000, True)])

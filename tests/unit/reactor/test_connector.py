@@ -66,15 +66,15 @@ def test_a_cancelled_attempt_notifies_nobody(listening: socket.socket) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         pool = ThreadIoPool(loop, 1)
-        told: list[object] = []
+        reported: list[object] = []
         connector = SocketConnector(loop, pool)
-        cancel = connector.connect("127.0.0.1", listening.getsockname()[1], lambda *result: told.append(result))
+        cancel = connector.connect("127.0.0.1", listening.getsockname()[1], lambda *result: reported.append(result))
         cancel()
         channel, _ = await connect("127.0.0.1", listening.getsockname()[1])
         assert channel is not None
         channel.close()
         pool.close()
         await asyncio.sleep(0)
-        assert not told
+        assert not reported
 
     asyncio.run(main())

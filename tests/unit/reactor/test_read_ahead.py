@@ -44,7 +44,7 @@ class Pool:
     def close(self) -> None: ...
 
 
-class Said:
+class Outcome:
     """What a waiting reader was told."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def read_to_the_end(ahead: ReadAhead, pool: Pool, file: BytesFile) -> int:
             position = end
         else:
             waited += 1
-            ahead.wait(file, position, Said())
+            ahead.wait(file, position, Outcome())
         if pool.calls:
             pool.run_one()
     return waited
@@ -98,16 +98,16 @@ def test_a_cold_file_is_sent_of_nothing(ahead: ReadAhead, pool: Pool) -> None:
 
 
 def test_a_reader_is_notified_of_the_first_bytes(ahead: ReadAhead, pool: Pool) -> None:
-    file, said = cold_file(), Said()
-    ahead.wait(file, 100, said)
+    file, outcome = cold_file(), Outcome()
+    ahead.wait(file, 100, outcome)
     pool.run_one()
-    assert said.answers == [(100 + FIRST_WARM_BYTES, None)]
+    assert outcome.answers == [(100 + FIRST_WARM_BYTES, None)]
     assert ahead.warm_end(file, 100, 100 + FIRST_WARM_BYTES) == 100 + FIRST_WARM_BYTES
 
 
 def test_at_most_two_steps_are_read_ahead_of_a_reader_that_stands_still(ahead: ReadAhead, pool: Pool) -> None:
     file = cold_file()
-    ahead.wait(file, 0, Said())
+    ahead.wait(file, 0, Outcome())
     for _ in range(100):
         if pool.calls:
             pool.run_one()
@@ -116,7 +116,7 @@ def test_at_most_two_steps_are_read_ahead_of_a_reader_that_stands_still(ahead: R
 
 
 def test_two_readers_of_one_place_wait_for_one_call(ahead: ReadAhead, pool: Pool) -> None:
-    file, first, second = cold_file(), Said(), Said()
+    file, first, second = cold_file(), Outcome(), Outcome()
     ahead.wait(file, 0, first)
     ahead.wait(file, 1000, second)
     pool.run_one()
@@ -125,7 +125,7 @@ def test_two_readers_of_one_place_wait_for_one_call(ahead: ReadAhead, pool: Pool
 
 
 def test_a_reader_elsewhere_in_the_file_begins_anew(ahead: ReadAhead, pool: Pool) -> None:
-    file, first, second = cold_file(), Said(), Said()
+    file, first, second = cold_file(), Outcome(), Outcome()
     ahead.wait(file, 0, first)
     ahead.wait(file, 20 * MIB, second)
     pool.run_one()
@@ -145,7 +145,7 @@ def test_readers_at_different_places_of_a_file_each_wait_once(ahead: ReadAhead, 
             end = ahead.warm_end(file, position, min(position + MIB, part * (number + 1)))
             if end == position < part * (number + 1) - MIB:
                 waited += 1
-                ahead.wait(file, position, Said())
+                ahead.wait(file, position, Outcome())
             positions[number] = end
         while pool.calls:
             pool.run_one()
@@ -156,7 +156,7 @@ def test_readers_at_different_places_of_a_file_each_wait_once(ahead: ReadAhead, 
 def test_one_reader_too_many_ends_the_oldest_stream_of_the_file(ahead: ReadAhead, pool: Pool) -> None:
     file = cold_file()
     for number in range(READ_AHEAD_READERS + 1):
-        ahead.wait(file, 8 * MIB * number, Said())
+        ahead.wait(file, 8 * MIB * number, Outcome())
         pool.run_one()
     ahead.warm_end(file, 0, MIB)
     assert not pool.calls
@@ -165,22 +165,22 @@ def test_one_reader_too_many_ends_the_oldest_stream_of_the_file(ahead: ReadAhead
 
 
 def test_pages_that_were_evicted_are_read_again(ahead: ReadAhead, pool: Pool) -> None:
-    file, said = cold_file(), Said()
-    ahead.wait(file, 0, Said())
+    file, outcome = cold_file(), Outcome()
+    ahead.wait(file, 0, Outcome())
     pool.run_one()
     file.cold_pages.update(range(SIZE // 4096))
     assert ahead.warm_end(file, 0, MIB) == 0
     pool.calls.clear()  # what is ahead
-    ahead.wait(file, 0, said)
+    ahead.wait(file, 0, outcome)
     pool.run_one()
-    assert said.answers == [(FIRST_WARM_BYTES, None)]
+    assert outcome.answers == [(FIRST_WARM_BYTES, None)]
 
 
 def test_a_file_that_ends_before_its_region_says_so(ahead: ReadAhead, pool: Pool) -> None:
-    file, said = cold_file(1000), Said()
-    ahead.wait(file, 1000, said)
+    file, outcome = cold_file(1000), Outcome()
+    ahead.wait(file, 1000, outcome)
     pool.run_one()
-    assert isinstance(said.answers[0][1], EOFError)
+    assert isinstance(outcome.answers[0][1], EOFError)
 
 
 def test_a_failing_disk_fails_the_waiting_requests_and_the_next_one_tries_again(ahead: ReadAhead, pool: Pool) -> None:
@@ -192,7 +192,7 @@ def test_a_failing_disk_fails_the_waiting_requests_and_the_next_one_tries_again(
             raise error
 
     file = BytesFile(bytes(MIB), is_cold=True, on_cold_read=fail)
-    first, second = Said(), Said()
+    first, second = Outcome(), Outcome()
     ahead.wait(file, 0, first)
     pool.run_one()
     file.cold_pages.update(range(MIB // 4096))
@@ -205,20 +205,20 @@ def test_a_failing_disk_fails_the_waiting_requests_and_the_next_one_tries_again(
 def test_few_workers_read_ahead_and_one_more_for_who_waits(ahead: ReadAhead, pool: Pool) -> None:
     files = [cold_file(8 * MIB) for _ in range(READ_AHEAD_CALLS + 3)]
     for file in files:
-        ahead.wait(file, 0, Said())
+        ahead.wait(file, 0, Outcome())
     for _ in files:
         pool.run_one()
     for file in files:
         ahead.warm_end(file, 0, MIB)
     assert len(pool.calls) == READ_AHEAD_CALLS
-    ahead.wait(files[-1], FIRST_WARM_BYTES, Said())
+    ahead.wait(files[-1], FIRST_WARM_BYTES, Outcome())
     assert len(pool.calls) == READ_AHEAD_CALLS + 1
 
 
 def test_of_too_many_streams_the_oldest_is_forgotten(ahead: ReadAhead, pool: Pool) -> None:
     files = [cold_file(2 * MIB) for _ in range(READ_AHEAD_STREAMS + 1)]
     for file in files:
-        ahead.wait(file, 0, Said())
+        ahead.wait(file, 0, Outcome())
         pool.run_one()
     ahead.warm_end(files[0], 0, MIB)
     assert not pool.calls
@@ -228,7 +228,7 @@ def test_of_too_many_streams_the_oldest_is_forgotten(ahead: ReadAhead, pool: Poo
 
 def test_nobody_reads_on_in_a_file_that_turns_out_to_be_cached(ahead: ReadAhead, pool: Pool) -> None:
     file = BytesFile(bytes(8 * MIB + READ_AHEAD_ENOUGH_BYTES + READ_AHEAD_BYTES), is_cold=True)
-    ahead.wait(file, 0, Said())
+    ahead.wait(file, 0, Outcome())
     pool.run_one()
     file.cold_pages.clear()
     position = calls = 0

@@ -127,9 +127,9 @@ def test_a_follower_is_answered_again_in_a_new_leader_epoch(epoch: int, sent: li
     sessions = cache()
 
     def fetch(session_id: int, session_epoch: int, leader_epoch: int) -> tuple[int, int, list[int]]:
-        asked = request(session_id, session_epoch, 0, 1)
-        asked.topics[0].partitions[0].current_leader_epoch = leader_epoch
-        return finish(opened(sessions, asked, now_ms=0, is_from_follower=True))
+        requested = request(session_id, session_epoch, 0, 1)
+        requested.topics[0].partitions[0].current_leader_epoch = leader_epoch
+        return finish(opened(sessions, requested, now_ms=0, is_from_follower=True))
 
     _, session_id, _ = fetch(0, 0, 5)
     assert fetch(session_id, 1, epoch) == (0, session_id, sent)
@@ -239,7 +239,7 @@ def test_a_follower_evicts_any_consumer() -> None:
 
 
 def test_a_partition_named_twice_counts_once_with_its_last_offset() -> None:
-    asked = request(0, -1, 0, 0)
-    asked.topics[0].partitions[1].fetch_offset = 9
-    context = opened(cache(), asked, now_ms=0)
+    requested = request(0, -1, 0, 0)
+    requested.topics[0].partitions[1].fetch_offset = 9
+    context = opened(cache(), requested, now_ms=0)
     assert [part.request.fetch_offset for part in context.partitions] == [9]

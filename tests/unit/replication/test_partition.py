@@ -129,7 +129,7 @@ def test_a_new_leader_gives_its_in_sync_followers_the_whole_lag_to_fetch() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked_epoch", "code"),
+    ("requested_epoch", "code"),
     [
         (-1, ErrorCode.NONE),
         (5, ErrorCode.NONE),
@@ -137,8 +137,8 @@ def test_a_new_leader_gives_its_in_sync_followers_the_whole_lag_to_fetch() -> No
         (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_the_leader_epoch_that_a_client_knows_is_checked(asked_epoch: int, code: ErrorCode) -> None:
-    assert led(FakeLog()).check_leader(asked_epoch) == code
+def test_the_leader_epoch_that_a_client_knows_is_checked(requested_epoch: int, code: ErrorCode) -> None:
+    assert led(FakeLog()).check_leader(requested_epoch) == code
 
 
 def test_what_a_partition_answers_in_each_role() -> None:

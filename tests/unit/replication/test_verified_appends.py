@@ -82,10 +82,10 @@ async def test_no_verification_is_needed_while_the_transaction_is_open(loop: Sim
     hosting = Hosting(loop)
     partition = hosting.create_topic()
     hosting.manager.append_records([new_append(partition, guard=verified(hosting, partition))], required_acks=1)
-    asked = {"producer_id": PRODUCER_ID, "base_sequence": 1, "supports_epoch_bump": True}
-    assert hosting.manager.start_verification(partition, producer_epoch=0, **asked) is None
+    requested = {"producer_id": PRODUCER_ID, "base_sequence": 1, "supports_epoch_bump": True}
+    assert hosting.manager.start_verification(partition, producer_epoch=0, **requested) is None
     with pytest.raises(ApiError) as refused:
-        hosting.manager.start_verification(partition, producer_epoch=-1, **asked)
+        hosting.manager.start_verification(partition, producer_epoch=-1, **requested)
     assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 

@@ -9,7 +9,7 @@ from kafkapy.errors import ApiError
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequest
-from kafkapy.protocol.messages.alter_partition_request import TopicData as Asked
+from kafkapy.protocol.messages.alter_partition_request import TopicData as IsrTopicData
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
@@ -44,13 +44,13 @@ def refused(code: ErrorCode) -> Answer:
 
 def done(request: AlterPartitionRequest) -> AlterPartitionResponse:
     (topic,) = request.topics
-    (asked,) = topic.partitions
+    (requested,) = topic.partitions
     part = PartitionData(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         leader_id=1,
-        leader_epoch=asked.leader_epoch,
-        isr=[each.broker_id for each in asked.new_isr_with_epochs],
-        partition_epoch=asked.partition_epoch + 1,
+        leader_epoch=requested.leader_epoch,
+        isr=[each.broker_id for each in requested.new_isr_with_epochs],
+        partition_epoch=requested.partition_epoch + 1,
     )
     return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=[part])])
 
@@ -58,7 +58,9 @@ def done(request: AlterPartitionRequest) -> AlterPartitionResponse:
 def answered_all(request: AlterPartitionRequest) -> AlterPartitionResponse:
     (topic,) = request.topics
     parts = [
-        done(AlterPartitionRequest(topics=[Asked(topic_id=topic.topic_id, partitions=[each])])).topics[0].partitions[0]
+        done(AlterPartitionRequest(topics=[IsrTopicData(topic_id=topic.topic_id, partitions=[each])]))
+        .topics[0]
+        .partitions[0]
         for each in topic.partitions
     ]
     return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=parts)])
@@ -109,8 +111,11 @@ async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
     await pass_ms(loop, 1)
     assert (partition.isr, partition.pending_isr) == ((1, 2), None)
     assert (updates.expand_count, updates.shrink_count, updates.failure_count) == (1, 0, 0)
-    asked = controller.requests[0].topics[0].partitions[0].new_isr_with_epochs
-    assert [(each.broker_id, each.broker_epoch) for each in asked] == [(1, 5), (2, partition.followers[2].broker_epoch)]
+    requested = controller.requests[0].topics[0].partitions[0].new_isr_with_epochs
+    assert [(each.broker_id, each.broker_epoch) for each in requested] == [
+        (1, 5),
+        (2, partition.followers[2].broker_epoch),
+    ]
     await updates.stop()
 
 

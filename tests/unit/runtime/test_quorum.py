@@ -573,15 +573,17 @@ def test_apache_kafkas_tool_reads_log_and_snapshots(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(disk.read_file(f"{DIRECTORY}/{name}"))
     files = ",".join(str(tmp_path / name) for name in names)
     command = ["java", "-cp", f"{JAVA_LIBS}/*", "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder"]
-    said = subprocess.run([*command, "--files", files], capture_output=True, text=True, timeout=120, check=True).stdout
+    output = subprocess.run(
+        [*command, "--files", files], capture_output=True, text=True, timeout=120, check=True
+    ).stdout
     newest = max(name for name in names if name.endswith(".checkpoint"))
-    snapshot = said[said.index(newest) :]
+    snapshot = output[output.index(newest) :]
     assert "SnapshotHeader" in snapshot
     assert "SnapshotFooter" in snapshot
     assert '"kraftVersion":1' in snapshot or "KRaftVersion" in snapshot
-    assert "LeaderChange" in said
+    assert "LeaderChange" in output
     for complaint in ("isvalid: false", "Found invalid", "Could not", "Exception"):
-        assert complaint not in said
+        assert complaint not in output
 
 
 def test_what_a_long_log_holds_is_listed_in_turns() -> None:
@@ -598,13 +600,13 @@ def test_what_a_long_log_holds_is_listed_in_turns() -> None:
         listener = ValueList()
         quorum = new_quorum(loop, disk, listener=listener)
         starting = asyncio.ensure_future(quorum.start())
-        told = [0]
+        reported = [0]
         while not starting.done():
             await asyncio.sleep(0.0005)
-            told.append(len(listener.values))
+            reported.append(len(listener.values))
         assert listener.leaders[-1] == (1, 2), "it leads once it has been told of everything"
         assert len(listener.values) == 8000
-        steps = [after - before for before, after in itertools.pairwise(told)]
+        steps = [after - before for before, after in itertools.pairwise(reported)]
         assert max(steps) <= 4000
         await quorum.close()
 

@@ -67,13 +67,13 @@ def test_another_leader_is_notified_between_steps_and_our_own_term_after_all_of_
         quorum.append([b"%d" % number for number in range(10 * CHUNKS_PER_TURN)], quorum.leader_epoch)
         await quorum.wait_until(lambda: listener.step_count > 0)
         delivery: Delivery = quorum._delivery
-        told = len(listener.leaders)
+        reported = len(listener.leaders)
         delivery.note_leader(LeaderChanged(leader_id=2, leader_epoch=7, start_offset=0))
         assert delivery.notify_next(quorum._log, quorum.high_watermark)
-        assert listener.leaders[told:] == [(2, 7)]
+        assert listener.leaders[reported:] == [(2, 7)]
         assert listener.step_count < 10 * CHUNKS_PER_TURN
         delivery.note_leader(LeaderChanged(leader_id=1, leader_epoch=8, start_offset=0))
-        while not listener.leaders[told + 1 :]:
+        while not listener.leaders[reported + 1 :]:
             assert delivery.notify_next(quorum._log, quorum.high_watermark)
         assert listener.step_count == 10 * CHUNKS_PER_TURN
         await quorum.close()

@@ -24,7 +24,7 @@ class Matching:
     def __init__(self, loop: SimLoop, image: MetadataImage) -> None:
         self.image = image
         self.resolved: list[tuple[str, dict[str, ResolvedRegex]]] = []
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.hashed: list[str] = []
         self.error: ApiError | None = None
         self._loop = loop
@@ -32,7 +32,7 @@ class Matching:
 
     def want(self, group_id: str, *regexes: str, allows: Callable[[str], bool] = lambda _: True) -> None:
         def may_describe(topic: str) -> bool:
-            self.asked.append(topic)
+            self.requested.append(topic)
             return allows(topic)
 
         group = GroupToMatch(set(regexes), may_describe, lambda topic, _image: self.hashed.append(topic.name))
@@ -61,7 +61,7 @@ def test_what_matches_and_may_be_described_is_resolved() -> None:
             "b.r": ({"bar"}, 7),
         }
         assert all(found.timestamp_ms >= START_WALL_MS for found in matches.values())
-        assert sorted(matching.asked) == ["bar", "foo", "food"]
+        assert sorted(matching.requested) == ["bar", "foo", "food"]
         assert sorted(matching.hashed) == ["bar", "foo"]
 
     main()

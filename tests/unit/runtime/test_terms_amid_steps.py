@@ -79,10 +79,10 @@ def test_a_decision_in_steps_is_answered_once_it_is_committed_whatever_was_decid
             node.quorum.commit_delay_ms = 60_000
             return Decision("second", [NoOpRecord()])
 
-        asked = [asyncio.ensure_future(node.controller.write(decide)) for decide in (first, second)]
-        assert await asyncio.wait_for(asked[0], 1) == "first"
-        assert not asked[1].done()
-        assert await asked[1] == "second"
+        requested = [asyncio.ensure_future(node.controller.write(decide)) for decide in (first, second)]
+        assert await asyncio.wait_for(requested[0], 1) == "first"
+        assert not requested[1].done()
+        assert await requested[1] == "second"
 
     on_node(scenario)
 
@@ -106,12 +106,12 @@ def test_a_decision_whose_term_ends_before_its_caller_hears_of_it_is_not_acknowl
             asyncio.get_running_loop().call_soon(node.quorum.lose)
             return Decision("done", [NoOpRecord()])
 
-        asked = asyncio.ensure_future(node.controller.write(decide))
+        requested = asyncio.ensure_future(node.controller.write(decide))
         while node.controller.is_active:
             await asyncio.sleep(0.001)
         node.quorum.commit_foreign([encode_record(NoOpRecord(), 0)] * 2)
         with pytest.raises(ApiError) as refusal:
-            await asyncio.wait_for(asked, 1)
+            await asyncio.wait_for(requested, 1)
         assert refusal.value.code == ErrorCode.NOT_CONTROLLER
 
     on_node(scenario)

@@ -29,9 +29,9 @@ def outcome(text: str) -> str | list[object]:
     return [entry.module, dict(entry.options)]
 
 
-def hidden(told: str | list[object]) -> str | list[object]:
+def hidden(reported: str | list[object]) -> str | list[object]:
     """Return what Apache Kafka tells without the word that it names, which is not always shown here."""
-    return re.sub("'.*'", "'[hidden]'", told, flags=re.DOTALL) if isinstance(told, str) else told
+    return re.sub("'.*'", "'[hidden]'", reported, flags=re.DOTALL) if isinstance(reported, str) else reported
 
 
 @pytest.mark.parametrize("value", ["", "a", 'say "a"', "back\\slash", "two\nlines\r", "; = // /* */", "ä 文"])
@@ -87,7 +87,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ('password="ab"s3cret";', "Value not specified for key '[hidden]' in JAAS config"),
         ("password=ab@s3cret;", "Value not specified for key 'null' in JAAS config"),
@@ -97,10 +97,10 @@ def test_secrets_are_not_shown() -> None:
         ("password=ab;c s3cret;", "Invalid login module control flag '[hidden]' in JAAS config"),
     ],
 )
-def test_parts_of_a_password_that_is_not_quoted_well_are_not_shown(options, told) -> None:
+def test_parts_of_a_password_that_is_not_quoted_well_are_not_shown(options, reported) -> None:
     with pytest.raises(JaasError) as error:
         parse_entry(f"{MODULE} required {options}")
-    assert str(error.value) == told
+    assert str(error.value) == reported
 
 
 def test_a_wrong_flag_is_shown() -> None:

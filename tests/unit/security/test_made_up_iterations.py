@@ -17,9 +17,9 @@ def made_up(stored: dict[int, int], secret: bytes = SECRET) -> dict[str, int]:
 
 
 def test_each_number_is_reported_as_often_as_it_is_stored() -> None:
-    told = Counter(made_up({8192: 9, 4096: 1}).values())
-    assert told.keys() == {8192, 4096}
-    assert 50 < told[4096] < 200, "about a tenth"
+    reported = Counter(made_up({8192: 9, 4096: 1}).values())
+    assert reported.keys() == {8192, 4096}
+    assert 50 < reported[4096] < 200, "about a tenth"
 
 
 @pytest.mark.parametrize("iterations", [MIN_ITERATIONS, 10_000, MAX_ITERATIONS])

@@ -167,7 +167,7 @@ def test_plain_logs_the_users_of_the_options_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "reported"),
     [
         (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
         (b"\0alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
@@ -185,11 +185,11 @@ def test_plain_logs_the_users_of_the_options_in() -> None:
         ),
     ],
 )
-def test_plain_answers_what_apache_kafka_answers(token, told) -> None:
+def test_plain_answers_what_apache_kafka_answers(token, reported) -> None:
     server = PlainServer(USERS)
     with pytest.raises(ToldSaslError) as error:
         server.evaluate(token, NOW_MS)
-    assert str(error.value) == told
+    assert str(error.value) == reported
     assert not server.is_complete
 
 

@@ -103,8 +103,8 @@ def test_a_token_that_is_not_right_is_challenged_then_refused(token, reason) -> 
     machine = server(refusals)
     assert machine.evaluate(bearer(token), WALL_MS) == INVALID_TOKEN.encode()
     assert not machine.is_complete
-    (said,) = refusals
-    assert reason in said
+    (output,) = refusals
+    assert reason in output
     with pytest.raises(ToldSaslError, match="invalid_token"):
         machine.evaluate(b"\x01", WALL_MS)
 

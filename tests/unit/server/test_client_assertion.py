@@ -127,15 +127,15 @@ def provider(tmp_path: Path) -> Iterator[HttpsServer]:
         yield server
 
 
-def asked_with(provider: HttpsServer, properties: dict[str, str]) -> tuple[dict[str, list[str]], str | None]:
+def form_sent_with(provider: HttpsServer, properties: dict[str, str]) -> tuple[dict[str, list[str]], str | None]:
     """Return the form that the endpoint got, and its Authorization header."""
     url = provider.url("/tokens")
     options = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(provider.ca_file)}
     given = {**properties, URL_KEY: url, ALLOWED_KEY: url}
     check_endpoint(given, options)
     assert retrieve_token(given, options)
-    _, asked = provider.asked[-1]
-    return parse_qs(asked.body.decode(), strict_parsing=True), asked.headers.get("Authorization")
+    _, requested = provider.requested[-1]
+    return parse_qs(requested.body.decode(), strict_parsing=True), requested.headers.get("Authorization")
 
 
 def test_an_endpoint_gets_the_assertion_instead_of_a_secret(provider: HttpsServer, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_endpoint_gets_the_assertion_instead_of_a_secret(provider: HttpsServe
         "sasl.oauthbearer.client.credentials.client.id": "app/1",
         "sasl.oauthbearer.scope": "read write",
     }
-    form, authorization = asked_with(provider, properties)
+    form, authorization = form_sent_with(provider, properties)
     assert authorization is None
     assert claims_of(form.pop("client_assertion")[0], RSA)["iss"] == "kafka-app"
     assert form == {
@@ -156,7 +156,7 @@ def test_an_endpoint_gets_the_assertion_instead_of_a_secret(provider: HttpsServe
 
 def test_the_assertion_is_the_grant_of_the_jwt_bearer_retriever(provider: HttpsServer, tmp_path: Path) -> None:
     properties = write_key(tmp_path / "key.pem", EC) | {RETRIEVER_KEY: f"{OAUTH}.JwtBearerJwtRetriever"}
-    form, authorization = asked_with(provider, properties)
+    form, authorization = form_sent_with(provider, properties)
     assert authorization is None
     assert claims_of(form.pop("assertion")[0], EC)["iss"] == "kafka-app"
     assert form == {"grant_type": ["urn:ietf:params:oauth:grant-type:jwt-bearer"]}

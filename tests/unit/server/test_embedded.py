@@ -11,7 +11,7 @@ import pytest
 from kafkapy import Broker
 from kafkapy.errors import StorageError
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from tests.support.asking import create_topic, until
+from tests.support.client_requests import create_topic, until
 from tests.support.wire import WireClient
 
 

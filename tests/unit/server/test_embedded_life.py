@@ -11,7 +11,7 @@ import pytest
 from kafkapy import Broker
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
-from tests.support.asking import partition_counts
+from tests.support.client_requests import partition_counts
 
 pytest.importorskip("confluent_kafka")
 

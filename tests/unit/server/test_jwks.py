@@ -77,8 +77,8 @@ def test_a_refusing_endpoint_is_retried_with_growing_intervals(tmp_path) -> None
         server.routes.clear()
         for later_ms in range(10, 3010, 10):
             assert ids(keys("one", WALL_MS + later_ms)) == ["one"]
-        asked_again = [10, 110, 310, 710, 1510, 2510]
-        assert server.count("/keys") == 1 + len(asked_again)
+        retried_at = [10, 110, 310, 710, 1510, 2510]
+        assert server.count("/keys") == 1 + len(retried_at)
 
 
 def test_keys_stay_when_they_cannot_be_read(tmp_path) -> None:

@@ -8,7 +8,7 @@ from kafkapy.config.load import load
 from kafkapy.handlers.topics_in_creation import MAX_FAILURES, TopicsInCreation
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
-from tests.support.asking import create_topic, metadata
+from tests.support.client_requests import create_topic, metadata
 from tests.support.wire import WireClient
 
 GROUP, TRANSACTION = 0, 1
@@ -30,10 +30,12 @@ def test_too_few_brokers_for_the_coordinators_topic_are_logged_once_with_the_key
             (found,) = client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"]), 4).coordinators
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         create_topic(client, "others-can-be-created")
-    (said,) = [each.getMessage() for each in caplog.records if "Auto topic creation" in each.getMessage()]
-    assert said.startswith(f"Auto topic creation failed for {topic} with error INVALID_REPLICATION_FACTOR: Unable to ")
-    assert "because only 1 broker(s) are registered" in said
-    assert said.endswith(f" Until then {waiting} wait until their time-out: start more brokers, or lower {key}.")
+    (output,) = [each.getMessage() for each in caplog.records if "Auto topic creation" in each.getMessage()]
+    assert output.startswith(
+        f"Auto topic creation failed for {topic} with error INVALID_REPLICATION_FACTOR: Unable to "
+    )
+    assert "because only 1 broker(s) are registered" in output
+    assert output.endswith(f" Until then {waiting} wait until their time-out: start more brokers, or lower {key}.")
 
 
 def test_a_transactional_producer_of_a_broker_with_defaults_need_not_wait() -> None:

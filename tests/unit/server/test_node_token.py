@@ -189,14 +189,14 @@ def test_commands_retry_for_a_time(provider: HttpsServer) -> None:
         "ssl.truststore.location": str(provider.ca_file),
     }
 
-    def ask() -> str:
+    def send_request() -> str:
         return retrieve_with_retries(properties, options, monotonic_ms=clock.monotonic_ms, sleep=sleep)
 
     provider.routes["/tokens"] = lambda _: (503, {}, b"")
     with pytest.raises(TokenError, match="503"):
-        ask()
+        send_request()
     assert slept == [0.1, 0.2, 0.4, 0.3]
     provider.routes["/tokens"] = lambda _: (403, {}, b"")
     with pytest.raises(TokenError, match="403"):
-        ask()
+        send_request()
     assert len(slept) == 4

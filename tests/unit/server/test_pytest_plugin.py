@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy import Broker
-from tests.support.asking import partition_counts
+from tests.support.client_requests import partition_counts
 
 
 def test_the_fixture_is_a_running_broker(kafka_broker: Broker) -> None:

@@ -36,34 +36,34 @@ def supervised(
                 process.kill()
 
 
-def told(notified: socket.socket) -> dict[str, str]:
+def reported(notified: socket.socket) -> dict[str, str]:
     """Return the assignments of the next notification."""
     return dict(line.split("=", 1) for line in notified.recv(4096).decode().split("\n"))  # type: ignore[misc]
 
 
-def told_until(notified: socket.socket, name: str) -> dict[str, str]:
-    while name not in (found := told(notified)):
+def notified_until(notified: socket.socket, name: str) -> dict[str, str]:
+    while name not in (found := reported(notified)):
         pass
     return found
 
 
 def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path) -> None:
     with supervised(tmp_path, WATCHDOG_USEC="400000") as (process, notified):
-        starting = told(notified)
+        starting = reported(notified)
         assert starting == {"EXTEND_TIMEOUT_USEC": "30000000", "STATUS": "Starting"}
-        assert told_until(notified, "READY")["STATUS"].startswith("Serving on 127.0.0.1:")
+        assert notified_until(notified, "READY")["STATUS"].startswith("Serving on 127.0.0.1:")
         for _ in range(3):
-            assert told(notified) == {"WATCHDOG": "1"}
+            assert reported(notified) == {"WATCHDOG": "1"}
         process.terminate()
-        assert told_until(notified, "STOPPING") == {"STOPPING": "1", "STATUS": "Stopping"}
+        assert notified_until(notified, "STOPPING") == {"STOPPING": "1", "STATUS": "Stopping"}
         assert process.wait(60) == 0
 
 
 def test_a_watchdog_of_another_process_is_not_fed(tmp_path: Path) -> None:
     with supervised(tmp_path, WATCHDOG_USEC="1000", WATCHDOG_PID="1") as (process, notified):
-        told_until(notified, "READY")
+        notified_until(notified, "READY")
         process.terminate()
-        assert "STOPPING" in told(notified)
+        assert "STOPPING" in reported(notified)
         assert process.wait(60) == 0
 
 

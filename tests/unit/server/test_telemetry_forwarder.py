@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.errors import ConfigError
 from kafkapy.server.telemetry_forwarder import HttpForwarder
-from tests.support.asking import until
+from tests.support.client_requests import until
 
 
 @pytest.mark.parametrize("url", ["ftp://h/", "http://", "http://h:99999/", "http://h:x/", "http://[h/"])

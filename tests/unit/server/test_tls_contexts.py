@@ -136,8 +136,10 @@ def test_a_choice_among_the_suites_of_tls_13_is_a_warning(caplog: pytest.LogCapt
 
 
 def test_names_of_suites_are_those_that_openssl_knows():
-    said = subprocess.run(["openssl", "ciphers", "-stdname", "ALL"], capture_output=True, text=True, check=True).stdout
-    pairs = [(fields[0], fields[2]) for fields in map(str.split, said.splitlines()) if fields[0] not in TLS13_SUITES]
+    output = subprocess.run(
+        ["openssl", "ciphers", "-stdname", "ALL"], capture_output=True, text=True, check=True
+    ).stdout
+    pairs = [(fields[0], fields[2]) for fields in map(str.split, output.splitlines()) if fields[0] not in TLS13_SUITES]
     known = [(standard, name) for standard, name in pairs if openssl_name(standard) is not None]
     assert len(known) > 30
     assert [(standard, openssl_name(standard)) for standard, _ in known] == known

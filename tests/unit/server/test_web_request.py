@@ -9,7 +9,7 @@ import pytest
 
 from kafkapy.server.web_request import MAX_BYTES, WebError, send
 from tests.support.certificates import Authority, client_context
-from tests.support.https_server import Answer, Asked, HttpsServer, give, https_server
+from tests.support.https_server import Answer, HttpsServer, ReceivedRequest, give, https_server
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_the_body_is_returned(server: HttpsServer, context: ssl.SSLContext) -> N
 
 
 def test_a_body_is_posted(server: HttpsServer, context: ssl.SSLContext) -> None:
-    server.routes["/echo"] = lambda asked: (200, {}, asked.body + asked.headers["X"].encode())
+    server.routes["/echo"] = lambda requested: (200, {}, requested.body + requested.headers["X"].encode())
     assert send(server.url("/echo"), context=context, body=b"body", headers={"X": "y"}) == b"bodyy"
 
 
@@ -70,7 +70,7 @@ def test_an_answer_that_is_cut_off_is_none(server: HttpsServer, context: ssl.SSL
 def test_an_answer_that_does_not_come_is_not_waited_for(server: HttpsServer, context: ssl.SSLContext) -> None:
     is_over = threading.Event()
 
-    def late(_: Asked) -> Answer:
+    def late(_: ReceivedRequest) -> Answer:
         is_over.wait(120)
         return 200, {}, b""
 

@@ -31,7 +31,7 @@ class World:
             lambda instance: self.forgotten.append(instance.client_instance_id),
         )
 
-    def ask(self, now_ms: int, client: bytes = ID, connection: str = "c") -> ClientInstance:
+    def send_request(self, now_ms: int, client: bytes = ID, connection: str = "c") -> ClientInstance:
         return self.instances.subscribe(client, connection, CLIENT, now_ms)
 
     def push(self, now_ms: int, *, subscription_id: int | None = None, **fields: object) -> ClientInstance:
@@ -94,36 +94,36 @@ def test_the_subscription_id_changes_with_what_is_wanted_and_by_whom() -> None:
 
 
 def test_requests_before_the_interval_is_over_are_throttled(world: World) -> None:
-    world.ask(0)
-    assert refused(lambda: world.ask(999)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    world.send_request(0)
+    assert refused(lambda: world.send_request(999)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     world.push(10)
     assert refused(lambda: world.push(1009)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert refused(lambda: world.ask(1009)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert refused(lambda: world.send_request(1009)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     world.push(1010)
     assert world.instances.throttle_count == 3
 
 
 def test_a_changed_subscription_may_be_requested_at_once(world: World) -> None:
-    before = world.ask(0).subscription_id
+    before = world.send_request(0).subscription_id
     world.instances.update("all", {"metrics": "a", "interval.ms": "1000"})
     assert refused(lambda: world.push(1, subscription_id=before)) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    after = world.ask(2)
+    after = world.send_request(2)
     assert after.wanted == Wanted(("a",), 1000)
     assert after.subscription_id != before
     world.instances.update("all", {})
-    assert world.ask(3).wanted == Wanted((), 300_000)
+    assert world.send_request(3).wanted == Wanted((), 300_000)
 
 
 def test_a_push_that_is_refused_for_its_compression_or_size(world: World) -> None:
-    world.ask(0)
+    world.send_request(0)
     assert refused(lambda: world.push(1, compression=5)) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    world.ask(2)
+    world.send_request(2)
     assert refused(lambda: world.push(1001, size_bytes=101)) == ErrorCode.TELEMETRY_TOO_LARGE
-    assert refused(lambda: world.ask(1002)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert refused(lambda: world.send_request(1002)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def test_the_last_push_need_not_wait_and_none_may_follow(world: World) -> None:
-    world.ask(0)
+    world.send_request(0)
     world.push(1)
     world.push(2, is_last=True)
     assert refused(lambda: world.push(5000)) == ErrorCode.INVALID_REQUEST
@@ -139,13 +139,13 @@ def test_a_push_without_an_instance_id_is_invalid(world: World, reserved: bytes)
 
 
 def test_a_client_without_an_id_gets_one(world: World) -> None:
-    first, second = world.ask(0, ZERO_UUID), world.ask(0, ZERO_UUID)
+    first, second = world.send_request(0, ZERO_UUID), world.send_request(0, ZERO_UUID)
     assert len({first.client_instance_id, second.client_instance_id, ZERO_UUID}) == 3
 
 
 def test_instances_are_forgotten_with_their_connection(world: World) -> None:
-    world.ask(0, ID, "c")
-    world.ask(0, OTHER, "d")
+    world.send_request(0, ID, "c")
+    world.send_request(0, OTHER, "d")
     world.instances.disconnected("c")
     assert world.forgotten == [ID]
     world.instances.disconnected("c")
@@ -155,7 +155,7 @@ def test_instances_are_forgotten_with_their_connection(world: World) -> None:
 
 
 def test_instances_are_forgotten_a_minute_after_their_last_request(world: World) -> None:
-    world.ask(0)
+    world.send_request(0)
     world.push(30_000)
     world.expire(89_999)
     assert world.forgotten == []
@@ -165,10 +165,10 @@ def test_instances_are_forgotten_a_minute_after_their_last_request(world: World)
 
 def test_the_instance_unused_for_longest_makes_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_INSTANCES", 2)
-    world.ask(0, ID)
-    world.ask(1, OTHER)
+    world.send_request(0, ID)
+    world.send_request(1, OTHER)
     world.push(2)
-    world.ask(3, ZERO_UUID)
+    world.send_request(3, ZERO_UUID)
     assert world.forgotten == [OTHER]
 
 

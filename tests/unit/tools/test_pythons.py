@@ -40,6 +40,6 @@ def test_one_of_the_path_comes_first_unless_it_is_a_stub(tmp_path: Path, monkeyp
 def test_what_is_not_here_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(pythons, "interpreter", lambda version: "/there" if version == "3.12" else None)
     assert pythons.main() == 0
-    said = capsys.readouterr()
-    assert said.out == "/there\n"
-    assert said.err == "Python 3.11 is not here: skipped\nPython 3.13 is not here: skipped\n"
+    output = capsys.readouterr()
+    assert output.out == "/there\n"
+    assert output.err == "Python 3.11 is not here: skipped\nPython 3.13 is not here: skipped\n"

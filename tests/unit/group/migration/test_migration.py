@@ -568,8 +568,8 @@ def test_history_continues_across_conversions() -> None:
     consumer.join()
     consumer.leave()
 
-    told = explain(world.shard.groups["g"], world.image).decode()
+    reported = explain(world.shard.groups["g"], world.image).decode()
 
-    assert f"member {first} joined" in told
-    assert "member m (client client) joined" in told
-    assert "only members of the classic protocol are left: m has gone" in told
+    assert f"member {first} joined" in reported
+    assert "member m (client client) joined" in reported
+    assert "only members of the classic protocol are left: m has gone" in reported

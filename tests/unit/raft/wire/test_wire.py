@@ -180,9 +180,9 @@ def test_responses_arrive_as_they_were_sent_at_each_version(
 ) -> None:
     api = APIS[API_KEYS[type(request_)]]
     for version in range(lowest_version(request_), api.max_stable_version + 1):
-        asked = request_to_message(request_, version, PEER)
+        requested = request_to_message(request_, version, PEER)
         message = response_type(api.key).decode(
-            response_to_message(response, asked, version, PEER).encode(version), version
+            response_to_message(response, requested, version, PEER).encode(version), version
         )
         expected = response if version >= endpoints_since else replace(response, leader_endpoints=())
         assert message_to_response(message, request_, version, PEER) == expected

@@ -3,7 +3,7 @@
 from harness.servers import free_port
 from kafkapy import Broker
 from kafkapy.server.admin.catalogue import ALWAYS_ZERO
-from tests.support.asking import batch_of, create_topic, produce
+from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.scraped import samples_of, text_of
 from tests.support.wire import WireClient
 

@@ -68,8 +68,8 @@ def test_a_loop_that_is_held_up_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def hold_up() -> list[Any]:
         with ThreadPoolExecutor() as threads:
-            asked = [threads.submit(page, port, path) for path in ("/livez", "/readyz")]
-            return [each.result() for each in asked]  # holds the loop until both are answered
+            requested = [threads.submit(page, port, path) for path in ("/livez", "/readyz")]
+            return [each.result() for each in requested]  # holds the loop until both are answered
 
     async def main() -> list[Any]:
         async with Broker(properties={"kafkapy.admin.listener": f"localhost:{port}"}):

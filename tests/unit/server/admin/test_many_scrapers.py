@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 
 from harness.servers import free_port
 from kafkapy import Broker
-from tests.support.asking import create_topic, until
+from tests.support.client_requests import create_topic, until
 from tests.support.wire import WireClient
 
 SCRAPERS = 1000
@@ -21,13 +21,13 @@ def test_a_thousand_scrapers_cost_neither_clients_nor_who_scrapes_next() -> None
     ):
         for part in range(SCRAPERS // AT_ONCE):
             with ExitStack() as stack:
-                scrapers = [stack.enter_context(asking(port)) for _ in range(AT_ONCE)]
+                scrapers = [stack.enter_context(requester(port)) for _ in range(AT_ONCE)]
                 create_topic(client, f"orders-{part}")
                 assert {status(each) for each in scrapers} <= {b"200", b"503", b""}
         until(lambda: is_served(port))
 
 
-def asking(port: int) -> socket.socket:
+def requester(port: int) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), 60)
     connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
     return connection
@@ -41,5 +41,5 @@ def status(connection: socket.socket) -> bytes:
 
 
 def is_served(port: int) -> bool:
-    with asking(port) as connection:
+    with requester(port) as connection:
         return status(connection) == b"200"

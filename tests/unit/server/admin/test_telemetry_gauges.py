@@ -28,7 +28,7 @@ def telemetry() -> ClientTelemetry:
     )
 
 
-def told(telemetry: ClientTelemetry, *points: Point) -> list[Gauge | BucketCounts | None]:
+def reported(telemetry: ClientTelemetry, *points: Point) -> list[Gauge | BucketCounts | None]:
     instance = telemetry.instances.subscribe(ZERO_UUID, "c", {"client_id": "a"}, 0)
     for point in points:
         telemetry.received.note(instance.client_instance_id, point)
@@ -42,7 +42,7 @@ OF_THE_BROKER = ["info", "instances", "telemetry.pushes", "org.apache.kafka.tele
 @pytest.mark.parametrize("is_counter", [False, True])
 def test_no_client_has_a_name_of_the_broker(telemetry: ClientTelemetry, name: str, is_counter: bool) -> None:
     own = {each.name for each in telemetry_gauges(telemetry) if each is not None} | {"kafkapy_client_info"}
-    found = [each for each in told(telemetry, Point(name, (("spoofed", "1"),), 7, is_counter, False)) if each]
+    found = [each for each in reported(telemetry, Point(name, (("spoofed", "1"),), 7, is_counter, False)) if each]
     (pushed,) = [each for each in found if ("spoofed", "1") in each.tags]
     assert pushed.name not in own
     assert pushed.name.startswith("kafkapy_client_reported_")
@@ -51,7 +51,7 @@ def test_no_client_has_a_name_of_the_broker(telemetry: ClientTelemetry, name: st
 def test_wide_series_take_more_steps(telemetry: ClientTelemetry) -> None:
     """STEPS_AT_ONCE of them are read before the event loop runs other tasks."""
     attributes = tuple((f"a{index:02}", "v") for index in range(32))
-    found = told(telemetry, *(Point(f"m{index}", attributes, 1, False, False) for index in range(100)))
+    found = reported(telemetry, *(Point(f"m{index}", attributes, 1, False, False) for index in range(100)))
     shown = [index for index, each in enumerate(found) if each is not None and each.name.startswith("kafkapy_client_m")]
     assert len(shown) == 100
     assert shown[-1] - shown[0] >= 5 * STEPS_AT_ONCE
@@ -63,7 +63,7 @@ def of(name: str, *counts: int, **labels: str) -> Point:
 
 
 def test_a_histogram_is_one_of_prometheus(telemetry: ClientTelemetry) -> None:
-    found = told(telemetry, of("org.apache.kafka.request.latency", 1, 2, 3, node="1"))
+    found = reported(telemetry, of("org.apache.kafka.request.latency", 1, 2, 3, node="1"))
     _, body = exposition([each for each in found if each is not None], "")
     families = {family.name: family for family in text_string_to_metric_families(body.decode())}
     family = families["kafkapy_client_request_latency"]
@@ -82,7 +82,7 @@ def test_a_histogram_is_one_of_prometheus(telemetry: ClientTelemetry) -> None:
 
 
 def test_no_label_of_a_client_is_the_bound_of_a_bucket(telemetry: ClientTelemetry) -> None:
-    found = told(telemetry, of("x", 1, 2, le="spoofed", _le_="too"))
+    found = reported(telemetry, of("x", 1, 2, le="spoofed", _le_="too"))
     (histogram,) = [each for each in found if isinstance(each, BucketCounts)]
     assert histogram.tags[2:] == (("reported_le", "spoofed"),)
     _, body = exposition([histogram], "")
@@ -91,14 +91,16 @@ def test_no_label_of_a_client_is_the_bound_of_a_bucket(telemetry: ClientTelemetr
 
 
 def test_a_histogram_of_a_name_of_the_broker_is_shown_as_reported(telemetry: ClientTelemetry) -> None:
-    (found,) = [each for each in told(telemetry, of("telemetry.pushes", 1)) if isinstance(each, BucketCounts)]
+    (found,) = [each for each in reported(telemetry, of("telemetry.pushes", 1)) if isinstance(each, BucketCounts)]
     assert found.name == "kafkapy_client_reported_telemetry_pushes"
 
 
 def test_samples_of_histograms_and_gauges_never_share_a_name(telemetry: ClientTelemetry) -> None:
-    found = told(telemetry, of("x", 1), *(Point(name, (), 1, False, False) for name in ("x", "x.count", "x.bucket")))
+    found = reported(
+        telemetry, of("x", 1), *(Point(name, (), 1, False, False) for name in ("x", "x.count", "x.bucket"))
+    )
     names = [each.name for each in found if each is not None and each.name.startswith("kafkapy_client_x")]
     assert names == [f"kafkapy_client_{name}" for name in ("x", "x_value", "x_count_value", "x_bucket_value")]
-    before = told(telemetry, Point("y.sum", (), 1, False, False), of("y", 1))
+    before = reported(telemetry, Point("y.sum", (), 1, False, False), of("y", 1))
     names = [each.name for each in before if each is not None and each.name.startswith("kafkapy_client_y")]
     assert names == ["kafkapy_client_y_sum", "kafkapy_client_y_histogram"]

@@ -386,9 +386,9 @@ def test_committed_readers_get_the_aborts_in_their_range(disk: SimDisk) -> None:
     third = transaction(log, producer_id=9, sequence=1)
     end_transaction(log, is_abort=True, producer_id=9)
     assert len(log.segments) > 1
-    told = log.read(0, 70, isolation=TXN_COMMITTED).aborted_transactions
-    assert told is not None
-    assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in told] == [(8, first, 3)]
+    reported = log.read(0, 70, isolation=TXN_COMMITTED).aborted_transactions
+    assert reported is not None
+    assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in reported] == [(8, first, 3)]
     assert [entry.first_offset for entry in aborted_transactions(log, 0, 100)] == [first, third]
     assert log.read(second, 1 << 20, isolation=LOG_END).aborted_transactions is None
 

@@ -187,10 +187,10 @@ def test_how_far_the_loading_is(is_clean: bool, word: str) -> None:
     again = locked(disk)
     loading = LogLoading(again, now_ms=NOW_MS, clock_ms=lambda: NOW_MS)
     assert loading.missing == "loading 0 of 0 logs"
-    told = []
+    reported = []
     for item in loading.plan():
-        told.append(loading.missing)
+        reported.append(loading.missing)
         loading.load(item)
-    assert told == [f"{word} {done} of 3 logs" for done in range(3)]
+    assert reported == [f"{word} {done} of 3 logs" for done in range(3)]
     loading.finish()
     assert loading.missing is None

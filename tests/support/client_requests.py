@@ -24,7 +24,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 def until(is_done: Callable[[], bool]) -> None:
-    """Ask again until it is so; for what a broker does in its own time."""
+    """Poll a condition for at most a minute: for what a broker does in its own time."""
     deadline = time.monotonic() + 60
     while not is_done():
         assert time.monotonic() < deadline
@@ -105,9 +105,9 @@ def produce(
 # -- fetch ----------------------------------------------------------------------------------------------------------
 
 
-def fetch_topic(topic: str | bytes, *asked: FetchPartition) -> FetchTopic:
+def fetch_topic(topic: str | bytes, *requested: FetchPartition) -> FetchTopic:
     name, topic_id = (topic, bytes(16)) if isinstance(topic, str) else ("", topic)
-    return FetchTopic(name, topic_id, list(asked))
+    return FetchTopic(name, topic_id, list(requested))
 
 
 def fetch_partition(
@@ -191,8 +191,8 @@ def list_offset(
     current_leader_epoch: int = -1,
 ) -> Any:
     """Ask for one offset and return the partition's answer."""
-    asked = ListOffsetsPartition(partition, current_leader_epoch, timestamp)
-    request = ListOffsetsRequest(-1, isolation_level, topics=[ListOffsetsTopic(topic, [asked])])
+    requested = ListOffsetsPartition(partition, current_leader_epoch, timestamp)
+    request = ListOffsetsRequest(-1, isolation_level, topics=[ListOffsetsTopic(topic, [requested])])
     return client.call(request, version).topics[0].partitions[0]
 
 
