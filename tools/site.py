@@ -47,6 +47,7 @@ SECTIONS: Final = {
         "docs/compaction.md",
         "docs/recovery.md",
         "docs/chains.md",
+        "docs/questions.md",
         "benchmarks/README.md",
         "CONTRIBUTING.md",
         "STYLE.md",
