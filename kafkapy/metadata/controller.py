@@ -43,11 +43,15 @@ if TYPE_CHECKING:
 
 
 class ControllerDefaults(NamedTuple):
-    """broker.session.timeout.ms, and of topics created without: num.partitions, default.replication.factor."""
+    """broker.session.timeout.ms; of topics created without: num.partitions, default.replication.factor.
+
+    token_rules: delegation.token.*, None if no secret key is configured.
+    """
 
     session_timeout_ms: int = 9000
     partition_count: int = 1
     replication_factor: int = 1
+    token_rules: "TokenRules | None" = None
 
 
 APACHE_DEFAULTS: Final = ControllerDefaults()
@@ -65,7 +69,6 @@ class Controller:
         random: Random,
         defaults: ControllerDefaults = APACHE_DEFAULTS,
         quorum_node_ids: Iterable[int] = (),
-        token_rules: "TokenRules | None" = None,
     ) -> None:
         self.next_offset = 0
         """The offset of the next record to be appended."""
@@ -93,7 +96,7 @@ class Controller:
         self._client_quotas: ClientQuotaControl | None = None
         self._loaded_quotas = EMPTY_IMAGE.client_quotas
         self._random = random
-        self._token_rules = token_rules
+        self._token_rules = defaults.token_rules
         self._tokens: DelegationTokenControl | None = None
         self._loaded_tokens = EMPTY_IMAGE.delegation_tokens
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))

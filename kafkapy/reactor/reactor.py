@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from kafkapy.protocol.serving import Coalesce, ConnectionInfo, NewLogin, Route, Serving, coalesce_nothing, no_login
+from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
@@ -38,16 +38,11 @@ class Reactor:
         loop: asyncio.AbstractEventLoop,
         limits: ReactorLimits,
         *,
-        route: Route,
-        coalesce: Coalesce = coalesce_nothing,
+        serving: Serving,
         io_pool: IoPool,
         listen: Callable[..., Listener] = listen,
-        new_login: NewLogin = no_login,
     ) -> None:
-        """`listen` creates the listeners for `bind`; same signature as socket_channel.listen.
-
-        `new_login` creates the login of each connection to a SASL listener.
-        """
+        """`listen` creates the listeners for `bind`; same signature as socket_channel.listen."""
         self._loop = loop
         self._limits = limits
         self._listen = listen
@@ -60,7 +55,6 @@ class Reactor:
         )
         self._stall_watch = StallWatch(loop, self.request_memory, self._links)
         self.acceptors: list[Acceptor] = []
-        serving = Serving(route, coalesce, new_login)
         shared = Shared(self.request_memory, ReadAhead(io_pool))
         self.processors = [
             Processor(loop=loop, limits=limits, serving=serving, shared=shared, on_closed=self._on_closed)

@@ -87,11 +87,6 @@ class PartitionAppend:
         self.base_offset = -1
         self.required_offset = -1
 
-    def take_refusal(self, other: "PartitionAppend") -> None:
-        """Take over the error of another append to the same partition."""
-        self.refuse(other.error_code, other.error_message, other.record_errors)
-        self.log_start_offset = other.log_start_offset
-
     def is_settled(self) -> bool:
         """Return whether the outcome is final: failed, replicated, or (an error) no longer able to be replicated."""
         if self.required_offset < 0:

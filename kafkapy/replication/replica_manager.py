@@ -41,6 +41,8 @@ logger = logging.getLogger("kafkapy.replication")
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
+NOT_WRITTEN: Final = -1
+"""The base offset of an own append that must go the way of all others."""
 
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 NOT_ENOUGH_REPLICAS: Final = int(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -294,32 +296,33 @@ class ReplicaManager:
         write(log, leader epoch) returns whether it wrote them. Returns False, with nothing changed, if they must go
         through `append_records`, which also reports why a partition takes nothing.
         """
-        base_offset = self.write_own(append.partition, write)
-        if isinstance(base_offset, PartitionAppend):
-            append.take_refusal(base_offset)
+        try:
+            base_offset = self.write_own(append.partition, write)
+        except ApiError as error:
+            append.refuse(error.code, error.message)
             return True
-        if base_offset < 0:
+        if base_offset == NOT_WRITTEN:
             return False
         log = append.partition.log
         assert log is not None, "what was appended has a log"
         append.note_appended(base_offset, log.log_end_offset, log.log_start_offset)
         return True
 
-    def write_own(self, partition: HostedPartition, write: "Callable[[Log, int], bool]") -> int | PartitionAppend:
-        """As append_own; return the base offset, -1 if nothing was written, or an append with the error."""
+    def write_own(self, partition: HostedPartition, write: "Callable[[Log, int], bool]") -> int:
+        """As append_own; return the base offset, NOT_WRITTEN if nothing was written. Raises ApiError."""
         log = partition.log
         if partition.role is not Role.LEADER or log is None or partition.is_under_min_isr:
-            return -1
+            return NOT_WRITTEN
         base_offset, traffic = log.log_end_offset, partition.traffic
         start_bytes = 0 if traffic is None else log.segments.active.size
         try:
             if not write(log, partition.leader_epoch):
-                return -1
+                return NOT_WRITTEN
         except (ApiError, StorageError, AssertionError) as error:
             append = PartitionAppend(partition, b"")
             self.refuse_append(append, error)
             self.count_refusal(append, error)
-            return append
+            raise ApiError(append.error_code, append.error_message) from error
         end_offset = log.log_end_offset
         if traffic is not None:
             written_bytes = log.segments.active.size - start_bytes  # own appends do not roll

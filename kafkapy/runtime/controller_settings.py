@@ -41,9 +41,9 @@ class ControllerSettings:
                 session_timeout_ms=config.quorum.broker_session_timeout_ms,
                 partition_count=config.node.num_partitions,
                 replication_factor=config.replication.default_replication_factor,
+                token_rules=self.token_rules,
             ),
             quorum_node_ids=config.quorum_voters,
-            token_rules=self.token_rules,
         )
 
 

@@ -13,7 +13,7 @@ from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.compression import NONE
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
+from kafkapy.replication.replica_manager import ALL_ACKS, NOT_WRITTEN, ReplicaManager
 from kafkapy.storage.log.own_append import append_own_records
 
 if TYPE_CHECKING:
@@ -114,26 +114,25 @@ class CoordinatorWriter:
     def append(self, encoded: Sequence[NewRecord], write: TransactionalWrite | None) -> int:
         """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients."""
         compression = self._coordinator_log.compression()
-        appended: int | PartitionAppend = -1
-        if write is None and compression == NONE:
-            appended = self._append_own(encoded)
-            if not isinstance(appended, PartitionAppend) and appended >= 0:
-                self._append_refusal = None
-                return appended
-        append = appended if isinstance(appended, PartitionAppend) else self._append_any(encoded, compression, write)
-        if append.base_offset < 0:
-            code = ErrorCode(append.error_code)
+        base_offset = NOT_WRITTEN
+        try:
+            if write is None and compression == NONE:
+                base_offset = self._append_own(encoded)
+            if base_offset == NOT_WRITTEN:
+                base_offset = self._append_any(encoded, compression, write)
+        except ApiError as error:
+            code = ErrorCode(error.code)
             if code is not self._append_refusal:  # log it once, not for each request
                 self._append_refusal = code
                 self._logger.warning("Could not append to %s: %s", self._partition.topic_partition, code.name)
-            raise ApiError(_TRANSLATED.get(code, code))
+            raise ApiError(_TRANSLATED.get(code, code)) from error
         self._append_refusal = None
-        return append.base_offset
+        return base_offset
 
-    def _append_own(self, encoded: Sequence[NewRecord]) -> int | PartitionAppend:
-        """Append a batch as it is encoded here; -1 if it must be checked like any other (own_append.py).
+    def _append_own(self, encoded: Sequence[NewRecord]) -> int:
+        """Append a batch as it is encoded here; return its base offset. Raises ApiError.
 
-        Returns the base offset, or an append with the error.
+        Returns NOT_WRITTEN if it must be checked like any other (own_append.py).
         """
         now_ms, base_sequence = encoded[0][0], self._coordinator_log.base_sequence
 
@@ -144,14 +143,14 @@ class CoordinatorWriter:
 
         return self._replica_manager.write_own(self._partition, write)
 
-    def _append_any(
-        self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None
-    ) -> PartitionAppend:
-        """Append a batch that is checked like any other; return the append with its outcome."""
+    def _append_any(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> int:
+        """Append a batch that is checked like any other; return its base offset. Raises ApiError."""
         records = bytearray(self._batch_of(encoded, compression, write))
         append = PartitionAppend(self._partition, records, verification=None if write is None else write.verification)
         self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
-        return append
+        if append.base_offset < 0:
+            raise ApiError(append.error_code, append.error_message)
+        return append.base_offset
 
     def _batch_of(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> bytes:
         if write is None:

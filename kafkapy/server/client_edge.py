@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kafkapy.handlers.router import Router
+from kafkapy.protocol.serving import Serving
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.server import listeners
 from kafkapy.server.limits import changed_limits, limits_at_start
@@ -37,11 +38,9 @@ class ClientEdge:
         self.reactor = Reactor(
             node.loop,
             self._limits,
-            route=route,
-            coalesce=coalesce,
+            serving=Serving(route, coalesce, listeners.new_login(self._logins, route, coalesce, node.clock)),
             io_pool=node.io_pool,
             listen=node.network.listen,
-            new_login=listeners.new_login(self._logins, route, coalesce, node.clock),
         )
         if node.counts is not None:
             self.reactor.traffic = node.counts.connections

@@ -20,7 +20,7 @@ from kafkapy.handlers.router import Router
 from kafkapy.metadata.features import MV_3_7_IV0, unserved_levels
 from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.serving import coalesce_nothing
+from kafkapy.protocol.serving import Serving, coalesce_nothing
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
@@ -292,10 +292,9 @@ class QuorumNode:
         self._reactor = Reactor(
             self._loop,
             self._edge.limits,
-            route=route,
+            serving=Serving(route, new_login=listeners.new_login(logins, route, coalesce_nothing, self._clock)),
             io_pool=self._io_pool,
             listen=network.listen,
-            new_login=listeners.new_login(logins, route, coalesce_nothing, self._clock),
         )
         try:
             return listeners.bind_controllers(self._reactor, self._dynamic_config)

@@ -118,7 +118,7 @@ def run_until(application: Application, feed: Feed, count: int, *, sending: bool
     deadline = time.monotonic() + TIMEOUT_S
     while feed.read < count:
         assert time.monotonic() < deadline, (
-            f"{feed.read} of {count} counts came; the application said:\n{application.said()}"
+            f"{feed.read} of {count} counts came; the application said:\n{application.printed()}"
         )
         feed.turn() if sending else feed.read_counts()
         application.tend()

@@ -235,7 +235,7 @@ def read_through_kills(cluster: ThreeNodes, copiers: Copiers, reader: ReaderAlon
     may_go_on: Callable[[], bool] | None = next(disturbances)
     deadline = time.monotonic() + 5 * ROUNDS * TIMEOUT_S
     while may_go_on is not None or reader.count < len(SOURCES) * RECORDS:
-        assert time.monotonic() < deadline, f"copied: {reader.counts()}; the copiers said:\n{copiers.said()}"
+        assert time.monotonic() < deadline, f"copied: {reader.counts()}; the copiers said:\n{copiers.printed()}"
         reader.poll()
         copiers.tend()
         if may_go_on is not None and may_go_on():

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.primitives import Writer
-from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, coalesce_nothing
+from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Serving, coalesce_nothing
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.tls import TlsChannel
@@ -53,7 +53,10 @@ class World:
         self.started: list[bytes] = []
         self._handlers: dict[str, Handler] = {"echo": _echo, **handlers}
         self.reactor = Reactor(
-            loop, limits or ReactorLimits(), route=self._route, io_pool=self.io_pool, new_login=self._new_login
+            loop,
+            limits or ReactorLimits(),
+            serving=Serving(self._route, new_login=self._new_login),
+            io_pool=self.io_pool,
         )
         self.listener = self.network.listen(*ADDRESS)
         self.reactor.add_listener("MAIN", security_protocol, self.listener, tls)

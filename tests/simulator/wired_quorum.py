@@ -10,6 +10,7 @@ from kafkapy.config.quorum import QuorumConfig
 from kafkapy.handlers.context import ControllerServices
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkapy.protocol.serving import Serving
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.raft.wire import WirePeer
 from kafkapy.reactor.limits import ReactorLimits
@@ -104,7 +105,7 @@ class WiredNode:
                 quorum=self.quorum,
             )
         )
-        self.reactor = Reactor(loop, ReactorLimits(), route=router.route, io_pool=SimIoPool(loop))
+        self.reactor = Reactor(loop, ReactorLimits(), serving=Serving(router.route), io_pool=SimIoPool(loop))
         self.reactor.add_listener(LISTENER, "PLAINTEXT", network.listen(host_of(node_id), 9093))
 
     async def start(self) -> None:

@@ -159,7 +159,7 @@ def _read_through_kills(broker: Server, copiers: Copiers, reader: ReaderAlong, l
     kills = 0
     deadline = time.monotonic() + load.timeout_s
     while reader.count < load.total:
-        assert time.monotonic() < deadline, f"copied: {reader.counts()}; the copiers said:\n{copiers.said()}"
+        assert time.monotonic() < deadline, f"copied: {reader.counts()}; the copiers said:\n{copiers.printed()}"
         reader.poll()
         copiers.tend()
         if kills < load.kills and reader.count >= (kills + 0.5) * load.total / load.kills:

@@ -18,6 +18,7 @@ from kafkapy.protocol.headers import read_request_header
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.protocol.serving import Serving
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.decoded_requests import DecodedRequests
@@ -61,7 +62,9 @@ class LinkedBroker(TransactionHosting):
         super().__init__(brokers.loop, disk=disk, node_id=node_id, cluster=brokers.cluster, **properties)
         self._services = self.services(AllowAll())
         self._router = Router(self._services)
-        self.reactor = Reactor(brokers.loop, ReactorLimits(), route=self._route, io_pool=SimIoPool(brokers.loop))
+        self.reactor = Reactor(
+            brokers.loop, ReactorLimits(), serving=Serving(self._route), io_pool=SimIoPool(brokers.loop)
+        )
         self.reactor.add_listener(LISTENER, "PLAINTEXT", brokers.network.listen(self.host, PORT))
         self.reactor.start()
         self.fetchers = ReplicaFetchers(

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from kafkapy.protocol.primitives import Writer
-from kafkapy.protocol.serving import ConnectionInfo
+from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
@@ -41,7 +41,7 @@ class Served:
     async def __aenter__(self) -> "Served":
         loop = asyncio.get_running_loop()
         self.pool = ThreadIoPool(loop, 2)
-        self.reactor = Reactor(loop, self._limits, route=self._handler, io_pool=self.pool)
+        self.reactor = Reactor(loop, self._limits, serving=Serving(self._handler), io_pool=self.pool)
         self.address = self.reactor.bind("MAIN", "PLAINTEXT", "127.0.0.1", 0)
         self.reactor.start()
         return self
