@@ -5,7 +5,7 @@ cannot be read or is not served raises ProtocolError, which closes the connectio
 exception is ApiVersions at an unknown version, which is answered in version 0.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -69,34 +69,40 @@ class Router:
         self._large = LargeRequests(services)
         self._is_controller = services.apis is CONTROLLER_APIS
 
-    async def route(
+    def route(
         self, connection: Connection, frame: memoryview, *, is_logged: bool = False, meter: "Meter | None" = None
-    ) -> Writer | None:
+    ) -> Coroutine[Any, Any, Writer | None]:
         """Return the response to a request frame (without size prefix), or None if it has none (Produce with acks=0).
 
-        is_logged: the caller writes the line for kafka.request.logger. meter: the caller counts the request for its
-        client's quotas; if None, this method checks whether the client has any. Raises ProtocolError.
+        The result is to be awaited. is_logged: the caller writes the line for kafka.request.logger. meter: the caller
+        counts the request for its client's quotas; if None, this method checks whether the client has any. Raises
+        ProtocolError.
         """
-        # One piece: a coroutine more costs every request a hundredth, a plain function for its first part 3 % of a kept
-        # Metadata response. Its parts: who else takes the request (the request log, quotas, the active controller); which
-        # handler; decode and handle, waiting for room if there are many elements; settle quotas, note and encode.
         if request_logger.is_on and not is_logged and meter is None:
-            handling = self._log(connection, frame)
-            frame = NO_FRAME
-            return await handling
+            return self._log(connection, frame)
         header, position = read_request_header(frame)
         quotas = self._services.client_quotas
         if quotas is not None and meter is None and quotas.concern(connection.principal, header.client_id):
-            handling = self._metered(connection, header, frame)
-            frame = NO_FRAME
-            return await handling
+            return self._metered(connection, header, frame)
         served = self._apis.get(header.api_key)
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
         if header.api_key in self._forwarded and not self._services.active_controller.is_local:
-            answer = await self._forward(header, connection, frame, served, meter)
-            if answer is not None:
-                return answer
+            return self._forward(header, served, connection, frame, position, meter, is_logged)
+        return self._serve(header, served, connection, frame, position, meter, is_logged)
+
+    async def _serve(
+        self,
+        header: RequestHeader,
+        served: ServedApi,
+        connection: Connection,
+        frame: memoryview,
+        position: int,
+        meter: "Meter | None",
+        is_logged: bool,
+    ) -> Writer | None:
+        """Decode a request, wait for room if it has many elements, call its handler and encode the response."""
+        # One piece, as each coroutine more costs every request a hundredth.
         if not served.served_min <= header.api_version <= served.max_version:
             route = self._load_legacy(served, header.api_version)
             if route is None:
@@ -188,12 +194,14 @@ class Router:
     async def _forward(
         self,
         header: RequestHeader,
+        served: ServedApi,
         connection: Connection,
         frame: memoryview,
-        served: ServedApi,
+        position: int,
         meter: "Meter | None",
+        is_logged: bool,
     ) -> Writer | None:
-        """Return the active controller's response, or None if this node has become the active controller.
+        """Return the active controller's response, or this node's if it has become the active controller.
 
         A request at a version that is not served here is refused, not forwarded.
         """
@@ -202,7 +210,11 @@ class Router:
         from kafkapy.handlers.forwarding import forward
 
         answer = await forward(self._services, RequestContext(header, connection), frame)
-        if meter is not None and answer is not None:
+        if answer is None:
+            serving = self._serve(header, served, connection, frame, position, meter, is_logged)
+            frame = NO_FRAME  # `serving` frees the one that it has
+            return await serving
+        if meter is not None:
             meter.settle_forwarded(answer)
         return answer
 

@@ -285,8 +285,8 @@ class Link:
         sequence = machine.started_count
         frame_bytes = len(frame) + _FRAME_OVERHEAD
         self.unstarted_bytes -= frame_bytes
-        coroutine = self._route(self.info, frame)
         try:
+            coroutine = self._route(self.info, frame)
             awaited = coroutine.send(None)
         except StopIteration as stop:
             self.info.is_frame_free = False  # or it would free another's frame that waits again
