@@ -28,6 +28,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 
 tools: setup     ## fetch Apache Kafka 4.3.1's jars (Maven), kcat, Chromium, zsh and fish (Debian): what the compat tests and benchmarks run
 	@$(BIN)/python -m tools.kafka
+	@$(BIN)/python -m harness.class_archive
 
 spark-jars: setup   ## fetch Spark's Kafka connector (Maven)
 	@$(BIN)/python -m spark_jobs.connector

@@ -1,9 +1,12 @@
 """For all tests: no property is judged by the clock, and each run tries the same examples, `make soak` others.
 
-A test whose name differs from process to process is refused: pytest-xdist would run nothing at all.
+A test whose name differs from process to process is refused: pytest-xdist would run nothing at all. Of its workers one
+runs all files of Spark: a session of Spark takes 17 s of CPU until its first stream has ended.
 """
 
 import os
+from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,3 +24,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: an address in a test's name; give the parameters ids")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return the scheduler of `--dist loadfile` in which Spark's files are one; None for that of another mode."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class SparkOnOneWorker(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "spark" if PurePosixPath(file).name.startswith("test_spark") else file
+
+    return SparkOnOneWorker(config, log)

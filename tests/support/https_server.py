@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ def allow_urls(patch: pytest.MonkeyPatch, *urls: str) -> None:
     """Let brokers that are started from now on, of both kinds, ask these addresses for keys and tokens."""
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(urls)}"
     patch.setenv("KAFKA_OPTS", allowed)
-    patch.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 {allowed}")
+    patch.setenv("JDK_JAVA_OPTIONS", f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {allowed}")
 
 
 class ReceivedRequest:
