@@ -16,6 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 130 after Ctrl-C, 1 where nobody reads what is printed."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_process = arguments is None
+    if is_process:
+        _open_standard_streams()
     if given[:1] == ["start"]:
         return _start(given[1:], is_process=is_process)
     try:
@@ -33,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _start(rest: Sequence[str], *, is_process: bool) -> int:
     if is_process:
-        _open_standard_streams()
         _end_quietly_on_signals()
         _collect_no_garbage()
     from kafkapy.cli.start import main as start

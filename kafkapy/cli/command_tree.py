@@ -51,10 +51,8 @@ class Command:
 
 def command_tree() -> Command:
     """Return the command kafkapy with all its subcommands."""
-    import typer
-
     from kafkapy.cli import console_options, dump_log, manual, start, storage
-    from kafkapy.cli.main import app
+    from kafkapy.cli.main import command
 
     own = {
         "start": _of_argparse(start.new_parser(), ("start",)),
@@ -65,16 +63,7 @@ def command_tree() -> Command:
         "completion": _of_completion(),
         "man": _of_argparse(manual.new_parser(), ("man",)),
     }
-    return _of_typer(typer.main.get_command(app), (), own)
-
-
-def _command_config(path: tuple[str, ...]) -> tuple[Option, ...]:
-    """Return the --command-config option, which typer's parsers do not know."""
-    from kafkapy.cli.main import CONNECTING
-
-    if not path or path[0] not in CONNECTING:
-        return ()
-    return (Option(("--command-config",), "FILE", "A client.properties, as Java's tools take it."),)
+    return _of_typer(command(), (), own)
 
 
 def _of_typer(command: Any, path: tuple[str, ...], own: dict[str, Command]) -> Command:
@@ -85,7 +74,7 @@ def _of_typer(command: Any, path: tuple[str, ...], own: dict[str, Command]) -> C
     arguments = [
         Argument(_metavar(each), _line(each.help)) for each in command.params if each.param_type_name == "argument"
     ]
-    options += [*(() if below else _command_config(path)), Option(HELP, "", "Show this message and exit.")]
+    options.append(Option(HELP, "", "Show this message and exit."))
     first, *more = [*_paragraphs(command.help), *_paragraphs(command.epilog)] or [""]
     return Command(path, first, tuple(options), tuple(arguments), tuple(commands), tuple(more))
 

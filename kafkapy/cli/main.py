@@ -33,7 +33,8 @@ app.add_typer(transactions.app, name="transactions")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(security.app, name="security")
 CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security", "cluster")
-"""Commands with the option --command-config FILE."""
+"""Commands from which --command-config FILE is taken, in front of their parsers."""
+LOCAL = (("configs", "explain"), ("security", "init"))
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 
@@ -56,6 +57,41 @@ def _(
 ) -> None: ...
 
 
+def connects(path: Sequence[str]) -> bool:
+    """Whether a command connects to a broker by --command-config; of `kafkapy cluster` only check does."""
+    if path[0] == "cluster":
+        return tuple(path) == ("cluster", "check")
+    return path[0] in CONNECTING and tuple(path) not in LOCAL
+
+
+def command() -> Any:
+    """Return the command kafkapy; those that connect have --command-config in their help."""
+    root = typer.main.get_command(app)
+    (option,) = typer.main.get_command(_with_command_config).params
+    option.expose_value = False
+    _add_option(root, (), option)
+    return root
+
+
+_with_command_config = typer.Typer(add_completion=False)
+
+
+@_with_command_config.command()
+def _(
+    command_config: Annotated[
+        str, typer.Option(metavar="FILE", show_default=False, help="A client.properties, as Java's tools take it.")
+    ] = "",
+) -> None: ...
+
+
+def _add_option(command: Any, path: tuple[str, ...], option: Any) -> None:
+    """Add an option that `main` takes to the commands that connect."""
+    for name, below in getattr(command, "commands", {}).items():
+        _add_option(below, (*path, name), option)
+    if path and not hasattr(command, "commands") and connects(path):
+        command.params.append(option)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status (2 for a usage error)."""
     try:
@@ -74,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    status = app(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
+    status = command()(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
     return status if isinstance(status, int) else 0
 
 

@@ -109,7 +109,9 @@ def producers(
 @app.command("find-hanging")
 def find_hanging(
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only in this topic.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only in this partition.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="N", min=0, help="Only in this partition.")
+    ] = None,
     broker: Annotated[int | None, typer.Option("--broker", help="Only partitions with a replica here.")] = None,
     max_timeout: Annotated[
         int,

@@ -178,7 +178,7 @@ def _load(path: str) -> Mapping[str, Any]:
     try:
         import yaml  # needed for this key only
     except ImportError:
-        raise ConfigError(KEY, path, "it needs PyYAML, which is not installed here") from None
+        raise ConfigError(KEY, path, "it needs PyYAML: pip install pyyaml") from None
     try:
         with Path(path).open("rb") as file:
             text = file.read(MAX_BYTES + 1)

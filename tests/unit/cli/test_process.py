@@ -1,4 +1,4 @@
-"""`kafkapy start` in its surroundings: a terminal that hangs up, nohup, standard streams that are closed."""
+"""Processes in their surroundings: a terminal that hangs up, nohup, standard streams that are closed."""
 
 import contextlib
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.servers import free_port
+from kafkapy import Broker
 
 READY = "Kafka Server started"
 
@@ -82,3 +83,34 @@ def test_closed_standard_streams_do_not_spoil_the_stop(tmp_path: Path, closed: t
         finally:
             process.kill()
     assert (data_dir / ".kafka_cleanshutdown").exists()
+
+
+def test_a_client_command_without_standard_streams_does_its_work() -> None:
+    with Broker() as broker:
+        command = f"{sys.executable} -m kafkapy topics create orders -b {broker.bootstrap_servers}"
+        assert subprocess.run(["sh", "-c", f"{command} 0<&- 1>&- 2>&-"], timeout=120).returncode == 0
+        listing = f"{sys.executable} -m kafkapy topics list -b {broker.bootstrap_servers}"
+        done = subprocess.run(["sh", "-c", f"{listing} 1>&-"], stderr=subprocess.PIPE, timeout=120)
+        assert (done.returncode, done.stderr) == (0, b"")
+        listed = subprocess.run(["sh", "-c", f"{listing} 2>&-"], stdout=subprocess.PIPE, timeout=120)
+    assert (listed.returncode, b"orders" in listed.stdout) == (0, True)
+
+
+def test_a_console_without_standard_streams_serves() -> None:
+    port = free_port()
+    command = f"exec {sys.executable} -m kafkapy console -b 127.0.0.1:1 --listen 127.0.0.1:{port} 0<&- 1>&- 2>&-"
+    with subprocess.Popen(["sh", "-c", command]) as process:
+        try:
+            wait_until(lambda: process.poll() is not None or is_open(port))
+            assert process.poll() is None
+            process.terminate()
+            process.wait(60)
+        finally:
+            process.kill()
+
+
+def is_open(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 60) as connection:
+        connection.sendall(b"GET /login HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        return connection.recv(4) == b"HTTP"
+    return False
