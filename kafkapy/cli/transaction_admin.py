@@ -48,7 +48,11 @@ AnswerT = TypeVar("AnswerT")
 
 
 class TransactionError(Exception):
-    """Why a command failed, for the operator."""
+    """Why a command failed, for the operator; `code`: the broker's error code, 0 if it answered none."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class OpenTransaction(NamedTuple):
@@ -269,4 +273,4 @@ def _check(code: int, message: str | None = None, *, subject: object = "") -> No
     if code:
         name = ErrorCode(code).name
         reason = f"{message} ({name})" if message else name
-        raise TransactionError(f"{subject}: {reason}" if subject else reason)
+        raise TransactionError(f"{subject}: {reason}" if subject else reason, code)

@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from kafkapy import __version__
-from kafkapy.console.brokers import ClusterError, NotFound
+from kafkapy.console.brokers import ClusterError
 from kafkapy.console.changes import Changes
 from kafkapy.console.pages import Pages
 from kafkapy.console.render import Renderer
@@ -48,10 +48,11 @@ def new_app(settings: Settings) -> Starlette:
         console.close()
 
     def failed(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 404 if isinstance(error, NotFound) else 502
-        text = "There is no such page." if status == 404 and isinstance(error, HTTPException) else None
-        detail = error.detail if isinstance(error, HTTPException) else str(error)
-        return renderer.page(request, "error.html", status, problem=text or detail)
+        if isinstance(error, ClusterError):
+            return renderer.page(request, "error.html", error.status, problem=str(error))
+        assert isinstance(error, HTTPException)
+        problem = "There is no such page." if error.status_code == 404 else error.detail
+        return renderer.page(request, "error.html", error.status_code, problem=problem)
 
     return Starlette(
         routes=[

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from kafkapy.cli.connection import Connection
 from kafkapy.console.settings import Settings
@@ -21,9 +21,20 @@ MAX_IDLE: Final = 8
 class ClusterError(Exception):
     """The cluster did not answer, or refused; the message is a line for the page."""
 
+    status: ClassVar = 502
+    """Of the page that shows it."""
+
 
 class NotFound(ClusterError):
     """There is no such topic, group or broker."""
+
+    status: ClassVar = 404
+
+
+class BadRequest(ClusterError):
+    """A field of the browser's request is wrong; the cluster is not asked."""
+
+    status: ClassVar = 400
 
 
 @dataclass(frozen=True, slots=True)

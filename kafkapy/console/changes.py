@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from kafkapy.cli.client import TIMEOUT_S, confluent, outcomes
 from kafkapy.console import groups
-from kafkapy.console.brokers import ClusterError
+from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import failures
 from kafkapy.console.queries import MAX_OFFSET, number, topic_name
 from kafkapy.console.render import Renderer
@@ -69,7 +69,7 @@ class Changes:
     async def endpoint(self, request: Request) -> Response:
         make = self._kinds.get(request.path_params["kind"])
         if make is None:
-            raise ClusterError("There is no such change.")
+            raise NotFound("There is no such change.")
         if not self._console.settings.allow_changes:
             return self._renderer.page(
                 request, "error.html", 403, problem="Changes are not allowed: start the console with --allow-changes."
@@ -258,7 +258,7 @@ def _of_group(name: str) -> str:
 def _key(fields: Fields) -> str:
     key = fields.get("key", "").strip()
     if not 0 < len(key) <= 249:
-        raise ClusterError("A config has a key.")
+        raise BadRequest("A config has a key.")
     return key
 
 
@@ -270,11 +270,11 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     """Parse lines of NAME=VALUE."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) > MAX_CONFIGS:
-        raise ClusterError(f"At most {MAX_CONFIGS} lines.")
+        raise BadRequest(f"At most {MAX_CONFIGS} lines.")
     pairs = [line.partition("=") for line in lines]
     for name, equals, _ in pairs:
         if not name.strip() or not equals:
-            raise ClusterError(f"{name[:100]}: a line reads NAME=VALUE.")
+            raise BadRequest(f"{name[:100]}: a line reads NAME=VALUE.")
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 

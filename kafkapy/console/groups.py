@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafkapy.cli.client import TIMEOUT_S
 from kafkapy.cli.group_explain import ExplainError, rebalances_of
 from kafkapy.cli.group_offsets import GroupOffsets, ResetTarget, parse_topics
-from kafkapy.console.brokers import ClusterError, NotFound
+from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
@@ -162,7 +162,7 @@ def plan_reset(clients: Clients, name: str, topic: str, to: str) -> list[ResetRo
             offsets = GroupOffsets(clients.admin(), name)
             plan = offsets.plan(offsets.partitions_of(requested), target)
     except (ValueError, LookupError, OverflowError) as error:
-        raise ClusterError(str(error.args[0])) from error
+        raise BadRequest(str(error.args[0])) from error
     return [ResetRow(*partition, before, after) for partition, (before, after) in sorted(plan.items())]
 
 

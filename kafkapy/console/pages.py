@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kafkapy.console import access, cluster, groups, other_groups, topics, transactions
-from kafkapy.console.brokers import Brokers, ClusterError, NotFound
+from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
 from kafkapy.console.groups import Group
 from kafkapy.console.queries import number, query_of, topic_name
 from kafkapy.console.render import Renderer
@@ -212,14 +212,16 @@ class Pages:
         requested = request.query_params
         group = self._group(request)
         if not group.is_of_consumers:
-            raise ClusterError(f"{RESET_BY[group.type]} resets the offsets of such a group.")
+            raise BadRequest(f"{RESET_BY[group.type]} resets the offsets of such a group.")
         topic, to = requested.get("topic", ""), requested.get("to", "")
         plan = groups.plan_reset(self._console.clients, group.name, topic, to) if topic and to else None
         return self._page(request, "group_reset.html", group=group, topic=topic, to=to, plan=plan)
 
     def _group(self, request: Request) -> Group:
-        self._console.brokers.nodes()  # fails at once where no broker answers
         name = request.query_params.get("name", "")
+        if not name:
+            raise BadRequest("A group has a name.")
+        self._console.brokers.nodes()  # fails at once where no broker answers
         try:
             return groups.group(self._console.clients, name)
         except NotFound:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kafkapy.cli.group_offsets import ResetTarget
-from kafkapy.console.brokers import ClusterError
+from kafkapy.console.brokers import BadRequest
 from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
 
 MAX_NAME: Final = 249
@@ -17,7 +17,7 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 
 def query_of(fields: Mapping[str, str], *, is_live: bool = False) -> Query:
-    """Raises ClusterError, which names the field."""
+    """Raises BadRequest, which names the field."""
     begin = _choice(fields, "from", BEGINS)
     return Query(
         topic=topic_name(fields),
@@ -40,7 +40,7 @@ def query_of(fields: Mapping[str, str], *, is_live: bool = False) -> Query:
 def topic_name(fields: Mapping[str, str]) -> str:
     name = fields.get("name", "")
     if not 0 < len(name) <= MAX_NAME:
-        raise ClusterError("The name of a topic has 1 to 249 characters.")
+        raise BadRequest("The name of a topic has 1 to 249 characters.")
     return name
 
 
@@ -51,9 +51,9 @@ def number(fields: Mapping[str, str], name: str, default: int, low: int, high: i
     try:
         value = int(text) if len(text) < 20 else high + 1
     except ValueError:
-        raise ClusterError(f"{name}: {text} is no number.") from None
+        raise BadRequest(f"{name}: {text} is no number.") from None
     if not low <= value <= high:
-        raise ClusterError(f"{name}: from {low} to {high}.")
+        raise BadRequest(f"{name}: from {low} to {high}.")
     return value
 
 
@@ -75,7 +75,7 @@ def _time(text: str) -> int:
         time = datetime.fromisoformat(text)
         return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ClusterError(f"time: {text[:MAX_TEXT]} is no time: 2026-01-31T12:00, or -PT1H for an hour ago.") from None
+        raise BadRequest(f"time: {text[:MAX_TEXT]} is no time: 2026-01-31T12:00, or -PT1H for an hour ago.") from None
 
 
 def _partitions(text: str) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def _partitions(text: str) -> tuple[int, ...]:
         return ()
     parts = text.split(",")
     if len(parts) > MAX_PARTITIONS or not all(part.strip().isdecimal() and len(part.strip()) < 10 for part in parts):
-        raise ClusterError("partitions: numbers with commas between them.")
+        raise BadRequest("partitions: numbers with commas between them.")
     return tuple(int(part) for part in parts)
 
 
@@ -93,7 +93,7 @@ def _positions(text: str) -> dict[int, int]:
     for part in text.split(",")[:MAX_PARTITIONS] if text else ():
         partition, _, offset = part.partition(":")
         if not (partition.isdecimal() and offset.isdecimal() and len(part) < 30):
-            raise ClusterError("at: PARTITION:OFFSET,...")
+            raise BadRequest("at: PARTITION:OFFSET,...")
         found[int(partition)] = int(offset)
     return found
 
@@ -101,12 +101,12 @@ def _positions(text: str) -> dict[int, int]:
 def _text(fields: Mapping[str, str], name: str) -> str:
     text = fields.get(name, "")
     if len(text) > MAX_TEXT:
-        raise ClusterError(f"{name}: at most {MAX_TEXT} characters.")
+        raise BadRequest(f"{name}: at most {MAX_TEXT} characters.")
     return text
 
 
 def _choice(fields: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     value = fields.get(name) or choices[0]
     if value not in choices:
-        raise ClusterError(f"{name}: one of {', '.join(choices)}.")
+        raise BadRequest(f"{name}: one of {', '.join(choices)}.")
     return value

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kafkapy.cli.client import confluent
-from kafkapy.console.brokers import Brokers, ClusterError
+from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.topics import EARLIEST, LATEST, offsets
 from kafkapy.dataclass import dataclass
@@ -97,14 +97,14 @@ class Search:
     """One search or tail: start(), step() until it is done, close(). Methods block: they run in a thread."""
 
     def __init__(self, query: Query, clients: Clients, brokers: Brokers, registry: SchemaRegistry | None) -> None:
-        """Raises ClusterError for a query that cannot be."""
+        """Raises BadRequest for a query that cannot be."""
         self.query = query
         self._clients = clients
         self._brokers = brokers
         try:
             self._decoders = Decoders(query.key_format, query.value_format, registry)
         except DecodeError as error:
-            raise ClusterError(str(error)) from error
+            raise BadRequest(str(error)) from error
         self._matches = matcher(query, self._decoders)
         self._consumer: Any = None
         self._ends: dict[int, int] = {}
@@ -243,7 +243,7 @@ def _shown_headers(headers: list[tuple[str, bytes | None]], most: int) -> Iterat
 
 
 def matcher(query: Query, decoders: Decoders) -> Callable[[Any], bool]:
-    """Return a predicate: does a message match? Raises ClusterError for a broken regular expression.
+    """Return a predicate: does a message match? Raises BadRequest for a broken regular expression.
 
     Text and regular expressions are searched in the bytes of key and value, and in the decoded value where the format
     is not text.
@@ -305,9 +305,9 @@ def _pattern(text: str) -> Any:
     except re2.error as error:
         reason = error.args[0]
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ClusterError(f"The regular expression is broken: {text}") from error
+        raise BadRequest(f"The regular expression is broken: {text}") from error
     if pattern.programsize > MAX_REGEX_INSTRUCTIONS:
-        raise ClusterError("The regular expression is too large: repeat less in it.")
+        raise BadRequest("The regular expression is too large: repeat less in it.")
     return pattern
 
 

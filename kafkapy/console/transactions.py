@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 from kafkapy.cli.transaction_admin import TransactionAdmin, TransactionError
-from kafkapy.console.brokers import ClusterError
+from kafkapy.console.brokers import ClusterError, NotFound
 from kafkapy.console.settings import Settings
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import TopicPartition
 
 MAX_TRANSACTIONS: Final = 1000
@@ -20,11 +21,13 @@ def transaction_list(settings: Settings, states: list[str]) -> list[dict[str, An
 
 
 def transaction(settings: Settings, transactional_id: str) -> tuple[int, Any]:
-    """Return the coordinator of a transactional id, and its description of it. Raises ClusterError."""
+    """Return the coordinator of a transactional id, and its description of it. Raises ClusterError, NotFound."""
     try:
         with TransactionAdmin(settings.servers) as admin:
             return admin.describe(transactional_id)
     except TransactionError as error:
+        if error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise NotFound(f"There is no transactional id {transactional_id}.") from error
         raise ClusterError(str(error)) from error
 
 

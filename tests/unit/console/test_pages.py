@@ -106,11 +106,27 @@ def test_a_page_is_shown(page, path, said) -> None:
         "/topic/record?name=records&partition=0&offset=99999",
         "/group?name=missing",
         "/broker?id=99",
+        "/transaction?id=missing",
         "/nothing",
     ],
 )
 def test_what_is_not_there_is_404(page, path) -> None:
     assert page.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/topic",
+        "/topics?page=abc",
+        "/topics?page=-1",
+        "/topic/record?name=records&partition=99999999999&offset=1",
+        "/group?name=",
+        "/broker?id=abc",
+    ],
+)
+def test_a_wrong_field_is_400_not_an_error_of_the_cluster(page, path) -> None:
+    assert page.get(path).status_code == 400
 
 
 def test_a_hostile_group_is_shown_as_text(page) -> None:
@@ -126,7 +142,7 @@ def test_a_reset_is_shown_and_not_done(page) -> None:
     asked = {"name": HOSTILE, "topic": "records:0", "to": "-30"}
     assert re.search(r"100.*70.*-30", text_of(page.get("/group/reset", params=asked).text))
     assert "50" in text_of(page.get("/group", params={"name": HOSTILE}).text)
-    assert page.get("/group/reset", params={**asked, "to": "nonsense"}).status_code == 502
+    assert page.get("/group/reset", params={**asked, "to": "nonsense"}).status_code == 400
 
 
 def test_the_last_records_come_newest_first(page) -> None:
@@ -248,8 +264,8 @@ def test_a_refused_change_says_why_and_is_logged(changing, changes_log) -> None:
     refused = post(changing, "create-topic", name="records", confirmed=1)
     assert (refused.status_code, "already exists" in refused.text) == (502, True)
     assert "Refused" in changes_log.records[-1].getMessage()
-    assert post(changing, "nonsense").status_code == 502
-    assert post(changing, "create-topic", name="x", partitions="many").status_code == 502
+    assert post(changing, "nonsense").status_code == 404
+    assert post(changing, "create-topic", name="x", partitions="many").status_code == 400
 
 
 def test_without_a_broker_pages_say_so(server) -> None:
