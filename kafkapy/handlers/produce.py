@@ -52,6 +52,8 @@ NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 _BATCH_START: Final = Struct(">8xi4xb4xH")
 """Fields of a batch header: length, magic, attributes."""
+_PRODUCER: Final = Struct(">43xqh")
+"""Fields of a batch header: producer id, producer epoch."""
 
 # Shared by all partition responses with default values. They are replaced, never modified.
 NO_RECORD_ERRORS: Final[list[BatchIndexAndErrorMessage]] = []
@@ -72,7 +74,7 @@ async def serve(
     plan = _Plan(services, context, request, access)
     if request.acks not in VALID_ACKS:
         plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
-    elif plan.transactional and not await _verify(services, context, plan):
+    elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
         return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if plan.appends:
         await _append(services, context, plan.appends, request)
@@ -246,6 +248,14 @@ class _Plan:
     @property
     def transactional_id(self) -> str | None:
         return self._request.transactional_id
+
+    def is_transaction_open(self) -> bool:
+        """Whether the only transactional batch belongs to an open transaction: then there is nothing to verify."""
+        if len(self.transactional) != 1:
+            return False
+        (append,) = self.transactional
+        log = append.partition.log
+        return log is not None and log.producer_state.has_open_transaction(*_PRODUCER.unpack_from(append.records))
 
     def drop_refused(self) -> None:
         """Remove the appends that were refused, and their records, which would keep the frame while others wait."""

@@ -226,10 +226,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     def check_active(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless the shard is active."""
-        if self.is_loading():
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if not self.is_active:
-            raise ApiError(ErrorCode.NOT_COORDINATOR)
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading() else ErrorCode.NOT_COORDINATOR)
 
     def carry_out(self, decide: Callable[[ShardT], Decision]) -> None:
         """Carry out a decision that no request waits for. Raises ApiError if it cannot be appended."""

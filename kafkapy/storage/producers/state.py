@@ -258,7 +258,11 @@ class ProducerState:
             self._find_first_unstable()
 
     def _find_first_unstable(self) -> None:
-        self.first_unstable_offset = min((*self._unreplicated, *islice(self._open, 1)), default=None)
+        first_offset = next(iter(self._open), None)
+        if self._unreplicated:
+            oldest = min(self._unreplicated)
+            first_offset = oldest if first_offset is None else min(oldest, first_offset)
+        self.first_unstable_offset = first_offset
 
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
