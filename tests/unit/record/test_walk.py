@@ -45,6 +45,9 @@ SHAPES: dict[str, list[NewRecord]] = {
     "2000 over 200 ms, the latest amid them": [
         (1000 + 300 * (i == 1500) + i // 10, None, b"v", ()) for i in range(2000)
     ],
+    "500 with times of two bytes, one of them before the base": [
+        (1000 + (i > 0) * (100 + i // 10) - 250 * (i == 300), None, b"v", ()) for i in range(500)
+    ],
     "9000 of many sizes": [(1000 + i % 60, b"k", bytes(i % 70), ()) for i in range(9000)],
     "out of order": [(1000 + (i * 37) % 101 - 50, None, bytes(9), ()) for i in range(200)],
     "before the base": [(1000 - i, None, b"", ()) for i in range(100)],
