@@ -20,7 +20,6 @@ from kafkapy.config.definitions import (
     topic_definitions,
 )
 from kafkapy.config.dynamic import DynamicConfig
-from kafkapy.config.patterns import PatternError, check, check_sizes, selector_and_pattern
 from kafkapy.config.topic import HOUR_MS, MINUTE_MS, inherited_values
 from kafkapy.errors import ApiError, ConfigError
 
@@ -299,6 +298,8 @@ def _validate_matches(entries: Sequence[str]) -> None:
 
     Deviation: patterns are RE2's. One that only Java can compile (a lookahead, a back reference) is refused.
     """
+    from kafkapy.config.patterns import PatternError, check, check_sizes, selector_and_pattern
+
     found = [(entry, selector_and_pattern(entry)) for entry in entries]
     try:
         check_sizes(*(parts[1] for _, parts in found if parts is not None))

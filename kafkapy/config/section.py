@@ -11,6 +11,7 @@ makes with Kafka's own messages. These cost 8 ms and 1 MB.
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any, Self
 
 
@@ -27,7 +28,8 @@ class Section:
     """For validation with pydantic: accept Password as it is, and validate instances again."""
 
     @classmethod
-    def keys(cls) -> dict[str, str]:
+    @cache
+    def keys(cls) -> Mapping[str, str]:
         """Return this section's dotted keys, with the field of each."""
         return {dotted(field.name): field.name for field in fields(cls)}  # type: ignore[arg-type]
 

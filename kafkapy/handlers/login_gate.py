@@ -13,10 +13,11 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.handlers.context import CloseConnection
+from kafkapy.protocol.api import SASL_HANDSHAKE
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
 from kafkapy.seams import Clock
-from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings, Reply, VersionsRequested
+from kafkapy.security.authentication import Login, LoginSettings, Reply, VersionsRequested
 from kafkapy.security.log_text import one_line
 
 logger = logging.getLogger(__name__)

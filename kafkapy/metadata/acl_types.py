@@ -4,9 +4,11 @@ Source: KIP-11, KIP-290 (prefixed patterns), org.apache.kafka.common.acl. The en
 """
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+
 
 WILDCARD: Final = "*"
 """The resource name of a literal pattern that matches every resource of its type; as host, it matches every host."""
@@ -72,7 +74,7 @@ class Acl(NamedTuple):
     permission_type: int
 
     @classmethod
-    def of(cls, record: AccessControlEntryRecord) -> "Acl":
+    def of(cls, record: "AccessControlEntryRecord") -> "Acl":
         return cls(
             record.resource_type,
             record.resource_name,
@@ -83,7 +85,9 @@ class Acl(NamedTuple):
             record.permission_type,
         )
 
-    def record(self, acl_id: bytes) -> AccessControlEntryRecord:
+    def record(self, acl_id: bytes) -> "AccessControlEntryRecord":
+        from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+
         return AccessControlEntryRecord(
             id=acl_id,
             resource_type=self.resource_type,
@@ -116,7 +120,7 @@ class AclFilter(NamedTuple):
     operation: int = AclOperation.ANY
     permission_type: int = PermissionType.ANY
 
-    def matches(self, acl: Acl | AccessControlEntryRecord) -> bool:
+    def matches(self, acl: "Acl | AccessControlEntryRecord") -> bool:
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self._matches_pattern(acl)
@@ -126,7 +130,7 @@ class AclFilter(NamedTuple):
             and self.permission_type in (PermissionType.ANY, acl.permission_type)
         )
 
-    def _matches_pattern(self, acl: Acl | AccessControlEntryRecord) -> bool:
+    def _matches_pattern(self, acl: "Acl | AccessControlEntryRecord") -> bool:
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False
         if self.resource_name is None or self.resource_name == acl.resource_name:

@@ -4,7 +4,7 @@ Creating an existing ACL succeeds without a record, so equal ACLs never have two
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
@@ -21,10 +21,12 @@ from kafkapy.metadata.acl_types import (
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION, check_operation_size
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
-from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kafkapy.seams import Random
 from kafkapy.types import Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+    from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 
 _CONCRETE: Final = frozenset((PatternType.LITERAL, PatternType.PREFIXED))
 
@@ -40,10 +42,10 @@ class AclControl:
         self._existing = {Acl.of(record) for record in image.acls.values()}
 
     @property
-    def by_id(self) -> Mapping[Uuid, AccessControlEntryRecord]:
+    def by_id(self) -> "Mapping[Uuid, AccessControlEntryRecord]":
         return self._by_id
 
-    def decide_create(self, acls: Sequence[Acl]) -> Decision[AccessControlEntryRecord, list[ApiError | None]]:
+    def decide_create(self, acls: Sequence[Acl]) -> "Decision[AccessControlEntryRecord, list[ApiError | None]]":
         """Create the valid ACLs that do not exist; answer an error or None for each.
 
         Raises ApiError POLICY_VIOLATION for more than MAX_RECORDS_PER_OPERATION records.
@@ -57,11 +59,13 @@ class AclControl:
 
     def decide_delete(
         self, found: Sequence[Sequence[Uuid]]
-    ) -> Decision[RemoveAccessControlEntryRecord, list[list[Acl]]]:
+    ) -> "Decision[RemoveAccessControlEntryRecord, list[list[Acl]]]":
         """Delete ACLs; answer for each sequence of ids the ACLs that existed, in Kafka's order.
 
         Raises ApiError INVALID_REQUEST for more than MAX_RECORDS_PER_OPERATION ACLs; nothing is deleted then.
         """
+        from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+
         present = [[self._by_id[acl_id] for acl_id in ids if acl_id in self._by_id] for ids in found]
         unwanted = dict.fromkeys(record.id for records in present for record in records)
         if len(unwanted) > MAX_RECORDS_PER_OPERATION:
@@ -70,12 +74,12 @@ class AclControl:
         deleted = [in_order([Acl.of(record) for record in records]) for records in present]
         return Decision(deleted, [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in unwanted], is_atomic=True)
 
-    def replay(self, record: AccessControlEntryRecord) -> None:
+    def replay(self, record: "AccessControlEntryRecord") -> None:
         assert record.id not in self._by_id, "an ACL is added twice"
         self._by_id[record.id] = record
         self._existing.add(Acl.of(record))
 
-    def replay_remove(self, record: RemoveAccessControlEntryRecord) -> None:
+    def replay_remove(self, record: "RemoveAccessControlEntryRecord") -> None:
         removed = self._by_id.pop(record.id, None)
         assert removed is not None, "an ACL is removed that does not exist"
         self._existing.discard(Acl.of(removed))
@@ -87,7 +91,7 @@ class AclControl:
         return acl_id
 
 
-def find_acls(acls: Mapping[Uuid, AccessControlEntryRecord], requested: AclFilter) -> list[Uuid]:
+def find_acls(acls: "Mapping[Uuid, AccessControlEntryRecord]", requested: AclFilter) -> list[Uuid]:
     """Return the ids of all ACLs that a filter matches. Raises ApiError for an unknown code in the filter."""
     unknown = _unknown_part(requested)
     if unknown:

@@ -6,13 +6,12 @@ a new one starts with a full session for each unfenced broker. Source: KIP-631, 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, WORKING_FEATURES, FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, MetadataImage
-from kafkapy.metadata.placement import UsableBroker
 from kafkapy.metadata.registrations import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
@@ -25,16 +24,19 @@ from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRe
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
-from kafkapy.protocol.messages.fence_broker_record import FenceBrokerRecord
 from kafkapy.protocol.messages.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from kafkapy.protocol.messages.register_controller_record import (
     ControllerEndpoint,
     ControllerFeature,
     RegisterControllerRecord,
 )
-from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
-from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.types import Uuid, uuid_to_string
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.placement import UsableBroker
+    from kafkapy.protocol.messages.fence_broker_record import FenceBrokerRecord
+    from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
+    from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 
 SESSION_TIMEOUT_MS: Final = 9000
 """Kafka's default of broker.session.timeout.ms."""
@@ -108,8 +110,10 @@ class BrokerControl:
             return DIRECTORY_MIGRATING
         return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
-    def usable_brokers(self) -> Iterator[UsableBroker]:
+    def usable_brokers(self) -> "Iterator[UsableBroker]":
         """Yield the brokers that can get new replicas."""
+        from kafkapy.metadata.placement import UsableBroker
+
         for broker in self.brokers.values():
             if broker.has_uncordoned_directory and not self._is_shutting_down(broker.id):
                 yield UsableBroker(broker.id, broker.rack, broker.fenced)
@@ -342,7 +346,7 @@ class BrokerControl:
         if previous is None or previous.incarnation_id != record.incarnation_id:
             self._sessions[record.broker_id] = Session(contact_ms=None)
 
-    def replay_unregistration(self, record: UnregisterBrokerRecord) -> None:
+    def replay_unregistration(self, record: "UnregisterBrokerRecord") -> None:
         self._at_epoch(record.broker_id, record.broker_epoch)
         del self.brokers[record.broker_id]
         self._registration_offsets.pop(record.broker_id, None)
@@ -351,10 +355,10 @@ class BrokerControl:
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         self.brokers[record.broker_id] = self._at_epoch(record.broker_id, record.broker_epoch).merge(record)
 
-    def replay_fence(self, record: FenceBrokerRecord) -> None:
+    def replay_fence(self, record: "FenceBrokerRecord") -> None:
         self.brokers[record.id] = self._at_epoch(record.id, record.epoch).with_fenced(True)
 
-    def replay_unfence(self, record: UnfenceBrokerRecord) -> None:
+    def replay_unfence(self, record: "UnfenceBrokerRecord") -> None:
         self.brokers[record.id] = self._at_epoch(record.id, record.epoch).with_fenced(False)
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:

@@ -13,7 +13,7 @@ Deviation: connection_creation_rate is enforced on the listeners of brokers, not
 import ipaddress
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
@@ -21,8 +21,10 @@ from kafkapy.metadata.image import QuotaEntity
 from kafkapy.metadata.limits import check_operation_size
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntryData, OpData
-from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
 from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -77,7 +79,7 @@ class ClientQuotaControl:
     def by_entity(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         return self._by_entity
 
-    def decide_alter(self, request: AlterClientQuotasRequest) -> Steps[ClientQuotaRecord, list[EntityResult]]:
+    def decide_alter(self, request: AlterClientQuotasRequest) -> "Steps[ClientQuotaRecord, list[EntityResult]]":
         """Set and remove quotas, one entity per step, in one atomic batch. Raises ApiError POLICY_VIOLATION."""
         errors: dict[QuotaEntity, ApiError | None] = {}
         records: list[ClientQuotaRecord] = []
@@ -115,7 +117,7 @@ class ClientQuotaControl:
 
     # -- replay ---------------------------------------------------------------------------------------------------
 
-    def replay(self, record: ClientQuotaRecord) -> None:
+    def replay(self, record: "ClientQuotaRecord") -> None:
         entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
         quotas = self._by_entity.setdefault(entity, {})
         if record.remove:
@@ -233,7 +235,9 @@ def _check_value(keys: Mapping[str, _Bound | None], operation: OpData) -> None:
         raise _invalid(f"{key} cannot be a fractional value.")
 
 
-def _record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+def _record(entity: QuotaEntity, key: str, value: float | None) -> "ClientQuotaRecord":
+    from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
+
     parts = [EntityData(entity_type=entity_type, entity_name=name) for entity_type, name in entity]
     return ClientQuotaRecord(entity=parts, key=key, value=value or 0.0, remove=value is None)
 

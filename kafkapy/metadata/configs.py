@@ -21,11 +21,11 @@ from kafkapy.metadata.image import (
 )
 from kafkapy.metadata.limits import check_operation_size
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
 from kafkapy.protocol.messages.config_record import ConfigRecord
 
 if TYPE_CHECKING:
     from kafkapy.config.rules import EffectiveConfig
+    from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
 
 ChangeT = TypeVar("ChangeT")
 
@@ -200,8 +200,10 @@ class ConfigControl:
         check_operation_size(len(records))
         return Decision(results) if validate_only else Decision(results, records, is_atomic=True)
 
-    def _clear_elr_records(self, records: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
+    def _clear_elr_records(self, records: Iterable[ConfigRecord]) -> "list[ClearElrRecord]":
         """Return records that clear ELRs: a changed min.insync.replicas makes them invalid."""
+        from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
+
         if not self._features.is_elr_enabled:
             return []
         changed = [record for record in records if record.name == MIN_INSYNC_REPLICAS]

@@ -9,6 +9,7 @@ Source: KIP-500, KIP-631 and those named in the parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.errors import ApiError
@@ -16,30 +17,29 @@ from kafkapy.machine import Decided, Decision, Steps
 from kafkapy.metadata.acls import AclControl
 from kafkapy.metadata.brokers import BrokerControl, BrokerState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
-from kafkapy.metadata.feature_updates import FeatureUpdateControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.partitions import PartitionControl, RecordSteps
 from kafkapy.metadata.producer_ids import ProducerIdControl
-from kafkapy.metadata.reassignments import ReassignmentControl
 from kafkapy.metadata.topics import TopicControl
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
-from kafkapy.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkapy.protocol.messages.broker_registration_response import BrokerRegistrationResponse
 from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
 from kafkapy.protocol.messages.controller_registration_response import ControllerRegistrationResponse
-from kafkapy.protocol.messages.no_op_record import NoOpRecord
 from kafkapy.seams import Random
 
 if TYPE_CHECKING:
     from kafkapy.metadata.client_quotas import ClientQuotaControl
     from kafkapy.metadata.delegation_tokens import DelegationTokenControl, TokenRules
+    from kafkapy.metadata.feature_updates import FeatureUpdateControl
+    from kafkapy.metadata.reassignments import ReassignmentControl
     from kafkapy.metadata.scram import ScramControl
+    from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+    from kafkapy.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
 
 class ControllerDefaults(NamedTuple):
@@ -84,11 +84,7 @@ class Controller:
             default_replication_factor=defaults.replication_factor,
         )
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
-        self.reassignments = ReassignmentControl(self.configs, self.topics, self.partitions)
         self.elections = LeaderElectionControl(self.brokers, self.topics, self.partitions)
-        self.feature_updates = FeatureUpdateControl(
-            self.features, self.brokers, self.configs, node_id=node_id, quorum_node_ids=quorum_node_ids
-        )
         self.producer_ids = ProducerIdControl(self.brokers)
         self.acls = AclControl(random)
         self._scram: ScramControl | None = None
@@ -99,6 +95,7 @@ class Controller:
         self._token_rules = defaults.token_rules
         self._tokens: DelegationTokenControl | None = None
         self._loaded_tokens = EMPTY_IMAGE.delegation_tokens
+        self._node_id = node_id
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
         self.configs.check_exists = self._check_resource_exists
 
@@ -128,6 +125,24 @@ class Controller:
         """Advance next_offset past control records of the quorum (such as a voter change), which are not replayed."""
         assert next_offset >= self.next_offset, f"the log ends at {next_offset}, before {self.next_offset}"
         self.next_offset = next_offset
+
+    @cached_property
+    def reassignments(self) -> "ReassignmentControl":
+        from kafkapy.metadata.reassignments import ReassignmentControl
+
+        return ReassignmentControl(self.configs, self.topics, self.partitions)
+
+    @cached_property
+    def feature_updates(self) -> "FeatureUpdateControl":
+        from kafkapy.metadata.feature_updates import FeatureUpdateControl
+
+        return FeatureUpdateControl(
+            self.features,
+            self.brokers,
+            self.configs,
+            node_id=self._node_id,
+            quorum_node_ids=self._quorum_node_ids - {self._node_id},
+        )
 
     @property
     def scram(self) -> "ScramControl":
@@ -233,8 +248,10 @@ class Controller:
         return Decision(ControllerRegistrationResponse(), [self.brokers.controller_record(request)], is_atomic=True)
 
     def decide_allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest
-    ) -> Decision[Any, AllocateProducerIdsResponse]:
+        self, request: "AllocateProducerIdsRequest"
+    ) -> "Decision[Any, AllocateProducerIdsResponse]":
+        from kafkapy.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+
         decision = self.producer_ids.decide_allocate(request.broker_id, request.broker_epoch)
         block = decision.response
         response = AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.size)
@@ -242,6 +259,8 @@ class Controller:
 
     def decide_no_op(self) -> Decision[Any, None]:
         """Write a NoOpRecord: the high watermark advances, which shows that the controller is alive."""
+        from kafkapy.protocol.messages.no_op_record import NoOpRecord
+
         return Decision(None, [] if self.features.is_empty else [NoOpRecord()])
 
     def _transition(self, broker_id: int, next_state: BrokerState) -> RecordSteps:

@@ -8,15 +8,17 @@ response to a refused request the timestamps are 0.
 import base64
 import hmac
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
-from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kafkapy.seams import Random
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+    from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 
 TOKENS_SINCE: Final = 14
 """The first metadata.version (3.6-IV2) with records of tokens."""
@@ -37,7 +39,7 @@ class TokenRules(NamedTuple):
 
 
 class CreatedToken(NamedTuple):
-    record: DelegationTokenRecord
+    record: "DelegationTokenRecord"
     hmac: bytes
 
 
@@ -46,11 +48,11 @@ def token_hmac(secret: bytes, token_id: str) -> bytes:
     return hmac.digest(secret, token_id.encode(), "sha512")
 
 
-def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
+def is_expired(token: "DelegationTokenRecord", now_ms: int) -> bool:
     return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
 
 
-def is_owner_or_renewer(token: DelegationTokenRecord, principal: str) -> bool:
+def is_owner_or_renewer(token: "DelegationTokenRecord", principal: str) -> bool:
     """`principal`: `type:name`."""
     return principal == token.owner or principal in token.renewers
 
@@ -61,7 +63,7 @@ class DelegationTokenControl:
         features: FeatureControl,
         random: Random,
         rules: TokenRules | None,
-        tokens: Mapping[str, DelegationTokenRecord],
+        tokens: "Mapping[str, DelegationTokenRecord]",
     ) -> None:
         """`rules`: None without a secret key; `tokens`: those of the image from which the controller was loaded."""
         self._features = features
@@ -74,13 +76,15 @@ class DelegationTokenControl:
             self._ids = {token_hmac(rules.secret, token_id): token_id for token_id in tokens}
 
     @property
-    def by_id(self) -> Mapping[str, DelegationTokenRecord]:
+    def by_id(self) -> "Mapping[str, DelegationTokenRecord]":
         return self._by_id
 
     def decide_create(
         self, *, requester: str, owner: str, renewers: Sequence[str], max_lifetime_ms: int, now_ms: int
     ) -> Decision[Any, CreatedToken]:
         """Create a token. Principals are `type:name`. Raises ApiError."""
+        from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+
         rules = self._checked_rules()
         if not all(renewer.startswith(f"{USER_TYPE}:") for renewer in renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
@@ -110,6 +114,8 @@ class DelegationTokenControl:
 
     def decide_expire(self, *, requester: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
         """Make a token expire in `period_ms`, at once if negative; answer its expiry time. Raises ApiError."""
+        from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
+
         self._checked_rules()
         found = self._find(token)
         _check_may_change(found, requester)
@@ -121,6 +127,8 @@ class DelegationTokenControl:
 
     def decide_sweep(self, now_ms: int) -> Decision[Any, bool]:
         """Remove up to MAX_RECORDS_PER_SWEEP expired tokens; answer whether there are more."""
+        from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
+
         over = [token_id for token_id, token in self._by_id.items() if is_expired(token, now_ms)]
         records = [RemoveDelegationTokenRecord(token_id=token_id) for token_id in over[:MAX_RECORDS_PER_SWEEP]]
         return Decision(len(over) > MAX_RECORDS_PER_SWEEP, records)
@@ -132,7 +140,7 @@ class DelegationTokenControl:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         return self._rules
 
-    def _find(self, token: bytes) -> DelegationTokenRecord:
+    def _find(self, token: bytes) -> "DelegationTokenRecord":
         token_id = self._ids.get(bytes(token))
         if token_id is None:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
@@ -140,25 +148,27 @@ class DelegationTokenControl:
 
     # -- replay ---------------------------------------------------------------------------------------------------
 
-    def replay(self, record: DelegationTokenRecord) -> None:
+    def replay(self, record: "DelegationTokenRecord") -> None:
         self._by_id[record.token_id] = record
         if self._rules is not None:
             self._ids[token_hmac(self._rules.secret, record.token_id)] = record.token_id
 
-    def replay_remove(self, record: RemoveDelegationTokenRecord) -> None:
+    def replay_remove(self, record: "RemoveDelegationTokenRecord") -> None:
         """Remove a token. A missing token is no error: two requests may have removed it at the same time."""
         self._by_id.pop(record.token_id, None)
         if self._rules is not None:
             self._ids.pop(token_hmac(self._rules.secret, record.token_id), None)
 
 
-def _check_may_change(token: DelegationTokenRecord, requester: str) -> None:
+def _check_may_change(token: "DelegationTokenRecord", requester: str) -> None:
     if not is_owner_or_renewer(token, requester):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
-def _valid_until(token: DelegationTokenRecord, wanted_ms: int) -> Decision[Any, int]:
+def _valid_until(token: "DelegationTokenRecord", wanted_ms: int) -> Decision[Any, int]:
     """Return the decision that makes a token valid until wanted_ms, at most until its maximum lifetime ends."""
+    from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+
     expires_ms = min(token.max_timestamp, wanted_ms)
     changed = DelegationTokenRecord(
         owner=token.owner,

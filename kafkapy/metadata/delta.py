@@ -6,7 +6,7 @@ A record that is inconsistent with the image means a broken log: replay raises A
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkapy.metadata.image import (
     EMPTY_IMAGE,
@@ -24,28 +24,30 @@ from kafkapy.metadata.image import (
 )
 from kafkapy.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 from kafkapy.metadata.topics_delta import LocalPartition, TopicsDelta
-from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
-from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
-from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord
 from kafkapy.protocol.messages.config_record import ConfigRecord
-from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
-from kafkapy.protocol.messages.fence_broker_record import FenceBrokerRecord
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
-from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
-from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
-from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
-from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
-from kafkapy.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
-from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
-from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkapy.types import Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+    from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
+    from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord
+    from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+    from kafkapy.protocol.messages.fence_broker_record import FenceBrokerRecord
+    from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+    from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+    from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
+    from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+    from kafkapy.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+    from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
+    from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+    from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
 __all__ = ["LocalPartition", "MetadataDelta", "delta_to", "difference"]
 
@@ -155,13 +157,13 @@ class MetadataDelta:
     def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
         self.broker_changes[record.broker_id] = BrokerRegistration.from_record(record)
 
-    def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+    def _replay_unregister_broker(self, record: "UnregisterBrokerRecord") -> None:
         self.broker_changes[record.broker_id] = None
 
-    def _replay_fence_broker(self, record: FenceBrokerRecord) -> None:
+    def _replay_fence_broker(self, record: "FenceBrokerRecord") -> None:
         self.broker_changes[record.id] = self._broker_at_epoch(record.id, record.epoch).with_fenced(True)
 
-    def _replay_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+    def _replay_unfence_broker(self, record: "UnfenceBrokerRecord") -> None:
         self.broker_changes[record.id] = self._broker_at_epoch(record.id, record.epoch).with_fenced(False)
 
     def _replay_broker_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
@@ -186,10 +188,10 @@ class MetadataDelta:
     def _replay_partition_change(self, record: PartitionChangeRecord) -> None:
         self.topics.change_partition(record)
 
-    def _replay_clear_elr(self, record: ClearElrRecord) -> None:
+    def _replay_clear_elr(self, record: "ClearElrRecord") -> None:
         self.topics.clear_elr(record.topic_name)
 
-    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+    def _replay_remove_topic(self, record: "RemoveTopicRecord") -> None:
         """Remove a topic and, like Kafka's brokers, its configs: the log has no records that remove them."""
         name = self.topics.remove(record.topic_id)
         resource = ConfigResource(RESOURCE_TOPIC, name)
@@ -206,7 +208,7 @@ class MetadataDelta:
         else:
             configs[record.name] = record.value
 
-    def _replay_client_quota(self, record: ClientQuotaRecord) -> None:
+    def _replay_client_quota(self, record: "ClientQuotaRecord") -> None:
         entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
         quotas = self.quota_changes.get(entity)
         if quotas is None:
@@ -216,26 +218,26 @@ class MetadataDelta:
         else:
             quotas[record.key] = record.value
 
-    def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
+    def _replay_producer_ids(self, record: "ProducerIdsRecord") -> None:
         self.next_producer_id = record.next_producer_id
 
-    def _replay_acl(self, record: AccessControlEntryRecord) -> None:
+    def _replay_acl(self, record: "AccessControlEntryRecord") -> None:
         self.acl_changes[record.id] = record
 
-    def _replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+    def _replay_remove_acl(self, record: "RemoveAccessControlEntryRecord") -> None:
         assert self.acl_changes.get(record.id) or record.id in self.image.acls, "an ACL is removed that does not exist"
         self.acl_changes[record.id] = None
 
-    def _replay_scram(self, record: UserScramCredentialRecord) -> None:
+    def _replay_scram(self, record: "UserScramCredentialRecord") -> None:
         self.scram_changes[record.mechanism, record.name] = record
 
-    def _replay_remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
+    def _replay_remove_scram(self, record: "RemoveUserScramCredentialRecord") -> None:
         self.scram_changes[record.mechanism, record.name] = None
 
-    def _replay_token(self, record: DelegationTokenRecord) -> None:
+    def _replay_token(self, record: "DelegationTokenRecord") -> None:
         self.token_changes[record.token_id] = record
 
-    def _replay_remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+    def _replay_remove_token(self, record: "RemoveDelegationTokenRecord") -> None:
         self.token_changes[record.token_id] = None
 
     def _replay_nothing(self, record: Any) -> None:

@@ -17,7 +17,6 @@ from kafkapy.metadata.image import ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSI
 from kafkapy.metadata.registrations import VersionRange
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
-from kafkapy.protocol.messages.no_op_record import NoOpRecord
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.update_features_request import UpdateFeaturesRequest
@@ -93,6 +92,8 @@ class FeatureUpdateControl:
 
     def _records_of(self, update: FeatureUpdate, proposed: Mapping[str, int], kraft_version: int) -> list[Any]:
         """Return the records of one update. Raises ApiError INVALID_UPDATE_VERSION."""
+        from kafkapy.protocol.messages.no_op_record import NoOpRecord
+
         current = kraft_version if update.name == KRAFT_VERSION else self._features.levels.get(update.name, 0)
         self._check(update, current)
         reason = None

@@ -7,15 +7,17 @@ ACLs, SCRAM credentials and delegation tokens are kept as decoded records.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.persistent import PersistentMap
 from kafkapy.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
-from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
-from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
-from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkapy.types import Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+    from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+    from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -128,10 +130,10 @@ class MetadataImage:
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     next_producer_id: int = -1
-    acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=dict)
-    scram: Mapping[tuple[int, str], UserScramCredentialRecord] = field(default_factory=dict)
+    acls: "Mapping[Uuid, AccessControlEntryRecord]" = field(default_factory=dict)
+    scram: "Mapping[tuple[int, str], UserScramCredentialRecord]" = field(default_factory=dict)
     """By (mechanism, user name)."""
-    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
+    delegation_tokens: "Mapping[str, DelegationTokenRecord]" = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:

@@ -4,16 +4,18 @@ The leader of a new partition is the first of its replicas that is active, and i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION
-from kafkapy.metadata.placement import place_replicas
 from kafkapy.metadata.registrations import RECOVERED, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsTopic
-from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.seams import Random
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsTopic
+    from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 
 
 class NewPartitions:
@@ -32,7 +34,7 @@ class NewPartitions:
         self._default_partition_count = default_partition_count
         self._default_replication_factor = default_replication_factor
 
-    def check_total(self, request: CreateTopicsRequest) -> None:
+    def check_total(self, request: "CreateTopicsRequest") -> None:
         """Raise ApiError POLICY_VIOLATION if a request creates more partitions than an operation may have records."""
         total = 0
         for topic in request.topics:
@@ -45,7 +47,7 @@ class NewPartitions:
         if total > MAX_RECORDS_PER_OPERATION:
             raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
-    def of_topic(self, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
+    def of_topic(self, topic: "CreatableTopic") -> dict[int, PartitionRegistration]:
         """Return the partitions of a new topic by id. Raises ApiError."""
         if topic.assignments:
             return self._assigned_partitions(topic)
@@ -70,6 +72,8 @@ class NewPartitions:
     def _placed_partitions(
         self, *, first: int, count: int, replication_factor: int
     ) -> dict[int, PartitionRegistration]:
+        from kafkapy.metadata.placement import place_replicas
+
         placed = place_replicas(
             self._brokers.usable_brokers(),
             partition_count=count,
@@ -90,7 +94,7 @@ class NewPartitions:
             )
         return self._registration(replicas, isr)
 
-    def _assigned_partitions(self, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
+    def _assigned_partitions(self, topic: "CreatableTopic") -> dict[int, PartitionRegistration]:
         if topic.replication_factor != -1:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
@@ -158,7 +162,7 @@ class NewPartitions:
         )
 
     def added_to(
-        self, partitions: Mapping[int, PartitionRegistration], request: CreatePartitionsTopic
+        self, partitions: Mapping[int, PartitionRegistration], request: "CreatePartitionsTopic"
     ) -> dict[int, PartitionRegistration]:
         """Return the partitions that a request adds to a topic's `partitions`. Raises ApiError."""
         current = len(partitions)
@@ -172,7 +176,7 @@ class NewPartitions:
         }
 
     @staticmethod
-    def check_assignment_count(request: CreatePartitionsTopic, added: int) -> None:
+    def check_assignment_count(request: "CreatePartitionsTopic", added: int) -> None:
         """Raise ApiError INVALID_REPLICA_ASSIGNMENT unless a request assigns as many partitions as it adds, or none."""
         if request.assignments is not None and len(request.assignments) != added:
             raise _bad_assignment(

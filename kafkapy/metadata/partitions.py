@@ -7,7 +7,7 @@ Sources: KIP-631, KIP-497 (AlterPartition), KIP-841, KIP-858 (directories), KIP-
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.brokers import FENCE, UNFENCE, BrokerControl, change_record, online_directories
@@ -25,11 +25,15 @@ from kafkapy.metadata.registrations import (
 )
 from kafkapy.metadata.topics import Topic, TopicControl
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages import alter_partition_request, alter_partition_response
-from kafkapy.protocol.messages import assign_replicas_to_dirs_request as assign_request
-from kafkapy.protocol.messages import assign_replicas_to_dirs_response as assign_response
-from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.types import Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages import (
+        alter_partition_request,
+        alter_partition_response,
+    )
+    from kafkapy.protocol.messages import assign_replicas_to_dirs_request as assign_request
+    from kafkapy.protocol.messages import assign_replicas_to_dirs_response as assign_response
 
 NOBODY: Final = -1
 
@@ -93,6 +97,8 @@ class PartitionControl:
 
     def unregister(self, broker_id: int) -> Steps[Any, None]:
         """Remove a broker from the ISRs and unregister it. Raises ApiError POLICY_VIOLATION if it is in too many."""
+        from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+
         records: list[Any] = []
         for found in self._update(
             lambda partition: broker_id in partition.isr or broker_id in partition.elr, removed=broker_id
@@ -174,9 +180,11 @@ class PartitionControl:
     # -- requests of partition leaders ----------------------------------------------------------------------------
 
     def decide_alter_partition(
-        self, request: alter_partition_request.AlterPartitionRequest, api_version: int
-    ) -> Steps[Any, alter_partition_response.AlterPartitionResponse]:
+        self, request: "alter_partition_request.AlterPartitionRequest", api_version: int
+    ) -> "Steps[Any, alter_partition_response.AlterPartitionResponse]":
         """Decide the ISR changes that a leader requests. Raises ApiError STALE_BROKER_EPOCH."""
+        from kafkapy.protocol.messages import alter_partition_response
+
         self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = alter_partition_response.AlterPartitionResponse()
         records: list[Any] = []
@@ -195,10 +203,12 @@ class PartitionControl:
         self,
         broker_id: int,
         topic: Topic | None,
-        requested: alter_partition_request.PartitionData,
+        requested: "alter_partition_request.PartitionData",
         api_version: int,
         records: list[Any],
-    ) -> alter_partition_response.PartitionData:
+    ) -> "alter_partition_response.PartitionData":
+        from kafkapy.protocol.messages import alter_partition_response
+
         answer = alter_partition_response.PartitionData(partition_index=requested.partition_index)
         if topic is None:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -227,7 +237,7 @@ class PartitionControl:
         self,
         broker_id: int,
         partition: PartitionRegistration | None,
-        requested: alter_partition_request.PartitionData,
+        requested: "alter_partition_request.PartitionData",
         isr_epochs: dict[int, int],
     ) -> ErrorCode:
         if partition is None:
@@ -251,9 +261,11 @@ class PartitionControl:
         return broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)
 
     def decide_assign_replicas(
-        self, request: assign_request.AssignReplicasToDirsRequest
-    ) -> Steps[Any, assign_response.AssignReplicasToDirsResponse]:
+        self, request: "assign_request.AssignReplicasToDirsRequest"
+    ) -> "Steps[Any, assign_response.AssignReplicasToDirsResponse]":
         """Assign a broker's replicas to log directories (KIP-858). Raises ApiError STALE_BROKER_EPOCH."""
+        from kafkapy.protocol.messages import assign_replicas_to_dirs_response as assign_response
+
         broker = self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = assign_response.AssignReplicasToDirsResponse()
         records: list[Any] = []
@@ -378,7 +390,7 @@ class PartitionControl:
         return is_acceptable
 
 
-def _requested_isr(requested: alter_partition_request.PartitionData, api_version: int) -> dict[int, int]:
+def _requested_isr(requested: "alter_partition_request.PartitionData", api_version: int) -> dict[int, int]:
     """Return the requested ISR: broker id -> broker epoch known to the leader (version 3+), else -1."""
     if api_version < 3:
         return dict.fromkeys(requested.new_isr, -1)

@@ -1,13 +1,16 @@
 """The controller's counter of producer ids, allocated to brokers in blocks of a thousand (KIP-730)."""
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+
 
 BLOCK_SIZE: Final = 1000
 INT64_MAX: Final = (1 << 63) - 1
@@ -30,6 +33,8 @@ class ProducerIdControl:
 
     def decide_allocate(self, broker_id: int, broker_epoch: int) -> Decision[Any, ProducerIdBlock]:
         """Allocate the next block to a broker. Raises ApiError STALE_BROKER_EPOCH."""
+        from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+
         self._brokers.check_epoch(broker_id, broker_epoch)
         if self._next_id > INT64_MAX - BLOCK_SIZE:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
@@ -38,7 +43,7 @@ class ProducerIdControl:
         )
         return Decision(ProducerIdBlock(self._next_id, BLOCK_SIZE), [record])
 
-    def replay(self, record: ProducerIdsRecord) -> None:
+    def replay(self, record: "ProducerIdsRecord") -> None:
         assert record.next_producer_id > self._next_id or self._next_id == 0, (
             f"the next producer id falls from {self._next_id} to {record.next_producer_id}"
         )

@@ -2,9 +2,11 @@
 
 import hashlib
 import hmac
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
@@ -44,8 +46,10 @@ def keys_of(mechanism: ScramMechanism, salted: bytes) -> ScramKeys:
 
 def credential_record(
     user: str, mechanism: ScramMechanism, *, salt: bytes, salted: bytes, iterations: int
-) -> UserScramCredentialRecord:
+) -> "UserScramCredentialRecord":
     """Return the metadata record for a user's salted password."""
+    from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+
     stored_key, server_key = keys_of(mechanism, salted)
     return UserScramCredentialRecord(
         name=user,

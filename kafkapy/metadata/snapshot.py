@@ -6,16 +6,17 @@ quotas, producer ids, ACLs, SCRAM, delegation tokens.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.metadata.features import record_version
 from kafkapy.metadata.image import METADATA_VERSION, MetadataImage
 from kafkapy.metadata.record_serde import encode_record
-from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
 from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
-from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord
 
 RECORDS_PER_SLICE: Final = 128
 """Encoding a slice takes about a millisecond, the time that the event loop may be blocked."""
@@ -23,6 +24,8 @@ RECORDS_PER_SLICE: Final = 128
 
 def image_records(image: MetadataImage) -> Iterator[Any]:
     """Yield the records that describe the image; replaying them over an empty image gives an equal one."""
+    from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+
     yield from _feature_records(image)
     yield from (controller.to_record() for controller in image.cluster.controllers.values())
     yield from (broker.to_record() for broker in image.cluster.brokers.values())
@@ -65,7 +68,9 @@ def _feature_records(image: MetadataImage) -> Iterator[FeatureLevelRecord]:
             yield FeatureLevelRecord(name=name, feature_level=level)
 
 
-def _quota_records(image: MetadataImage) -> Iterator[ClientQuotaRecord]:
+def _quota_records(image: MetadataImage) -> "Iterator[ClientQuotaRecord]":
+    from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
+
     for entity, quotas in image.client_quotas.items():
         parts = [EntityData(entity_type=entity_type, entity_name=name) for entity_type, name in entity]
         for key, value in quotas.items():

@@ -6,7 +6,7 @@ partitions when brokers change state. Source: KIP-4, KIP-195, KIP-516, KIP-525.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
@@ -21,25 +21,27 @@ from kafkapy.metadata.partition_indexes import PartitionIndexes
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.metadata.topic_names import NameCollisions, invalid_topic_name_reason, prohibited_name_error
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
-from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
-from kafkapy.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
-from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from kafkapy.protocol.messages.create_topics_response import (
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsResponse,
-)
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
-from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.seams import Random
 from kafkapy.types import Uuid
 
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
+    from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+    from kafkapy.protocol.messages.create_partitions_response import CreatePartitionsResponse
+    from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+    from kafkapy.protocol.messages.create_topics_response import (
+        CreatableTopicConfigs,
+        CreatableTopicResult,
+        CreateTopicsResponse,
+    )
+    from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+
 TOPICS_PER_STEP: Final = 300
 
-DescribedConfigs: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+DescribedConfigs: TypeAlias = "dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]"
 """The configs in a CreateTopics response, by the configs that the request sets; lists are shared and not modified."""
 
 
@@ -120,14 +122,16 @@ class TopicControl:
 
     def decide_create(
         self,
-        request: CreateTopicsRequest,
+        request: "CreateTopicsRequest",
         describable: Callable[[str], bool] = lambda name: True,
         count_partitions: CountPartitions = count_none,
-    ) -> Steps[Any, CreateTopicsResponse]:
+    ) -> "Steps[Any, CreateTopicsResponse]":
         """Decide CreateTopics for topics with distinct names; each topic succeeds or fails independently.
 
         `describable(topic)`: whether the client may see the topic's configs.
         """
+        from kafkapy.protocol.messages.create_topics_response import CreateTopicsResponse
+
         self.new_partitions.check_total(request)
         records: list[Any] = []
         results = []
@@ -165,13 +169,18 @@ class TopicControl:
         return Decision(results, records, is_atomic=True)
 
     def decide_create_partitions(
-        self, request: CreatePartitionsRequest, count_partitions: CountPartitions = count_none
-    ) -> Steps[Any, CreatePartitionsResponse]:
+        self, request: "CreatePartitionsRequest", count_partitions: CountPartitions = count_none
+    ) -> "Steps[Any, CreatePartitionsResponse]":
         """Decide CreatePartitions for topics with distinct names; each topic succeeds or fails independently.
 
         Deviation: topics beyond the limit of one operation get POLICY_VIOLATION and no partitions. Apache Kafka answers
         UNKNOWN_SERVER_ERROR for them and all later topics, but creates the partitions within the limit.
         """
+        from kafkapy.protocol.messages.create_partitions_response import (
+            CreatePartitionsResponse,
+            CreatePartitionsTopicResult,
+        )
+
         check_operation_size(len(request.topics))
         records: list[Any] = []
         results = []
@@ -201,7 +210,7 @@ class TopicControl:
         assert partition is not None, f"{topic.name}-{record.partition_id} changes but does not exist"
         self._set(topic, record.partition_id, partition.merge(record))
 
-    def replay_remove(self, record: RemoveTopicRecord) -> None:
+    def replay_remove(self, record: "RemoveTopicRecord") -> None:
         topic = self._topic(record.topic_id)
         del self.by_id[topic.topic_id]
         if self._indexes is not None:
@@ -210,7 +219,7 @@ class TopicControl:
         self._configs.forget_topic(topic.name)
         self._collisions.remove(topic.name)
 
-    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+    def replay_clear_elr(self, record: "ClearElrRecord") -> None:
         topics = [self.by_name[record.topic_name]] if record.topic_name else list(self.by_id.values())
         for topic in topics:
             for partition_id, partition in list(topic.partitions.items()):
@@ -221,9 +230,11 @@ class TopicControl:
     # -- creating -------------------------------------------------------------------------------------------------
 
     def _create(
-        self, topic: CreatableTopic, described: DescribedConfigs | None, count_partitions: CountPartitions
-    ) -> tuple[list[Any], CreatableTopicResult]:
+        self, topic: "CreatableTopic", described: "DescribedConfigs | None", count_partitions: CountPartitions
+    ) -> "tuple[list[Any], CreatableTopicResult]":
         """Return the topic's records and result. `described`: None if the client may not see its configs."""
+        from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult
+
         self._check_new_name(topic.name)
         configs = _creation_configs(topic)
         config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
@@ -261,14 +272,16 @@ class TopicControl:
 
     def _effective_configs(
         self, configs: Mapping[str, str], described: DescribedConfigs
-    ) -> list[CreatableTopicConfigs]:
+    ) -> "list[CreatableTopicConfigs]":
         """Return the effective configs of a topic; topics of a request with equal configs share one list."""
         alike = tuple(sorted(configs.items()))
         if alike not in described:
             described[alike] = self._describe_configs(configs)
         return described[alike]
 
-    def _describe_configs(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    def _describe_configs(self, configs: Mapping[str, str]) -> "list[CreatableTopicConfigs]":
+        from kafkapy.protocol.messages.create_topics_response import CreatableTopicConfigs
+
         effective = sorted(self._configs.effective_topic_configs(configs), key=lambda config: config.name)
         return [
             CreatableTopicConfigs(
@@ -283,7 +296,9 @@ class TopicControl:
 
     # -- deleting, growing ----------------------------------------------------------------------------------------
 
-    def _removal(self, topic_id: Uuid, record_count: int, count_partitions: CountPartitions) -> RemoveTopicRecord:
+    def _removal(self, topic_id: Uuid, record_count: int, count_partitions: CountPartitions) -> "RemoveTopicRecord":
+        from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+
         if topic_id not in self.by_id:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         check_operation_size(record_count + 1)
@@ -291,7 +306,7 @@ class TopicControl:
         return RemoveTopicRecord(topic_id=topic_id)
 
     def _grow(
-        self, request: CreatePartitionsTopic, record_count: int, count_partitions: CountPartitions
+        self, request: "CreatePartitionsTopic", record_count: int, count_partitions: CountPartitions
     ) -> list[PartitionRecord]:
         """Return the records of the new partitions. `record_count`: the operation's records so far. Raises ApiError."""
         topic = self.by_name.get(request.name)
@@ -331,12 +346,14 @@ class TopicControl:
         return topic
 
 
-def _creation_configs(topic: CreatableTopic) -> dict[str, str]:
+def _creation_configs(topic: "CreatableTopic") -> dict[str, str]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
-def _failed(name: str, error: ApiError) -> CreatableTopicResult:
+def _failed(name: str, error: ApiError) -> "CreatableTopicResult":
+    from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult
+
     return CreatableTopicResult(name=name, error_code=int(error.code), error_message=error.message)

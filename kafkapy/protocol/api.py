@@ -11,7 +11,9 @@ from kafkapy.errors import ProtocolError, quoted
 from kafkapy.protocol.api_table import API_ROWS, MESSAGE_MODULES
 from kafkapy.protocol.primitives import Message
 
+SASL_HANDSHAKE = 17
 API_VERSIONS = 18
+SASL_AUTHENTICATE = 36
 
 
 class Api(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.api import API_VERSIONS, APIS, response_type
+from kafkapy.protocol.api import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE, response_type
 from kafkapy.protocol.client_login import AUTHENTICATE_VERSION, HANDSHAKE_VERSION, ClientLogin, NewLogin
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -27,8 +27,6 @@ from kafkapy.protocol.traffic import OutboundTraffic
 from kafkapy.seams import ReadableBuffer
 
 UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
-SASL_HANDSHAKE: Final = 17
-SASL_AUTHENTICATE: Final = 36
 OWN_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 """The APIs that the machine itself calls."""
 RENEWED_AT: Final = 85

@@ -9,16 +9,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.reactor.limits import ReactorLimits
-from kafkapy.reactor.link import Link
-from kafkapy.reactor.pending_request import PendingRequest
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel
+
+if TYPE_CHECKING:
+    from kafkapy.reactor.link import Link
+    from kafkapy.reactor.pending_request import PendingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +72,10 @@ class Processor:
         self._idle_seconds = limits.connections_max_idle_ms / 1000
         self._sweeper: AfterReads | None = None
 
-    def adopt(self, channel: Channel, info: ConnectionInfo) -> Link:
+    def adopt(self, channel: Channel, info: ConnectionInfo) -> "Link":
         """Take over a new connection and start to read from it."""
+        from kafkapy.reactor.link import Link
+
         link = Link(self, channel, info)
         self.links[link] = None
         link.open()
@@ -80,7 +85,7 @@ class Processor:
 
     # ---- called by links
 
-    def enqueue(self, link: Link) -> None:
+    def enqueue(self, link: "Link") -> None:
         """Queue `link` for another turn, after the links that are already queued."""
         if link.is_queued:
             return
@@ -90,7 +95,7 @@ class Processor:
             self.loop.call_soon(self._run_queue)
         self._queue.append(link)
 
-    def is_crowded(self, link: Link) -> bool:
+    def is_crowded(self, link: "Link") -> bool:
         """Record a turn of `link`; return whether another link had the previous turn in the same millisecond.
 
         If so, the caller defers sending until after those turns. A response sent alone may wake its client, which then
@@ -102,7 +107,7 @@ class Processor:
         self._last_turn_at = link.last_active
         return is_crowded
 
-    def send_later(self, link: Link) -> None:
+    def send_later(self, link: "Link") -> None:
         """Send the responses of `link` together with those of other links, in the loop's next pass at the latest."""
         if not self._unsent:
             self.loop.call_soon(self._send_all)
@@ -110,14 +115,14 @@ class Processor:
         if len(self._unsent) >= MOST_UNSENT:
             self._send_all()
 
-    def mark_dirty(self, link: Link) -> None:
+    def mark_dirty(self, link: "Link") -> None:
         """Send the responses of `link` in the loop's next pass, with all others that complete in this pass."""
         link.is_dirty = True
         if not self._dirty:
             self.loop.call_soon(self._run_dirty)
         self._dirty.append(link)
 
-    def resume_soon(self, pending: PendingRequest) -> None:
+    def resume_soon(self, pending: "PendingRequest") -> None:
         """Continue a handler in the loop's next pass, after what was scheduled before; send all responses after that.
 
         So a handler that needs only what this pass has scheduled is answered before the loop reads sockets again.
@@ -135,7 +140,7 @@ class Processor:
         if self.request_memory.waiting and not self.request_memory.is_full:
             self._resume_soon()
 
-    def wake_waiting(self, link: Link) -> None:
+    def wake_waiting(self, link: "Link") -> None:
         """After a turn of `link`: resume waiting links if there is room, or if `link` has given up the lease."""
         if not link.is_mid_frame and self.request_memory.end_lease(link):
             self._resume_soon()
@@ -147,7 +152,7 @@ class Processor:
             self._is_resuming = True
             self.loop.call_soon(self._resume_waiting)
 
-    def forget(self, link: Link, unstarted_bytes: int) -> None:
+    def forget(self, link: "Link", unstarted_bytes: int) -> None:
         """Remove `link`, which has closed."""
         self.links.pop(link, None)
         if self._last_turn is link:

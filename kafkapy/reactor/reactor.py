@@ -11,7 +11,6 @@ from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
 from kafkapy.reactor.limits import ReactorLimits
-from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor, Shared
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.request_memory import RequestMemory
@@ -20,6 +19,7 @@ from kafkapy.reactor.stall_watch import StallWatch
 from kafkapy.seams import Channel, IoPool, Listener
 
 if TYPE_CHECKING:
+    from kafkapy.reactor.link import Link
     from kafkapy.reactor.tls_admission import ServerTls, TlsAdmission, TlsEntry
 
 logger = logging.getLogger(__name__)
@@ -200,7 +200,7 @@ class Reactor:
             logger.info("Closing connection %s: max.connections is exceeded", longest_idle.info.connection_id)
             longest_idle.close()
 
-    def _links(self) -> Iterator[Link]:
+    def _links(self) -> "Iterator[Link]":
         for processor in self.processors:
             yield from processor.links
 

@@ -9,12 +9,14 @@ No time counts while started requests hold half of the request memory or more: t
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.reactor.limits import CROWDED_FRAME_MS, LEASE_BYTES_PER_LOOK, STALL_LOOK_MS, STALLED_FRAME_MS
-from kafkapy.reactor.link import Link
 from kafkapy.reactor.request_memory import Reader, RequestMemory
 from kafkapy.runtime.after_reads import AfterReads
+
+if TYPE_CHECKING:
+    from kafkapy.reactor.link import Link
 
 LITTLE_SHARE: Final = 64
 """A frame that holds less than this fraction (1/64) of the request memory holds little: 4 MiB of the default 256."""
@@ -26,7 +28,7 @@ class StallWatch:
     """Checks partial frames every STALL_LOOK_MS while connections wait for room. Adds no cost per request."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, request_memory: RequestMemory, links: Callable[[], Iterable[Link]]
+        self, loop: asyncio.AbstractEventLoop, request_memory: RequestMemory, links: "Callable[[], Iterable[Link]]"
     ) -> None:
         self._loop = loop
         self._request_memory = request_memory
@@ -64,7 +66,7 @@ class StallWatch:
         self._judge_lease()
         self.begin()
 
-    def _since(self, link: Link, frame: int, now: float) -> tuple[int, float]:
+    def _since(self, link: "Link", frame: int, now: float) -> tuple[int, float]:
         seen = self._seen.get(link)
         return seen if seen is not None and seen[0] == frame else (frame, now)
 
@@ -79,11 +81,13 @@ class StallWatch:
                 )
                 link.close()
 
-    def _time_ms(self, link: Link) -> int:
+    def _time_ms(self, link: "Link") -> int:
         holds_little = LITTLE_SHARE * link.unstarted_bytes < self._request_memory.max_bytes
         return 2 * STALLED_FRAME_MS if holds_little else STALLED_FRAME_MS
 
     def _judge_lease(self) -> None:
+        from kafkapy.reactor.link import Link
+
         holder = self._request_memory.lease_holder
         byte_count = holder.unstarted_bytes if isinstance(holder, Link) else 0
         before, bytes_before = self._lease

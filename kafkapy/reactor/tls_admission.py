@@ -4,14 +4,17 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.reactor.tls import TlsChannel
-from kafkapy.reactor.tls_handshake import Handshake, Handshakes
 from kafkapy.seams import Channel
 from kafkapy.security.log_text import one_line
+
+if TYPE_CHECKING:
+    from kafkapy.reactor.tls import TlsChannel
+    from kafkapy.reactor.tls_handshake import Handshake, Handshakes
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +41,7 @@ class TlsEntry:
         self._admission = admission
         self._handshake: Handshake | None = None
 
-    def begin(self, handshake: Handshake) -> None:
+    def begin(self, handshake: "Handshake") -> None:
         self._handshake = handshake
 
     def close(self) -> None:
@@ -55,11 +58,17 @@ class TlsAdmission:
     ) -> None:
         """`on_refused` is called for connections that end before they are passed on."""
         self._loop = loop
+        self._timeout_ms = timeout_ms
         self._on_refused = on_refused
-        self._handshakes = Handshakes(loop, timeout_ms)
         self.listeners: dict[str, ServerTls] = {}
         """The TLS listeners, by name."""
         self.entries: set[TlsEntry] = set()
+
+    @cached_property
+    def _handshakes(self) -> "Handshakes":
+        from kafkapy.reactor.tls_handshake import Handshakes  # not needed before the first connection
+
+        return Handshakes(self._loop, self._timeout_ms)
 
     def admit(self, channel: Channel, info: ConnectionInfo, adopt: Callable[[Channel, ConnectionInfo], object]) -> None:
         """Start the handshake of a connection; call `adopt` with the encrypted channel when it is done."""
@@ -82,7 +91,7 @@ class TlsAdmission:
         entry: TlsEntry,
         tls: ServerTls,
         adopt: Callable[[Channel, ConnectionInfo], object],
-        channel: TlsChannel | None,
+        channel: "TlsChannel | None",
         reason: str,
     ) -> None:
         if channel is not None:

@@ -20,7 +20,6 @@ from kafkapy.metadata.features import MV_3_7_IV2, MV_4_3_IV0
 from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
@@ -185,6 +184,8 @@ class BrokerLifecycle:
 
     async def allocate_producer_ids(self) -> range:
         """Return a block of producer ids reserved for this broker. Raises ApiError."""
+        from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+
         request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.broker_epoch)
         response = await self._controller.send_request(
             request, lambda controller, _: controller.decide_allocate_producer_ids(request)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.seams import HELPER_NOT_STARTED
-from kafkapy.storage.cleaner.plan import CleanedSegment
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, HelperProcess, IoPool
@@ -164,6 +163,8 @@ class CleanerWorker:
 
     async def _swap_in(self, cleaning: "Cleaning", cleaned: dict[str, Any]) -> bool:
         """Swap a group of cleaned segments in and sync the directory; return False if the log has changed meanwhile."""
+        from kafkapy.storage.cleaner.plan import CleanedSegment
+
         log = cleaning.log
         if not self._manager.swap_in(cleaning, CleanedSegment(**cleaned), self._clock.wall_ms()):
             return False

@@ -25,7 +25,6 @@ from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record
-from kafkapy.metadata.snapshot import encoded_slices
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.controller_schedule import ControllerSchedule
 from kafkapy.runtime.controller_settings import ControllerSettings
@@ -399,6 +398,8 @@ class ControllerRuntime:
         self._pending.extend(reversed(later))
 
     def _snapshot(self) -> tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]:
+        from kafkapy.metadata.snapshot import encoded_slices
+
         image = self.image
         provenance = image.provenance
         snapshot_id = OffsetAndEpoch(provenance.last_offset + 1, provenance.leader_epoch)

@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
-    AssignReplicasToDirsRequest,
-    DirectoryData,
-    PartitionData,
-    TopicData,
-)
-from kafkapy.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from kafkapy.types import Uuid, uuid_to_string
 
 if TYPE_CHECKING:
+    from kafkapy.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
     from kafkapy.runtime.active_controller import ActiveController
 
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2250
@@ -134,7 +128,14 @@ class DirectoryAssignments:
                 taken[key] = assignment
         return taken
 
-    async def _send(self, sent: dict[tuple[Uuid, int], Assignment]) -> AssignReplicasToDirsResponse:
+    async def _send(self, sent: dict[tuple[Uuid, int], Assignment]) -> "AssignReplicasToDirsResponse":
+        from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
+            AssignReplicasToDirsRequest,
+            DirectoryData,
+            PartitionData,
+            TopicData,
+        )
+
         request = AssignReplicasToDirsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         directories: dict[Uuid, DirectoryData] = {}
         topics: dict[tuple[Uuid, Uuid], TopicData] = {}
@@ -151,7 +152,7 @@ class DirectoryAssignments:
         )
 
     def _note(
-        self, response: AssignReplicasToDirsResponse, sent: dict[tuple[Uuid, int], Assignment]
+        self, response: "AssignReplicasToDirsResponse", sent: dict[tuple[Uuid, int], Assignment]
     ) -> list[tuple[Uuid, int]]:
         """Call on_accepted of the accepted assignments; return the keys of those to retry."""
         failed = []

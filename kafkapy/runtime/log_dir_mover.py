@@ -23,7 +23,6 @@ from kafkapy.metadata.features import MV_3_7_IV2
 from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.errors import RecordsError
-from kafkapy.replication.log_move import LogMove
 from kafkapy.replication.partition import Role
 from kafkapy.runtime.directory_assignments import Assignment, DirectoryAssignments
 from kafkapy.runtime.pool import run_in_pool
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.replication.log_move import LogMove
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.log_flusher import LogFlusher
     from kafkapy.seams import Clock, IoPool
@@ -222,6 +222,8 @@ class LogDirMover:
     # Running moves
 
     def _begin(self, partition: "HostedPartition") -> None:
+        from kafkapy.replication.log_move import LogMove
+
         if self._is_stopping:  # metadata changes may arrive during a stop: the next start resumes the move
             return
         move = LogMove(partition, self._log_manager)
@@ -234,7 +236,7 @@ class LogDirMover:
         if topic_partition in self._tasks and self._tasks[topic_partition][1] is done:
             del self._tasks[topic_partition]
 
-    async def _run(self, move: LogMove) -> None:
+    async def _run(self, move: "LogMove") -> None:
         """Run a move to its end. It also ends if the future log is lost or the move is cancelled."""
         assert self._slots is not None
         is_reported = False
@@ -265,13 +267,13 @@ class LogDirMover:
             if is_reported and not self._is_stopping:
                 self._revert(move)
 
-    async def _catch_up(self, move: LogMove) -> bool:
+    async def _catch_up(self, move: "LogMove") -> bool:
         """Copy all records; return whether the move is still wanted."""
         while move.is_wanted and await self._copy(move):
             await asyncio.sleep(0)
         return move.is_wanted
 
-    async def _copy(self, move: LogMove) -> int:
+    async def _copy(self, move: "LogMove") -> int:
         """Copy one chunk within the rate limit; return its size in bytes, 0 if there was nothing to copy."""
         await self._throttle()
         if not move.is_wanted:
@@ -283,7 +285,7 @@ class LogDirMover:
             self._charge(copied)
         return copied
 
-    async def _make_durable(self, move: LogMove) -> bool:
+    async def _make_durable(self, move: "LogMove") -> bool:
         """Fsync the copy; return whether the move is still wanted."""
         is_durable = False
         while move.is_wanted and not is_durable:
@@ -293,7 +295,7 @@ class LogDirMover:
         return move.is_wanted
 
     @contextlib.asynccontextmanager
-    async def _patience(self, move: LogMove) -> AsyncIterator[None]:
+    async def _patience(self, move: "LogMove") -> AsyncIterator[None]:
         """Suppress errors of the block that go away by waiting, and return when it can be tried again.
 
         Cold pages are read by a worker; after KAFKA_STORAGE_ERROR (disk full) it waits replica.fetch.backoff.ms.
@@ -311,14 +313,14 @@ class LogDirMover:
             )
             await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
 
-    async def _warm(self, move: LogMove, cold: NeedsWarming) -> None:
+    async def _warm(self, move: "LogMove", cold: NeedsWarming) -> None:
         """Have a worker read data that is not in the page cache. Raises StorageError, ApiError."""
         try:
             await run_in_pool(self._io_pool, cold.warm)
         except OSError as error:
             raise move.current.log_dir.note_failure(error, f"reading {move.partition.topic_partition}") from error
 
-    async def _report(self, move: LogMove) -> None:
+    async def _report(self, move: "LogMove") -> None:
         """Report the new directory to the controller; return once it is accepted."""
         target_id = move.target_id
         if target_id is None:
@@ -335,7 +337,7 @@ class LogDirMover:
         )
         await accepted
 
-    async def _finish(self, move: LogMove) -> bool:
+    async def _finish(self, move: "LogMove") -> bool:
         """Swap the logs once the copy is complete and durable; return whether that happened."""
         rounds = 0
         while await self._catch_up(move):
@@ -364,7 +366,7 @@ class LogDirMover:
             except StorageError as error:
                 write.directory.state.go_offline(error.message)
 
-    def _drop(self, move: LogMove) -> None:
+    def _drop(self, move: "LogMove") -> None:
         """Delete the future log of a move that cannot be finished; the log in service is unchanged."""
         if self._log_manager.future_logs.get(move.partition.topic_partition) is move.future:
             try:
@@ -372,7 +374,7 @@ class LogDirMover:
             except (ApiError, StorageError) as error:
                 logger.error("%s", error.message)
 
-    def _revert(self, move: LogMove) -> None:
+    def _revert(self, move: "LogMove") -> None:
         """Report the old directory again, if the replica is still there."""
         topic_partition = move.partition.topic_partition
         source_id = move.source_id

@@ -41,7 +41,6 @@ from kafkapy.raft.messages import (
 )
 from kafkapy.raft.roles import Leader
 from kafkapy.raft.voters import Endpoint, VoterSet
-from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
 from kafkapy.runtime.quorum_effects import QuorumEffects
 from kafkapy.runtime.quorum_flush import QuorumFlushes
 from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
@@ -59,6 +58,7 @@ from kafkapy.types import OffsetAndEpoch
 if TYPE_CHECKING:
     from kafkapy.metrics.quorum import QuorumCounts
     from kafkapy.runtime.quorum_counting import QuorumCounting
+    from kafkapy.runtime.quorum_description import QuorumDescription
 
 __all__ = [
     "CommittedBatch",
@@ -240,8 +240,10 @@ class Quorum:
         if self.leader_epoch != leader_epoch:
             raise NotLeaderError("another node leads: it is unknown whether kraft.version has risen")
 
-    def describe(self) -> QuorumDescription | None:
+    def describe(self) -> "QuorumDescription | None":
         """Return the content of a DescribeQuorum response; None on a node that is not the leader."""
+        from kafkapy.runtime.quorum_description import describe_quorum
+
         return describe_quorum(self._core, wall_ms=self._clock.wall_ms(), monotonic_ms=self._clock.monotonic_ms())
 
     def add_listener(self, listener: QuorumListener) -> None:

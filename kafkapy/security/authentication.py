@@ -16,18 +16,12 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.api import API_VERSIONS, APIS, response_type
+from kafkapy.protocol.api import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE, response_type
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
-from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
-from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
 from kafkapy.protocol.primitives import Writer
 from kafkapy.security.sasl import SaslError, SaslServer, ToldSaslError, in_java_order
 
-SASL_HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
-SASL_AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
 FEW_ELEMENTS: Final = 1000
 """Bound of the elements of a login request, which has no arrays and no known tagged fields."""
@@ -126,6 +120,8 @@ class Login:
 
     def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> Reply:
         """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsRequested."""
+        from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+
         if len(frame) > self.settings.max_receive_bytes:
             return self._fail("Failing SASL authentication due to invalid receive size")
         if self.state is LoginState.OTHER_MECHANISM:
@@ -151,6 +147,8 @@ class Login:
             self.state = LoginState.HANDSHAKE
 
     def _handshake(self, header: RequestHeader, mechanism: str) -> Reply:
+        from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
+
         mechanisms = self.settings.mechanisms
         if mechanism not in mechanisms:
             refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
@@ -183,6 +181,9 @@ class Login:
         return Reply(answer)
 
     def _authenticate(self, frame: memoryview, now_ms: int, wall_ms: int) -> Reply:
+        from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+        from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
+
         header, position = read_request_header(frame)
         if header.api_key != SASL_AUTHENTICATE:
             reason = f"Unexpected Kafka request of type {_name(header)} during SASL authentication."

@@ -1,4 +1,6 @@
-"""Writes X.509 v3 certificates with ECDSA keys (RFC 5280, RFC 5758), for kafkapy's own development authority.
+"""Writes P-256 keys (RFC 5480, 5915, 5958) and X.509 v3 certificates with ECDSA (RFC 5280, 5758).
+
+For kafkapy's own development authority.
 
 Importing cryptography.x509 takes longer than the start of a broker, so the few fields needed are encoded here. The
 certificates pass strict verification (X509_V_FLAG_X509_STRICT, the default of Python 3.13's clients): they have key
@@ -13,6 +15,11 @@ from typing import Final
 from kafkapy.dataclass import dataclass
 from kafkapy.security import der
 
+P256: Final = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.2.1"), der.encode_oid("1.2.840.10045.3.1.7"))
+"""The AlgorithmIdentifier of a key: ecPublicKey on the curve P-256."""
+P256_BYTES: Final = 32
+_UNCOMPRESSED_POINT: Final = b"\x04"
+_PUBLIC_KEY_TAG: Final = 0xA1
 ECDSA_WITH_SHA256: Final = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.4.3.2"))
 COMMON_NAME: Final = "2.5.4.3"
 SUBJECT_KEY_IDENTIFIER: Final = "2.5.29.14"
@@ -31,6 +38,27 @@ _KEY_IDENTIFIER_TAG: Final = 0x80
 _EXTENSIONS_TAG: Final = 0xA3
 _SIGNS_CERTIFICATES: Final = der.encode(der.BIT_STRING, b"\x01\x06")
 """keyCertSign and cRLSign; one bit of the byte is unused."""
+
+
+def p256_public_key(x: int, y: int) -> bytes:
+    """Return the SubjectPublicKeyInfo (DER) of a point on P-256."""
+    return der.encode(der.SEQUENCE, P256, _point(x, y))
+
+
+def p256_private_key(private_value: int, x: int, y: int) -> bytes:
+    """Return the unencrypted PKCS#8 form (DER) of a private key with its public point."""
+    key = der.encode(
+        der.SEQUENCE,
+        der.encode(der.INTEGER, b"\x01"),
+        der.encode(der.OCTET_STRING, private_value.to_bytes(P256_BYTES, "big")),
+        der.encode(_PUBLIC_KEY_TAG, _point(x, y)),
+    )
+    return der.encode(der.SEQUENCE, der.encode(der.INTEGER, b"\0"), P256, der.encode(der.OCTET_STRING, key))
+
+
+def _point(x: int, y: int) -> bytes:
+    encoded = x.to_bytes(P256_BYTES, "big") + y.to_bytes(P256_BYTES, "big")
+    return der.encode(der.BIT_STRING, b"\0", _UNCOMPRESSED_POINT, encoded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ def foreign_distributions(path: Iterable[str] | None = None) -> list[str]:
     """
     found = []
     for directory in sys.path if path is None else path:
-        names = _names(directory)
-        found += [f"{directory}/{name}" for name in names if _is_foreign(f"{directory}/{name}", name)]
+        names = [name for name in _names(directory) if name.startswith("kafkapy-") and name.endswith(".dist-info")]
+        found += [path for name in names if _is_foreign(path := f"{directory}/{name}")]
     return found
 
 
@@ -41,9 +41,7 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _is_foreign(directory: str, name: str) -> bool:
-    if not (name.startswith("kafkapy-") and name.endswith(".dist-info")):
-        return False
+def _is_foreign(directory: str) -> bool:
     try:
         with open(f"{directory}/entry_points.txt", encoding="utf-8") as file:
             return OWN_ENTRY_POINT not in file.read()  # else an old install of this broker under that name

@@ -15,7 +15,6 @@ from kafkapy.config.checks import STANDARD_AUTHORIZER
 from kafkapy.errors import quoted
 from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, salted_password
 from kafkapy.security.jaas import LOGIN_MODULES, option_text
-from kafkapy.server.acl_text import parse_acl
 from kafkapy.server.dev_security import DevAuthority
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ class EmbeddedSecurity:
 
         Raises ValueError for names that JAAS cannot represent, AclTextError.
         """
+        from kafkapy.server.acl_text import parse_acl
+
         self._acls = None if acls is None else [parse_acl(text) for text in acls]
         for name in users or ():
             if USER_NAME.fullmatch(name) is None:

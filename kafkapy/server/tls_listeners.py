@@ -21,7 +21,6 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ConfigError
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.security.certificate import Certificate, subject_of
-from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
 from kafkapy.server.tls_contexts import check_trusts, client_context, node_context, own_certificates, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -193,6 +192,8 @@ def _check_names(tls: TlsConfig, before: tuple[Certificate, ...], after: tuple[C
 
 def principals(tls: TlsConfig) -> Callable[[bytes | None], str]:
     """Return a function from a certificate (DER) to its principal, which may raise ValueError. Raises ConfigError."""
+    from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
+
     try:
         mapper = PrincipalMapper(tls.ssl_principal_mapping_rules)
     except MappingRuleError as error:

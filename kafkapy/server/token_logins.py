@@ -11,12 +11,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.definitions import Password
-from kafkapy.metadata.delegation_tokens import USER_TYPE, token_hmac
 from kafkapy.metadata.scram_types import MIN_ITERATIONS, ScramMechanism, keys_of, salted_password
-from kafkapy.security.scram import ScramCredential, ScramToken, made_up_credential
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.security.scram import ScramCredential, ScramToken
 
 KEPT: Final = 10_000
 """Size of the LRU cache of credentials, half a KiB each."""
@@ -30,12 +29,15 @@ class TokenLogins:
         self._secret = key.value.encode() if key is not None else b""
         self._credential = lru_cache(KEPT)(self._new_credential)
 
-    def find(self, mechanism: ScramMechanism, token_id: str) -> ScramToken | None:
+    def find(self, mechanism: ScramMechanism, token_id: str) -> "ScramToken | None":
         """Return an existing token, expired or not; None if there is none.
 
         Deviation: a token whose owner is not of type User is treated as missing. Apache Kafka logs its bearer in as the
         User of that name, although it was requested by someone with the right to create tokens for the owner.
         """
+        from kafkapy.metadata.delegation_tokens import USER_TYPE
+        from kafkapy.security.scram import ScramToken
+
         record = self._image().delegation_tokens.get(token_id)
         if record is None or not self._secret:
             return None
@@ -45,7 +47,10 @@ class TokenLogins:
         expires_ms = min(record.expiration_timestamp, record.max_timestamp)
         return ScramToken(owner, self._credential(mechanism, token_id), expires_ms)
 
-    def _new_credential(self, mechanism: ScramMechanism, token_id: str) -> ScramCredential:
+    def _new_credential(self, mechanism: ScramMechanism, token_id: str) -> "ScramCredential":
+        from kafkapy.metadata.delegation_tokens import token_hmac
+        from kafkapy.security.scram import ScramCredential, made_up_credential
+
         password = base64.b64encode(token_hmac(self._secret, token_id)).decode()
         salt = made_up_credential(mechanism, self._salt_secret, token_id).salt
         keys = keys_of(mechanism, salted_password(mechanism, password, salt, MIN_ITERATIONS))

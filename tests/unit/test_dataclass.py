@@ -4,11 +4,11 @@ import copy
 import dataclasses
 import pickle
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from kafkapy.dataclass import dataclass
+from kafkapy.dataclass import UNCOMPILED_INSTANCES, dataclass
 
 MAKERS = [pytest.param(dataclasses.dataclass, id="standard library"), pytest.param(dataclass, id="kafkapy")]
 
@@ -39,6 +39,7 @@ def classes(make: Any) -> dict[str, Any]:
     @make(slots=True)
     class Plain:
         first: int
+        shared: ClassVar[int] = 7
         made: list[int] = field(default_factory=list)
         later: int = field(init=False)
         fixed: int = field(init=False, default=9)
@@ -74,20 +75,34 @@ def classes(make: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("make", MAKERS)
 def test_instances_are_built_with_defaults_and_factories(make):
     made = classes(make)
-    frozen, plain, derived = made["Frozen"](1), made["Plain"](1), made["Derived"](1, own=7)
-    assert (frozen.first, frozen.second, frozen.hidden) == (1, "two", 3)
-    assert (plain.made, plain.later, plain.fixed) == ([], 2, 9)
-    assert made["Plain"](1).made is not plain.made
-    assert (derived.first, derived.later, derived.own) == (1, 2, 7)
-    assert made["Empty"]() == made["Empty"]()
+    for _ in range(UNCOMPILED_INSTANCES + 1):
+        frozen, plain, derived = made["Frozen"](1), made["Plain"](1), made["Derived"](1, own=7)
+        assert (frozen.first, frozen.second, frozen.hidden) == (1, "two", 3)
+        assert (plain.made, plain.later, plain.fixed) == ([], 2, 9)
+        assert made["Plain"](1).made is not plain.made
+        assert (derived.first, derived.later, derived.own, derived.shared) == (1, 2, 7, 7)
+        assert made["Empty"]() == made["Empty"]()
+        assert made["Frozen"](first=1, second="b") == made["Frozen"](1, "b") != frozen
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_wrong_arguments_are_type_errors(make):
-    frozen = classes(make)["Frozen"]
-    for arguments, named in (((), {}), ((1, "a", 2, 3), {}), ((1,), {"third": 1})):
-        with pytest.raises(TypeError):
+@pytest.mark.parametrize("earlier", range(UNCOMPILED_INSTANCES + 1))
+def test_wrong_arguments_are_type_errors(make, earlier):
+    wrong = [((), {}), ((1, "a", 2, 3), {}), ((1,), {"third": 1}), ((1,), {"first": 1}), ((), {"second": "b"})]
+    for arguments, named in wrong:
+        frozen = classes(make)["Frozen"]
+        assert len([frozen(1) for _ in range(earlier)]) == earlier
+        with pytest.raises(TypeError, match="__init__"):
             frozen(*arguments, **named)
+
+
+def test_nothing_is_compiled_for_the_first_instances():
+    frozen = classes(dataclass)["Frozen"]
+    first = frozen.__init__
+    assert all(frozen(1).second == "two" for _ in range(UNCOMPILED_INSTANCES))
+    assert frozen.__init__ is first
+    frozen(1)
+    assert frozen.__init__ is not first
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -129,8 +144,9 @@ def test_the_standard_librarys_functions_know_them(make):
 
 def test_keyword_only_fields_are_named():
     assert Named(name="a").tags == []
-    with pytest.raises(TypeError):
-        Named("a")  # type: ignore[misc]
+    for _ in range(UNCOMPILED_INSTANCES):
+        with pytest.raises(TypeError):
+            Named("a")  # type: ignore[misc]
 
 
 def test_frozen_instances_are_copied_and_pickled():

@@ -9,20 +9,11 @@ failure takes the directory offline, as elsewhere; if the disk is full, the pass
 import errno
 import logging
 from collections.abc import Container, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.dataclass import dataclass
 from kafkapy.seams import Disk
-from kafkapy.storage.cleaner.plan import (
-    CleanedSegment,
-    CleaningPlan,
-    LogState,
-    LogToClean,
-    SegmentState,
-    log_to_clean,
-    needs_timestamps,
-)
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import aborted_transactions
@@ -30,6 +21,9 @@ from kafkapy.storage.log.maintenance import swap_in_cleaned
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.storage.cleaner.plan import CleanedSegment, CleaningPlan, LogState, LogToClean
 
 logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
@@ -42,8 +36,8 @@ class Cleaning:
     """A pass in progress, as the broker sees it. `segments`: those to be read, by base offset, as of its start."""
 
     log: Log
-    to_clean: LogToClean
-    plan: CleaningPlan
+    to_clean: "LogToClean"
+    plan: "CleaningPlan"
     segments: dict[int, Segment]
     truncation_count: int
     worker_id: int
@@ -167,8 +161,10 @@ class CleanerManager:
 
     # Choosing
 
-    def assess(self, log: Log, now_ms: int) -> LogToClean | None:
+    def assess(self, log: Log, now_ms: int) -> "LogToClean | None":
         """Return what a pass over the log would do; None if there is nothing to clean, or the disk fails."""
+        from kafkapy.storage.cleaner.plan import log_to_clean
+
         try:
             to_clean = log_to_clean(_state_of(log), now_ms)
         except OSError as error:
@@ -199,7 +195,9 @@ class CleanerManager:
             )
         log.note_cleaned(first_dirty_offset)
 
-    def choose(self, assessed: Sequence[tuple[Log, LogToClean]], worker_id: int = 0) -> tuple[Log, LogToClean] | None:
+    def choose(
+        self, assessed: "Sequence[tuple[Log, LogToClean]]", worker_id: int = 0
+    ) -> "tuple[Log, LogToClean] | None":
         """Return the dirtiest log that is due for cleaning, those without a failed pass first; None if none is due."""
         self.max_dirty_ratio = max((to_clean.dirty_ratio for _, to_clean in assessed), default=0.0)
         due = [each for each in assessed if each[1].is_due(each[0].config.min_cleanable_dirty_ratio)]
@@ -209,11 +207,15 @@ class CleanerManager:
 
     # A pass
 
-    def begin(self, log: Log, to_clean: LogToClean, settings: LogDefaults, now_ms: int, worker_id: int = 0) -> Cleaning:
+    def begin(
+        self, log: Log, to_clean: "LogToClean", settings: LogDefaults, now_ms: int, worker_id: int = 0
+    ) -> Cleaning:
         """Plan a pass over a log, with a worker's share of the buffers.
 
         Raises CorruptIndexError, ApiError or StorageError if the aborted transactions cannot be read.
         """
+        from kafkapy.storage.cleaner.plan import CleaningPlan
+
         worker_count = settings.log_cleaner_threads
         segments = [segment for segment in log.segments if segment.base_offset < to_clean.first_uncleanable_offset]
         start_offset, end_offset = segments[0].base_offset, to_clean.first_uncleanable_offset
@@ -257,7 +259,7 @@ class CleanerManager:
             and log.truncation_count == cleaning.truncation_count
         )
 
-    def swap_in(self, cleaning: Cleaning, cleaned: CleanedSegment, now_ms: int) -> bool:
+    def swap_in(self, cleaning: Cleaning, cleaned: "CleanedSegment", now_ms: int) -> bool:
         """Replace a group by its cleaned segment, if the group is still in the log; return whether it was.
 
         Raises as maintenance.swap_in_cleaned.
@@ -361,8 +363,10 @@ class CleanerManager:
             log.log_dir.note_failure(error, f"deleting what the cleaner left of {log.topic_partition}")
 
 
-def _state_of(log: Log) -> LogState:
+def _state_of(log: Log) -> "LogState":
     """Return the log's LogState, with timestamps only if a compaction lag is configured. Raises OSError."""
+    from kafkapy.storage.cleaner.plan import LogState, SegmentState, needs_timestamps
+
     reads_times = needs_timestamps(log.config)
     return LogState(
         [
