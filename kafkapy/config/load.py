@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.checks import check
-from kafkapy.config.definitions import Definition, Value, broker_definitions
+from kafkapy.config.definitions import Value, broker_definitions
 from kafkapy.config.validators import ConfigRuleError
 
 LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
@@ -29,8 +30,7 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         if key in properties:  # parsed before one is copied to the other, so that errors name the key that was given
             broker_definitions()[key].parse(properties[key])
     originals = _with_node_id(properties)
-    values = {key: _value(definition, originals) for key, definition in broker_definitions().items()}
-    config = BrokerConfig(originals, values)
+    config = BrokerConfig(originals, _values(originals))
     return config, [*warnings_of_keys(originals), *check(config)]
 
 
@@ -58,19 +58,29 @@ def _with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
     return originals
 
 
-def _value(definition: Definition, originals: Mapping[str, str]) -> Value:
-    text = originals.get(definition.key)
-    if text is not None:
-        return definition.parse(text)
-    if definition.is_required:
-        message = f'Missing required configuration "{definition.key}" which has no default value.'
-        raise ConfigRuleError(definition.key, None, message)
-    return definition.default
+def _values(originals: Mapping[str, str]) -> dict[str, Value]:
+    """Return the typed value of every known key."""
+    defaults, required = _defaults()
+    definitions = broker_definitions()
+    for key in required - originals.keys():
+        message = f'Missing required configuration "{key}" which has no default value.'
+        raise ConfigRuleError(key, None, message)
+    return defaults | {key: definitions[key].parse(text) for key, text in originals.items() if key in definitions}
+
+
+@cache
+def _defaults() -> tuple[dict[str, Value], frozenset[str]]:
+    """Return the default of every known key, and the keys that have none and must be set."""
+    definitions = broker_definitions()
+    required = frozenset(key for key, definition in definitions.items() if definition.is_required)
+    return {key: definition.default for key, definition in definitions.items()}, required
 
 
 def _check_other_key(originals: Mapping[str, str], key: str) -> str | None:
     """Check a key that is not in the table: with a listener prefix, of a plugin, or unknown (returns a warning)."""
     base = base_key(key)
+    if base not in broker_definitions() and base != key:
+        base = base.partition(".")[2]  # as Apache Kafka: any key of a listener may name a mechanism
     if base in broker_definitions():
         broker_definitions()[base].parse(originals[key])
         return None

@@ -25,7 +25,6 @@ from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.jaas import LOGIN_MODULES, JaasEntry, JaasError, check_module, parse_entry, parse_file
 from kafkapy.security.plain import PlainServer, users_of
 from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
-from kafkapy.security.scram import Iterations, ScramCredential, ScramServer
 from kafkapy.server.token_logins import TokenLogins
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.seams import Clock, IoPool
+    from kafkapy.security.scram import Iterations, ScramCredential
     from kafkapy.server.bearer_tokens import BearerTokens
 
 JAAS_KEY: Final = "sasl.jaas.config"
@@ -171,6 +171,8 @@ class _Mechanisms:
         )
 
     def _scram(self, mechanism: ScramMechanism) -> SaslServer:
+        from kafkapy.security.scram import ScramServer
+
         credentials = partial(self._credential, mechanism.code)
         tokens = partial(self._tokens.find, mechanism)
         return ScramServer(
@@ -182,13 +184,15 @@ class _Mechanisms:
             stored_iterations=partial(self._stored_iterations, mechanism.code),
         )
 
-    def _credential(self, code: int, name: str) -> ScramCredential | None:
+    def _credential(self, code: int, name: str) -> "ScramCredential | None":
+        from kafkapy.security.scram import ScramCredential
+
         record = self._image().scram.get((code, name))
         if record is None:
             return None
         return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
 
-    def _stored_iterations(self, code: int) -> Iterations:
+    def _stored_iterations(self, code: int) -> "Iterations":
         scram = self._image().scram
         if self._counted is not scram:
             self._counted, self._iterations = scram, {code: Counter() for code in BY_CODE}
@@ -224,6 +228,10 @@ def server_options(config: BrokerConfig, listener: str, mechanism: str) -> Mappi
             entry = parse_entry(config.originals[key])
             check_module(entry, mechanism)
         else:
+            if JAAS_KEY in config.originals:
+                logger.warning(
+                    "Server config %s should be prefixed with SASL mechanism name, ignoring config", JAAS_KEY
+                )
             entry = _entry_of_file(listener, mechanism)
         _check_allowed(config, entry)
         return entry.options

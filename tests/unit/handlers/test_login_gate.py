@@ -1,8 +1,10 @@
 """What a login is asked for follows the configuration as it is now, also on connections that are open for long."""
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 from kafkapy.handlers.login_gate import GateSettings, LoginGate
 from kafkapy.protocol.error_code import ErrorCode
@@ -15,6 +17,7 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, coalesce_nothing
 from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.plain import PlainServer
+from tests.simulator.loop import SimLoop, run
 
 LISTENER = "LISTENER"
 TOKEN = b"\0alice\0wonder"
@@ -38,7 +41,7 @@ def settings(users: Mapping[str, str], mechanism: str = "PLAIN") -> LoginSetting
 class Listener:
     """One connection to a listener whose settings may change."""
 
-    def __init__(self, users: Mapping[str, str]) -> None:
+    def __init__(self, users: Mapping[str, str], failure_delay_ms: int = 0) -> None:
         self.settings = settings(users)
         self.info = ConnectionInfo("1", LISTENER, "SASL_PLAINTEXT", "10.0.0.7", 1, is_authenticated=False)
         gate = GateSettings(
@@ -46,7 +49,7 @@ class Listener:
             route=lambda *_: self._served(),
             coalesce=coalesce_nothing,
             clock=StillClock(),
-            failure_delay_ms={LISTENER: 0},
+            failure_delay_ms={LISTENER: failure_delay_ms, "OTHER": 0},
             timeout_ms=1000,
         )
         self._gate = LoginGate(gate, self.info)
@@ -54,11 +57,14 @@ class Listener:
     async def _served(self) -> Writer | None:
         raise AssertionError("only logins are sent")
 
-    def _send(self, request) -> bytes:
+    def handle(self, request) -> Coroutine[Any, Any, Writer | None]:
         out = Writer()
         write_request_header(out, api_key=request.API_KEY, api_version=1, correlation_id=7, client_id=None)
         request.write(out, 1)
-        coroutine = self._gate.route(self.info, memoryview(out))
+        return self._gate.route(self.info, memoryview(out))
+
+    def _send(self, request) -> bytes:
+        coroutine = self.handle(request)
         try:
             coroutine.send(None)
         except StopIteration as stop:
@@ -72,6 +78,23 @@ class Listener:
     def authenticate(self) -> int:
         answer = self._send(SaslAuthenticateRequest(auth_bytes=TOKEN))
         return SaslAuthenticateResponse.decode(answer[4:], 1).error_code
+
+
+def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_until_then() -> None:
+    async def main(loop: SimLoop) -> None:
+        listener = Listener({}, failure_delay_ms=100)
+        assert listener.shake_hands() == 0
+        refused = loop.create_task(listener.handle(SaslAuthenticateRequest(auth_bytes=TOKEN)))
+        await asyncio.sleep(0.099)
+        assert not refused.done()
+        assert listener.info.is_held
+        answer = await refused
+        assert loop.now_ms() == 100
+        assert answer is not None
+        assert SaslAuthenticateResponse.decode(bytes(answer)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert listener.info.close_after_answer
+
+    run(main)
 
 
 def logged_in() -> Listener:

@@ -1,0 +1,205 @@
+"""Each number and name that the keys of logins and quotas give reaches the code that it is for."""
+
+import logging
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.config.embedded import embedded_properties
+from kafkapy.config.load import load
+from kafkapy.errors import ConfigError
+from kafkapy.metadata.image import EMPTY_IMAGE
+from kafkapy.server.authentication import Logins
+from kafkapy.server.client_quotas import apply_quotas
+from kafkapy.server.node_token import NodeToken, NoTokenError
+from kafkapy.server.system_clock import SystemRandom
+from kafkapy.server.web_request import TIMEOUT_S
+from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, write_jwks
+from tests.support.https_server import https_server
+from tests.support.logins import MODULES, PLAIN_MODULE
+
+KEY = SigningKey("one")
+LISTENER = "SASL_PLAINTEXT"
+OAUTH_MODULE = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
+PREFIX = "listener.name.sasl_plaintext."
+
+
+def config_of(**keys: str) -> Any:
+    listeners = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"}
+    return load(embedded_properties("/nowhere", overrides=listeners | keys))
+
+
+def logins(**keys: str) -> Logins:
+    config, _ = config_of(**keys)
+    pool, random = ImmediatePool(), SystemRandom()
+    endpoints = config.broker_listeners
+    return Logins(config, endpoints, image=lambda: EMPTY_IMAGE, random=random, io_pool=pool, cluster_id="c")
+
+
+def bearers(url: str, **keys: str) -> Logins:
+    given = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{PREFIX}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE};",
+        "sasl.oauthbearer.jwks.endpoint.url": url,
+        "kafkapy.sasl.oauthbearer.allowed.urls": url,
+        "sasl.oauthbearer.expected.audience": "kafka",
+    }
+    return logins(**given | keys)
+
+
+def user_of(made: Logins, token: str, now_ms: int = WALL_MS) -> str | None:
+    """Return who a token logs in, None for nobody."""
+    server = made.settings(LISTENER).servers["OAUTHBEARER"]()
+    return server.authorization_id if server.evaluate(bearer(token), now_ms) == b"" else None
+
+
+@pytest.mark.parametrize("prefix", ["", PREFIX, f"{PREFIX}oauthbearer."])
+def test_keys_of_bearer_tokens_reach_the_validator(tmp_path: Path, prefix: str) -> None:
+    url = write_jwks(tmp_path / "keys.json", KEY)
+
+    def accepted(name: str, value: str, now_ms: int = WALL_MS, **claims: Any) -> str | None:
+        made = bearers(url, **{f"{prefix}sasl.oauthbearer.{name}": value})
+        return user_of(made, KEY.token(**claims), now_ms)
+
+    assert accepted("expected.audience", "us,them", aud="them") == "alice"
+    assert accepted("expected.audience", "us,them") is None
+    assert accepted("expected.issuer", "us") == "alice"
+    assert accepted("expected.issuer", "others") is None
+    assert accepted("sub.claim.name", "login", login="bob") == "bob"
+    assert accepted("scope.claim.name", "scp", scp=["a"]) == "alice"
+    assert accepted("scope.claim.name", "scp", scp=[1]) is None
+    assert accepted("clock.skew.seconds", "5", WALL_MS + 64_999) == "alice"
+    assert accepted("clock.skew.seconds", "5", WALL_MS + 65_000) is None
+
+
+def test_keys_are_read_again_as_often_as_the_keys_say(tmp_path: Path) -> None:
+    path, name = tmp_path / "keys.json", "sasl.oauthbearer.jwks.endpoint"
+    intervals = {f"{name}.refresh.ms": "1000", f"{name}.retry.backoff.ms": "50", f"{name}.retry.backoff.max.ms": "70"}
+    made = bearers(write_jwks(path, KEY), **intervals)
+    other = SigningKey("one")  # the key id of the former one: only a refresh finds it
+    assert user_of(made, KEY.token())
+    path.write_text("no key set")
+    for now_ms in (1000, 1050):
+        user_of(made, KEY.token(), WALL_MS + now_ms)  # fails, and is tried again after 50 ms, then after 70
+    write_jwks(path, other)
+    assert user_of(made, other.token(), WALL_MS + 1119) is None
+    user_of(made, other.token(), WALL_MS + 1120)
+    assert user_of(made, other.token(), WALL_MS + 1121) == "alice"
+
+
+def test_a_listener_bounds_tokens_by_its_own_key() -> None:
+    given = {"sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}plain.sasl.jaas.config": f"{PLAIN_MODULE};"}
+    key = "sasl.server.max.receive.size"
+    assert logins(**given).settings(LISTENER).max_receive_bytes == 524_288
+    assert logins(**given, **{key: "100"}).settings(LISTENER).max_receive_bytes == 100
+    assert logins(**given, **{key: "100", f"{PREFIX}{key}": "50"}).settings(LISTENER).max_receive_bytes == 50
+
+
+def test_a_key_of_a_listener_and_a_mechanism_is_known_and_checked() -> None:
+    _, warnings = config_of(**{f"{PREFIX}oauthbearer.sasl.oauthbearer.clock.skew.seconds": "5"})
+    assert warnings == []
+    with pytest.raises(ConfigError, match="Not a number of type INT"):
+        config_of(**{f"{PREFIX}oauthbearer.sasl.oauthbearer.clock.skew.seconds": "five"})
+    _, warnings = config_of(**{f"{PREFIX}oauthbearer.nonsense": "5"})
+    assert warnings == [f"Unknown configuration key {PREFIX}oauthbearer.nonsense is ignored"]
+
+
+def test_a_jaas_config_without_its_mechanism_is_ignored_with_kafkas_warning(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": f'{PLAIN_MODULE} user_alice="s3cret";'}
+    with caplog.at_level(logging.WARNING), pytest.raises(ConfigError, match="Could not find a 'KafkaServer'"):
+        logins(**given)
+    assert "Server config sasl.jaas.config should be prefixed with SASL mechanism name" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_security_providers_stop_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"security\.providers names classes, which cannot be loaded here"):
+        config_of(**{"security.providers": "a.B"})
+
+
+class Clock:
+    now_ms = WALL_MS
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+
+def node_token(url: str, clock: Clock, options: str = "", **keys: str) -> NodeToken:
+    given = {
+        f"{PREFIX}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} {options};",
+        "sasl.oauthbearer.token.endpoint.url": url,
+        "kafkapy.sasl.oauthbearer.allowed.urls": url,
+        "sasl.login.refresh.window.jitter": "0",
+    }
+    config, _ = config_of(**given | keys)
+    return NodeToken(lambda: config, LISTENER, io_pool=ImmediatePool(), clock=clock, random=SystemRandom())
+
+
+@pytest.mark.parametrize(
+    ("keys", "renewed_s"),
+    [
+        ({}, 800),
+        ({"window.factor": "0.5"}, 500),
+        ({"window.factor": "0.9", "buffer.seconds": "200"}, 800),
+        ({"window.factor": "0.5", "min.period.seconds": "600"}, 600),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", PREFIX])
+def test_a_node_renews_its_token_when_the_keys_say(
+    tmp_path: Path, prefix: str, keys: dict[str, str], renewed_s: int
+) -> None:
+    clock, path = Clock(), tmp_path / "token"
+    path.write_text(KEY.token(exp=WALL_MS // 1000 + 1000))
+    given = {"buffer.seconds": "10", **keys}
+    token = node_token(
+        path.as_uri(), clock, **{f"{prefix}sasl.login.refresh.{name}": each for name, each in given.items()}
+    )
+    first = token.login().evaluate(b"")
+    path.write_text(KEY.token(exp=WALL_MS // 1000 + 2000))
+    clock.now_ms = WALL_MS + renewed_s * 1000 - 1
+    assert token.login().evaluate(b"") == first
+    clock.now_ms += 1
+    assert token.login().evaluate(b"") != first
+
+
+def test_a_node_waits_for_its_token_endpoint_as_long_as_the_key_says(tmp_path: Path) -> None:
+    """The bound without the key is TIMEOUT_S, 10 s."""
+    over = threading.Event()
+    with https_server(tmp_path) as server:
+        server.routes["/tokens"] = lambda _: (200, {}, str(over.wait(20)).encode())
+        options = f'clientId="a" clientSecret="b" ssl.truststore.type="PEM" ssl.truststore.location="{server.ca_file}"'
+        started = time.monotonic()
+        token = node_token(server.url("/tokens"), Clock(), options, **{"sasl.login.read.timeout.ms": "200"})
+        assert time.monotonic() - started < TIMEOUT_S
+        over.set()
+        with pytest.raises(NoTokenError):
+            token.login()
+
+
+def test_windows_of_quotas_are_those_of_the_keys() -> None:
+    entity = (("client-id", "c"),)
+    rates = {"consumer_byte_rate": 10.0, "controller_mutation_rate": 1.0}
+    image: Any = SimpleNamespace(client_quotas={entity: rates})
+
+    def quotas(**keys: str) -> Any:
+        config, _ = config_of(**keys)
+        services: Any = SimpleNamespace(client_quotas=None, config=config)
+        list(apply_quotas([services], image, [entity]))
+        return services.client_quotas
+
+    own = quotas(**{"quota.window.num": "3", "quota.window.size.seconds": "2"})
+    assert (own.fetch.most_in_windows("", "c"), own.mutation.take("", "c", 11, 0)) == (10 * (3 - 1) * 2, 0)
+    own = quotas(**{"controller.quota.window.num": "3", "controller.quota.window.size.seconds": "2"})
+    assert own.fetch.most_in_windows("", "c") == 10 * (11 - 1) * 1
+    assert own.mutation.take("", "c", 3 * 2, 0) == 0
+    assert own.mutation.take("", "c", 1, 0) > 0
