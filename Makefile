@@ -26,9 +26,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m compileall -q kafkapy
 	@touch $@
 
-tools: setup     ## fetch Apache Kafka 4.3.1's jars (Maven), kcat, Chromium, zsh and fish (Debian): what the compat tests and benchmarks run
-	@$(BIN)/python -m tools.kafka
-	@$(BIN)/python -m harness.class_archive
+tools:           ## fetch Apache Kafka 4.3.1's jars (Maven), kcat, Chromium, zsh and fish (Debian): what the compat tests and benchmarks run
+	@$(PYTHON) -m tools.kafka
+	@$(PYTHON) -m harness.class_archive
 
 spark-jars: setup   ## fetch Spark's Kafka connector (Maven)
 	@$(BIN)/python -m spark_jobs.connector
@@ -45,9 +45,21 @@ test: setup tools spark-jars   ## every test; T=expression for those that match 
 test-fast: setup   ## the tests that need neither Java nor Spark
 	$(BIN)/python -m pytest -q $(PARALLEL) -m "not compat and not spark"
 
-test-pythons:    ## the fast tests on each of Python 3.11 to 3.13 that is here, in a .venv-python3.x each
-	@for python in $$($(PYTHON) -m tools.pythons); do \
-	  $(MAKE) test-fast VENV=.venv-$$(basename $$python) PYTHON=$$python || exit 1; done
+# No simulation: they cost most, and their outcome depends least on the interpreter. Spark's packages are not there.
+PYTHONS_TESTS := tests/unit tests/golden tests/scenarios --ignore=tests/unit/spark_jobs --ignore=tests/unit/tools
+
+test-pythons:    ## unit, golden and scenario tests on each other Python of 3.11 to 3.13 that is here, in a .venv-python3.x each
+	@for python in $$($(PYTHON) -m tools.pythons --others); do \
+	  $(MAKE) --no-print-directory test-python VENV=.venv-$$(basename $$python) PYTHON=$$python || exit 1; done
+
+.PHONY: test-python
+test-python: $(VENV)/.tests-ready
+	$(BIN)/python -m pytest -q $(PARALLEL) $(PYTHONS_TESTS)
+
+$(VENV)/.tests-ready: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock -e ".[cli,console,formats,oauth,test]"
+	@touch $@
 
 compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv-compiled; needs a C compiler
 	$(BIN)/python -m tools.compiled

@@ -1,13 +1,14 @@
 """The supported Pythons that this machine has: those of the PATH, else pyenv's and uv's.
 
-`python -m tools.pythons` prints the path of each, and says on standard error which are not here.
+`python -m tools.pythons` prints the path of each, and says on standard error which are not here; `--others` leaves out
+the version that runs it.
 """
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +41,11 @@ def _is_of(path: str, version: str) -> bool:
     return done.returncode == 0 and done.stdout.strip() == version
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
+    own = ".".join(map(str, sys.version_info[:2]))
     for version in SUPPORTED:
+        if version == own and "--others" in arguments:
+            continue
         path = interpreter(version)
         if path is None:
             print(f"Python {version} is not here: skipped", file=sys.stderr)
@@ -51,4 +55,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

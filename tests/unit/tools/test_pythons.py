@@ -43,3 +43,12 @@ def test_what_is_not_here_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: p
     output = capsys.readouterr()
     assert output.out == "/there\n"
     assert output.err == "Python 3.11 is not here: skipped\nPython 3.13 is not here: skipped\n"
+
+
+def test_others_are_those_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pythons, "interpreter", lambda version: f"/python{version}")
+    pythons.main(["--others"])
+    others = [f"/python{version}" for version in pythons.SUPPORTED if version != THIS]
+    assert capsys.readouterr().out.split() == others
