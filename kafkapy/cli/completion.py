@@ -171,7 +171,8 @@ def _fish_lines(command: Command) -> Iterator[str]:
 def _fish_option(option: Option) -> str:
     flags = [f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags]
     if option.choices:
-        flags.append(f"-x -a {_fish_quoted(' '.join(option.choices))}")
+        undescribed = " ".join(rf"{choice}\t" for choice in option.choices)  # else each has the option's description
+        flags.append(f"-x -a {_fish_quoted(undescribed)}")
     elif option.metavar:
         flags.append("-r")
     return " ".join(flags)

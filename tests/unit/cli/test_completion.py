@@ -46,9 +46,13 @@ def by_zsh(*words: str) -> set[str]:
 
 
 def by_fish(*words: str) -> set[str]:
-    requester = f"complete -C '{' '.join(('kafkapy', *words))}'"
-    lines = run("fish", "--no-config", given=script("fish") + requester).splitlines()
-    return {line.partition("\t")[0] for line in lines}
+    return {line.partition("\t")[0] for line in fish_lines(*words)}
+
+
+def fish_lines(*words: str) -> list[str]:
+    """Return what fish offers: each word with a tab and its description, if it has one."""
+    typed = f"complete -C '{' '.join(('kafkapy', *words))}'"
+    return run("fish", "--no-config", given=script("fish") + typed).splitlines()
 
 
 def run(*command: str, given: str) -> str:
@@ -77,6 +81,12 @@ def test_a_shell_offers_what_may_follow(shell: str, words: tuple[str, ...], expe
     if shell == "fish" and words[-1] == "":
         expected = {word for word in expected if not word.startswith("-")}  # fish offers options after a dash only
     assert found == expected
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not here")
+def test_fish_describes_options_and_not_their_choices() -> None:
+    assert fish_lines("start", "--log-form") == ["--log-format\tJSON: one object a line"]
+    assert fish_lines("start", "--log-format", "") == ["json", "text"]
 
 
 def test_bash_leaves_values_that_are_not_known_to_its_file_names() -> None:
