@@ -78,9 +78,13 @@ class LogDirState:
     def note_full(self) -> None:
         """Refuse appends until `check_room` finds space."""
         if not self.is_full:
-            self.is_full = True
+            self.refuse_appends()
             if self.on_full is not None:
                 self.on_full(self)
+
+    def refuse_appends(self) -> None:
+        """Have appends call `check_room` first: its disk is full, or nearly."""
+        self.is_full = True
 
     def check_room(self) -> None:
         """Raise ApiError KAFKA_STORAGE_ERROR while less than RESUME_FREE_BYTES are free; else allow appends again.

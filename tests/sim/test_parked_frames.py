@@ -2,8 +2,8 @@
 
 import asyncio
 import tracemalloc
-import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from kafkapy.security.authorizer import AllowAll
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld
+from tests.support.frames import check_frame_goes
 from tests.support.hosting import batch
 from tests.support.wire import CLIENT_ID, request_frame
 
@@ -171,10 +172,6 @@ def test_requests_that_would_keep_too_much_while_they_wait_are_answered_or_close
     run(main)
 
 
-class Frame(bytearray):
-    """Can be weakly referenced, and lives as long as a view of it."""
-
-
 def produce_frame(*names: str) -> bytes:
     """A request with tagged fields that no broker knows, in all its structs."""
     tags = {100: bytes(KIB)}
@@ -208,15 +205,7 @@ def test_a_produce_that_waits_for_replicas_keeps_nothing_of_its_frame(kind: str)
     async def main(loop: SimLoop) -> None:
         world = ReplicaWorld(loop, 2, kafkapy_legacy_clients_enable="true")
         world.create_topic(replicas=(1, 2), isr=(1, 2))
-        connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)
-        frame = Frame(PRODUCES[kind])
-        left = weakref.ref(frame)
-        handling = route(world, connection, memoryview(frame))
-        del frame
-        assert handling.send(None) is not None, "it waits"
-        assert connection.is_frame_free
-        assert left() is None
-        handling.close()
+        check_frame_goes(partial(route, world), PRODUCES[kind])
         await world.stop()
 
     run(main)

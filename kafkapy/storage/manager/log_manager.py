@@ -172,8 +172,7 @@ class LogManager:
         self.producer_id_expiration_ms = expiration_ms
         self.is_verification_enabled = is_verification_enabled
         for log in self._all_logs():
-            log.producer_state.producer_id_expiration_ms = expiration_ms
-            log.producer_state.is_verification_enabled = is_verification_enabled
+            log.producer_state.configure(expiration_ms, is_verification_enabled=is_verification_enabled)
 
     def _jitter(self, limit: int) -> int:
         return self._random.randrange(0, limit)

@@ -43,7 +43,7 @@ class SpaceReserve:
         for state in states:
             if not state.is_full and self._disk.free_bytes(state.path) < RESUME_FREE_BYTES:
                 logger.warning("The disk of %s is nearly full: records are refused until there is room", state.path)
-                state.is_full = True
+                state.refuse_appends()
 
     def give_up(self) -> None:
         """Delete the reserve file, to free its space for metadata."""

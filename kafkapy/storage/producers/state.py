@@ -97,6 +97,11 @@ class ProducerState:
         self._verifications: dict[int, VerificationState] = {}
         """Pending verifications by producer id, in order of their start."""
 
+    def configure(self, producer_id_expiration_ms: int, *, is_verification_enabled: bool) -> None:
+        """Change the settings, effective from the next append and the next `remove_expired`."""
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.is_verification_enabled = is_verification_enabled
+
     @property
     def is_empty(self) -> bool:
         return not self.producers and not self._unreplicated
