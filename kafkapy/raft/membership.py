@@ -18,6 +18,7 @@ from kafkapy.raft.messages import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    UNKNOWN_LEADER_EPOCH,
     UNSUPPORTED_VERSION,
     VOTER_NOT_FOUND,
     AddVoterRequest,
@@ -95,23 +96,31 @@ class Membership:
         self._append_voters(voters.without_voter(request.voter), reply_to, request.timeout_ms, now_ms)
 
     def on_update_voter_request(self, reply_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
-        """Update a voter's endpoints and versions. Answer when committed; at once with kraft.version 0 (not logged)."""
+        """Update a voter's endpoints and versions (with kraft.version 0 not in the log) and answer at once.
+
+        The voter fetches nothing until it is answered, and its copy may be needed to commit the record.
+        """
         error, message = self._voter_change_error("updating", now_ms)
         voters = self._replica.voters.current
         is_static = error == UNSUPPORTED_VERSION
         is_known = request.voter.node_id in voters.ids if is_static else voters.contains(request.voter.key)
-        if request.leader_epoch < self._current.leader_epoch:
-            error, message = FENCED_LEADER_EPOCH, None
-        elif error in (NONE, UNSUPPORTED_VERSION) and not is_known:
+        kraft_version = self._replica.voters.kraft_version
+        if request.leader_epoch != self._current.leader_epoch:
+            is_late = request.leader_epoch < self._current.leader_epoch
+            error, message = FENCED_LEADER_EPOCH if is_late else UNKNOWN_LEADER_EPOCH, None
+        elif error not in (NONE, UNSUPPORTED_VERSION):
+            pass
+        elif not request.voter.min_kraft_version <= kraft_version <= request.voter.max_kraft_version:
+            error, message = INVALID_REQUEST, f"{request.voter.key} does not support kraft.version {kraft_version}"
+        elif not is_known:
             error, message = VOTER_NOT_FOUND, f"{request.voter.key} is not one of {voters}"
         elif is_static:
             assert isinstance(self._current.role, Leader)
             self._current.role.described_voters[request.voter.node_id] = request.voter
             error, message = NONE, None
-        if error != NONE or is_static or not voters.needs_update(request.voter):
-            self._out.emit(Reply(reply_to, self._current.voter_change_response(error, message)))
-            return
-        self._append_voters(voters.with_voter(request.voter), reply_to, self._config.request_timeout_ms, now_ms)
+        if error == NONE and not is_static and voters.needs_update(request.voter):
+            self._append_voters(voters.with_voter(request.voter), None, self._config.request_timeout_ms, now_ms)
+        self._out.emit(Reply(reply_to, self._current.voter_change_response(error, message)))
 
     def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
         """Return (error code, reason) if kraft.version cannot be raised to 1 now, else None. On the leader only."""

@@ -204,6 +204,9 @@ class FollowerReplication:
         if not isinstance(role, Follower) or node_id != role.leader_id or response.leader_epoch != role.leader_epoch:
             return
         assert isinstance(request, FetchRequest)
+        if response.snapshot_id is not None and min(response.snapshot_id) < 0:
+            self._connections.back_off(node_id, now_ms)
+            return
         if response.diverging is not None:
             self._replica.truncate_to(self._replica.log.truncation_offset(response.diverging))
         elif response.snapshot_id is not None:
@@ -242,7 +245,8 @@ class FollowerReplication:
         role = self._current.role
         if not isinstance(role, Follower) or node_id != role.leader_id:
             return
-        if response.error == SNAPSHOT_NOT_FOUND or response.snapshot_id is None:
+        has_no_id = response.snapshot_id is None or min(response.snapshot_id) < 0
+        if response.error == SNAPSHOT_NOT_FOUND or (response.error == NONE and has_no_id):
             role.snapshot_id = None
             role.fetch_deadline_ms = now_ms + self._config.fetch_timeout_ms
             return

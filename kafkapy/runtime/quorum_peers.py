@@ -112,7 +112,7 @@ def with_snapshot(disk: Disk, log: MetadataLog, effect: ReplyWithSnapshot) -> Re
         size_bytes = file.size()
         if not 0 <= effect.position < size_bytes:
             return replace(response, error=POSITION_OUT_OF_RANGE)
-        data = file.pread(effect.max_bytes, effect.position)
+        data = file.pread(min(effect.max_bytes, size_bytes - effect.position), effect.position)
     finally:
         file.close()
     return replace(response, size_bytes=size_bytes, data=data)

@@ -123,7 +123,9 @@ class _Fetch:
             log_start_offset=partition.log_start_offset,
             diverging=OffsetAndEpoch(diverging.end_offset, diverging.epoch) if diverging.end_offset >= 0 else None,
             snapshot_id=(
-                OffsetAndEpoch(snapshot_id.end_offset, snapshot_id.epoch) if snapshot_id.end_offset >= 0 else None
+                OffsetAndEpoch(snapshot_id.end_offset, snapshot_id.epoch)
+                if max(snapshot_id.end_offset, snapshot_id.epoch) >= 0
+                else None
             ),
             batches=tuple(to_log_batch(batch) for batch in batches(_bytes_of(partition.records))),
         )
@@ -153,7 +155,7 @@ class _FetchSnapshot:
         self, message: FetchSnapshotRequest, _version: int, peer: WirePeer
     ) -> messages.FetchSnapshotRequest:
         peer.check_cluster_id(message.cluster_id)
-        if len(message.topics) != 1 or len(message.topics[0].partitions) != 1:
+        if len(message.topics) != 1 or len(message.topics[0].partitions) != 1 or message.max_bytes < 0:
             raise PeerError(INVALID_REQUEST)
         partition = message.topics[0].partitions[0]
         if (message.topics[0].name, partition.partition) != METADATA_PARTITION:

@@ -1,10 +1,9 @@
 """Single steps of the core, message by message; the simulation in tests/sim covers whole runs."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-from kafkapy.machine import Effect
 from kafkapy.raft import messages as m
 from kafkapy.raft.core import RaftConfig, RaftCore
 from kafkapy.raft.effects import (
@@ -34,87 +33,20 @@ from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigne
 from kafkapy.raft.voters import VoterHistory, VoterSet, static_voter
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.support.quorums import local_voter
-
-E = TypeVar("E", bound=Effect)
-ENDPOINTS = local_voter(2).endpoints
-
-
-def a_core(
-    voter_count: int, election: ElectionState | None = None, *, log: LogView | None = None, node_id: int = 1
-) -> RaftCore:
-    voters = VoterSet(static_voter(voter, *local_voter(voter).endpoints) for voter in range(1, voter_count + 1))
-    config = RaftConfig(local=local_voter(node_id), bootstrap_ids=voters.ids)
-    return RaftCore(config, log or LogView(), VoterHistory(voters), election or ElectionState(), seed=7)
-
-
-def a_log(*, end_offset: int, leader_epoch: int) -> LogView:
-    view = LogView()
-    view.append(0, end_offset - 1, leader_epoch)
-    view.durable_end_offset = end_offset
-    return view
-
-
-def of(effects: list[Effect], kind: type[E]) -> list[E]:
-    return [effect for effect in effects if isinstance(effect, kind)]
-
-
-def vote_request(core: RaftCore, *, leader_epoch: int, end: tuple[int, int] = (0, 0), node_id: int = 2) -> Any:
-    """Send a Vote, return the answer."""
-    request = m.VoteRequest(
-        candidate=local_voter(node_id).key, leader_epoch=leader_epoch, end=OffsetAndEpoch(*end), is_pre_vote=False
-    )
-    effects = core.step(RequestReceived("vote", request), 10)
-    return of(effects, Reply)[0].response
-
-
-def a_follower(end_offset: int = 10, leader_epoch: int = 3) -> RaftCore:
-    core = a_core(3, log=a_log(end_offset=end_offset, leader_epoch=leader_epoch))
-    core.step(Started(), 0)
-    request = m.BeginEpochRequest(leader_id=2, leader_epoch=leader_epoch, leader_endpoints=ENDPOINTS)
-    core.step(RequestReceived("begin", request), 1)
-    assert isinstance(core.role, Follower)
-    return core
-
-
-def answer_fetch(core: RaftCore, now_ms: int = 5, **fields: Any) -> list[Effect]:
-    """Answer the fetch that is under way."""
-    request_id = core.connections[2].request_id
-    response = m.FetchResponse(leader_epoch=core.leader_epoch, leader_id=2, **fields)
-    return core.step(ResponseReceived(2, request_id, response), now_ms)
-
-
-def a_leader() -> RaftCore:
-    """Node 1 of 3, elected in epoch 1 by 2; its LeaderChange is durable here."""
-    core = a_core(3)
-    core.step(Started(), 0)
-    for _ in range(2):
-        now_ms = core.deadline_ms() or 0
-        effects = core.step(TimePassed(), now_ms)
-        for request in of(effects, SendRequest):
-            if isinstance(request.request, m.VoteRequest):
-                response = m.VoteResponse(leader_epoch=core.leader_epoch, leader_id=-1, is_granted=True)
-                core.step(ResponseReceived(request.node_id, request.request_id, response), now_ms)
-        if core.is_leader:
-            break
-        sent = [connection for connection in core.connections.items() if connection[1].request is not None]
-        for node_id, connection in sent:
-            response = m.VoteResponse(leader_epoch=core.leader_epoch, leader_id=-1, is_granted=True)
-            core.step(ResponseReceived(node_id, connection.request_id, response), now_ms)
-    assert core.is_leader
-    core.step(LogFlushed(1, 0), 3000)
-    return core
-
-
-def fetch(core: RaftCore, offset: int, leader_epoch: int = 1, node_id: int = 2, **fields: Any) -> list[Effect]:
-    options: dict[str, Any] = {"high_watermark": -1, "max_wait_ms": 500, "max_bytes": 1000} | fields
-    request = m.FetchRequest(
-        replica=local_voter(node_id).key,
-        leader_epoch=1,
-        fetch_offset=offset,
-        last_fetched_epoch=leader_epoch,
-        **options,
-    )
-    return core.step(RequestReceived("fetch", request), 3001)
+from tests.support.raft_steps import (
+    ENDPOINTS,
+    a_core,
+    a_dynamic_leader,
+    a_follower,
+    a_leader,
+    a_log,
+    add,
+    answer_fetch,
+    fetch,
+    of,
+    send_request,
+    vote_request,
+)
 
 
 def test_the_only_voter_leads_at_once_and_commits_what_is_durable() -> None:
@@ -367,26 +299,6 @@ def test_voters_cannot_be_changed_with_static_voters() -> None:
 
 
 # Voters in the log
-
-
-def a_dynamic_leader() -> RaftCore:
-    """Node 1, leader of epoch 1 over itself alone, kraft.version 1; all its records are committed."""
-    history = VoterHistory(VoterSet())
-    history.reset(0, VoterSet([local_voter(1)]), 1)
-    core = RaftCore(RaftConfig(local=local_voter(1)), LogView(), history, ElectionState(), seed=7)
-    core.step(Started(), 0)
-    core.step(LogFlushed(3, 0), 1)
-    assert core.high_watermark == 3
-    return core
-
-
-def send_request(core: RaftCore, request: Any, now_ms: int = 3010) -> list[int]:
-    """Return the errors answered at once."""
-    return [reply.response.error for reply in of(core.step(RequestReceived("ask", request), now_ms), Reply)]
-
-
-def add(node_id: int) -> m.AddVoterRequest:
-    return m.AddVoterRequest(voter=local_voter(node_id), timeout_ms=100)
 
 
 def test_a_voter_counts_from_when_it_is_appended() -> None:

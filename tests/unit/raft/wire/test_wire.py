@@ -1,5 +1,6 @@
 """Raft's messages on Kafka's wire: what goes out comes back the same at each version, but for what it cannot carry."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.protocol.api import APIS, request_type, response_type
+from kafkapy.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkapy.raft import messages
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.raft.wire import (
@@ -21,11 +23,16 @@ from kafkapy.raft.wire import (
     request_to_message,
     response_to_message,
 )
+from kafkapy.record.batch import batch_at
+from kafkapy.record.builder import build_batch
+from kafkapy.record.errors import RecordsError
 from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 
 PEER = WirePeer("cluster", "CONTROLLER")
 HERE = (Endpoint("CONTROLLER", "localhost", 9093),)
 INT64_MAX = (1 << 63) - 1
+LENGTH_END = 12
+"""Of a batch: behind its base offset and its length, which no checksum covers."""
 
 node_ids = st.integers(0, 2**31 - 1)
 epochs = st.integers(0, 2**31 - 1)
@@ -245,3 +252,26 @@ def test_a_voter_without_a_directory_is_refused(request_: Any) -> None:
     message = request_to_message(request_, 0, PEER)
     with pytest.raises(PeerError, match="voter request didn't include a valid voter"):
         message_to_request(message, 0, PEER)
+
+
+def test_a_snapshot_is_not_asked_for_in_parts_of_a_negative_size() -> None:
+    """To read so would be an error of the disk, which ends a controller."""
+    message: Any = request_to_message(RESPONSES[4][0], 1, PEER)
+    message.max_bytes = -1
+    with pytest.raises(PeerError) as refused:
+        message_to_request(message, 1, PEER)
+    assert refused.value.code == 42
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_damaged_records_of_a_leader_are_refused_or_known_as_such(position: int, change: int) -> None:
+    """A batch that is whole says so by its checksum, which the log asks for before it writes it."""
+    data = bytearray(build_batch([(5, None, b"value %d" % number, ()) for number in range(3)], leader_epoch=2))
+    position = LENGTH_END + position % (len(data) - LENGTH_END)
+    data[position] ^= change
+    topic = FetchableTopicResponse(topic_id=bytes(15) + b"\1", partitions=[PartitionData(0, records=bytes(data))])
+    with suppress(RecordsError):
+        response = message_to_response(FetchResponse(responses=[topic]), RESPONSES[3][0], 17, PEER)
+        assert isinstance(response, messages.FetchResponse)
+        (batch,) = response.batches
+        assert batch.leader_epoch != 2 or not batch_at(bytes(batch.data), 0).is_valid()
