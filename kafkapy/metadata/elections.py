@@ -105,10 +105,10 @@ class PartitionChange:
         if len(self.isr) >= self.min_insync_replicas:
             self.elr = []
             return
-        candidates = dict.fromkeys([*self.elr, *self.partition.isr])
+        candidates = {*self.elr, *self.partition.isr}
         self.elr = [
             replica
-            for replica in candidates
+            for replica in sorted(candidates)  # as Apache Kafka's hash set has small ids
             if replica in self.replicas and replica not in self.isr and replica not in self.unclean_shutdown_replicas
         ]
 
