@@ -14,6 +14,7 @@ from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.image import EMPTY_IMAGE
 from kafkapy.server.authentication import Logins
+from kafkapy.server.bearer_tokens import check_file_allowed
 from kafkapy.server.client_quotas import apply_quotas
 from kafkapy.server.node_token import NodeToken, NoTokenError
 from kafkapy.server.system_clock import SystemRandom
@@ -114,6 +115,16 @@ def test_a_jaas_config_without_its_mechanism_is_ignored_with_kafkas_warning(capl
         logins(**given)
     assert "Server config sasl.jaas.config should be prefixed with SASL mechanism name" in caplog.text
     assert "s3cret" not in caplog.text
+
+
+def test_a_file_is_allowed_by_the_key_or_by_javas_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sasl.oauthbearer.assertion.file"
+    check_file_allowed(key, "/a/../a/b", ("/x", "/a/b"))
+    monkeypatch.setenv("KAFKA_OPTS", "-Xmx1g -Dorg.apache.kafka.sasl.oauthbearer.allowed.files=/c,/d")
+    check_file_allowed(key, "/d", ())
+    for refused in ("/a/b", "/d/e", "/"):
+        with pytest.raises(ConfigError, match="the file is not allowed"):
+            check_file_allowed(key, refused, ())
 
 
 def test_security_providers_stop_the_start() -> None:

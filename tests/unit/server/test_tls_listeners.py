@@ -158,6 +158,20 @@ def test_names_may_change_where_the_keys_say_so(tmp_path: Path):
     assert node.served() == other.certificate_der
 
 
+@pytest.mark.parametrize("allowed", ["dn", "san"])
+def test_each_kind_of_name_may_change_by_its_own_key(tmp_path: Path, allowed: str):
+    node = Node(tmp_path, **{f"{PREFIX}allow.{allowed}.changes": "true"})
+    changed = {"dn": AUTHORITY.issue("other"), "san": AUTHORITY.issue("broker", ["localhost"])}
+    for kind, identity in changed.items():
+        node.write(kind, identity)
+    (refused,) = changed.keys() - {allowed}
+    with pytest.raises(ConfigError, match={"dn": "DistinguishedName", "san": "SubjectAltNames"}[refused]):
+        node.alter(keystore_location=str(node.directory / refused))
+    assert node.served() == FIRST.certificate_der
+    node.alter(keystore_location=str(node.directory / allowed))
+    assert node.served() == changed[allowed].certificate_der
+
+
 def test_what_is_fixed_while_a_listener_is_open_is_refused(node: Node):
     with pytest.raises(ConfigError, match="Configs cannot be updated dynamically for existing listener EXT"):
         node.alter(client_auth="required")
