@@ -48,9 +48,25 @@ def build(wheels: Path = WHEELS, venv: Path = VENV) -> Path:
         result = subprocess.run(build, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
             raise SystemExit(f"{_refusals(result.stdout)}\nmypyc or the C compiler refused, see above")
-    (wheel,) = wheels.glob("*.whl")
+    (built,) = wheels.glob("*.whl")
+    wheel = with_manylinux_tag(built)
     subprocess.run([*pip, "install", "--no-deps", "--force-reinstall", str(wheel)], check=True)
     return python
+
+
+def with_manylinux_tag(wheel: Path) -> Path:
+    """Give a wheel the manylinux tag that it is fit for, if auditwheel is on the PATH; return where it is then."""
+    if shutil.which("auditwheel") is None:
+        return wheel
+    with tempfile.TemporaryDirectory(prefix="kafkapy-compiled-") as directory:
+        repair = ["auditwheel", "repair", "--wheel-dir", directory, str(wheel)]
+        result = subprocess.run(repair, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if result.returncode:
+            print(f"auditwheel refused, the wheel keeps its tag:\n{result.stdout}", file=sys.stderr)
+            return wheel
+        (repaired,) = Path(directory).glob("*.whl")
+        wheel.unlink()
+        return Path(shutil.move(repaired, wheel.parent))
 
 
 def _refusals(output: str) -> str:
