@@ -57,17 +57,19 @@ def java(
 PORTS = range(10_000, 32_000)
 """Below the ephemeral ports, which outgoing connections take."""
 
-MAX_WORKERS = 4
+MAX_WORKERS = 8
 _last_ports: deque[int] = deque(maxlen=500)
 
 
 def free_port() -> int:
     """Return a port that is free now; its server binds it later, and leaves it for a while at each restart.
 
-    So no port is given again soon, and each worker of pytest-xdist has ports of its own.
+    So no port is given again soon, and each worker of pytest-xdist has ports of its own; KAFKAPY_FIRST_WORKER numbers
+    them where a second pytest runs beside.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")  # gw0, gw1 ...
-    ports = PORTS if worker is None else PORTS[int(worker[2:]) % MAX_WORKERS :: MAX_WORKERS]
+    first = int(os.environ.get("KAFKAPY_FIRST_WORKER", "0"))
+    ports = PORTS if worker is None else PORTS[(first + int(worker[2:])) % MAX_WORKERS :: MAX_WORKERS]
     while True:
         port = SystemRandom().choice(ports)
         if port not in _last_ports and _is_free(port):
