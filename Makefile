@@ -26,7 +26,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m compileall -q kafkapy
 	@touch $@
 
-tools:           ## fetch Apache Kafka 4.3.1's jars (Maven), kcat, Chromium, zsh and fish (Debian): what the compat tests and benchmarks run
+tools:           ## fetch Apache Kafka 4.3.1's jars (Maven), kcat, Chromium, zsh, fish and Prometheus (Debian): what the compat tests and benchmarks run
 	@$(PYTHON) -m tools.kafka
 	@$(PYTHON) -m harness.class_archive
 

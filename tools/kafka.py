@@ -92,12 +92,16 @@ def fetch_logging_libs() -> Path:
 
 
 def install(package: str, missing: str, failed: str) -> None:
-    """Install a Debian package where we may (as root); print `missing` where we may not, `failed` if it fails."""
+    """Install a Debian package where we may (as root); print `missing` where we may not, `failed` if it fails.
+
+    RUNLEVEL=1 keeps Debian from starting the package's service.
+    """
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         print(missing, flush=True)
         return
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
-        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]):
+        environment = {**os.environ, "RUNLEVEL": "1"}
+        if subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
             print(failed, flush=True)
             return
 
@@ -139,6 +143,14 @@ def fetch_shells() -> None:
             install(shell, missing, f"{shell} could not be installed: {skipped}")
 
 
+def fetch_prometheus() -> None:
+    """Install Prometheus and promtool where we may; elsewhere the tests in which it scrapes the broker skip themselves."""
+    if shutil.which("prometheus") is None:
+        skipped = "its tests will be skipped"
+        missing = f"prometheus is missing and cannot be installed from here: install it (Debian: prometheus): {skipped}"
+        install("prometheus", missing, f"prometheus could not be installed: {skipped}")
+
+
 def main() -> int:
     try:
         fetch_kafka()
@@ -149,6 +161,7 @@ def main() -> int:
         fetch_kcat()
         fetch_chromium()
         fetch_shells()
+        fetch_prometheus()
         for why_not in (fetch_kafkajs(), *map(build, SOURCES)):
             if why_not:
                 print(f"{why_not}: its tests will be skipped", flush=True)
