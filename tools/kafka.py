@@ -99,9 +99,11 @@ def install(package: str, missing: str, failed: str) -> None:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         print(missing, flush=True)
         return
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]):
-        environment = {**os.environ, "RUNLEVEL": "1"}
-        if subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
+    environment = {**os.environ, "RUNLEVEL": "1"}
+    installing = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
+    for command in (["apt-get", "update", "-qq"], installing):
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        if done.returncode != 0:
             print(failed, flush=True)
             return
 
@@ -144,7 +146,7 @@ def fetch_shells() -> None:
 
 
 def fetch_prometheus() -> None:
-    """Install Prometheus and promtool where we may; elsewhere the tests in which it scrapes the broker skip themselves."""
+    """Install Prometheus and promtool where we may; elsewhere the tests that run them skip themselves."""
     if shutil.which("prometheus") is None:
         skipped = "its tests will be skipped"
         missing = f"prometheus is missing and cannot be installed from here: install it (Debian: prometheus): {skipped}"
