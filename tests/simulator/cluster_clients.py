@@ -488,7 +488,8 @@ class Committer(Client):
             raise LostError(answer.error_code)
         if not at_least <= answer.committed_offset <= self._requested:
             raise ViolationError(
-                f"I9: {self.name} is at {answer.committed_offset}: {at_least} was acknowledged, {self._requested} requested"
+                f"I9: {self.name} is at {answer.committed_offset}: "
+                f"{at_least} was acknowledged, {self._requested} requested"
             )
         self._acknowledged = max(self._acknowledged, answer.committed_offset)
 
