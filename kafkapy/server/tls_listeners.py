@@ -1,9 +1,10 @@
 """The TLS settings of a node's listeners, and their changes at run time (KIP-226).
 
-The keys of RELOADED can change at run time under a listener's prefix. Their files are read again, also if a key is set
-to its current value and the file has changed. New connections use the new context, existing ones continue. A change is
-tested before it is applied: an invalid one is refused and changes nothing. Names in the certificates must stay the
-same, unless ssl.allow.dn.changes and ssl.allow.san.changes permit otherwise.
+The keys of RELOADED can change at run time under a listener's prefix. After each change of a broker config, also one to
+the same value, files that have changed are read again. New connections use the new context, existing ones continue.
+Another value is tested before it is written: an invalid one is refused. A broken file under the same value is logged,
+and the former context stays. Names in the certificates must stay the same, unless ssl.allow.dn.changes and
+ssl.allow.san.changes permit otherwise.
 """
 
 import logging
@@ -73,9 +74,13 @@ class TlsListeners:
         return secured
 
     def check(self, config: BrokerConfig) -> None:
-        """Raise ConfigError if `config` has no valid TLS settings for the listeners."""
-        for name in self._secured:
-            self._renewed(config, name)
+        """Raise ConfigError if `config` changes the TLS settings of a listener to invalid ones.
+
+        Files of unchanged settings are not read, as in Apache Kafka: a broken one refuses no other change of a config.
+        """
+        for name, (served, _) in self._secured.items():
+            if listener_tls(config, name) != served.tls:
+                self._renewed(config, name)
 
     def update(self, config: BrokerConfig) -> None:
         """Use the TLS settings of `config` for new connections; an invalid one is logged, and changes nothing."""

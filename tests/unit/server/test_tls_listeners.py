@@ -184,6 +184,28 @@ def test_what_turns_bad_after_it_was_taken_changes_nothing(node: Node, caplog: p
     assert "Listener EXT keeps its former certificates" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "configs",
+    [{"log.retention.ms": "1000"}, {f"{PREFIX}keystore.location": "first"}],
+    ids=["another key", "the same value"],
+)
+def test_a_file_that_is_broken_refuses_no_change_but_one_that_names_it_anew(
+    configs: dict[str, str], node: Node, caplog: pytest.LogCaptureFixture
+):
+    """As Apache Kafka: it checks a listener whose keys change. What the files have become, it tells in its log."""
+    (node.directory / "first").write_text("")
+    changed = {key: str(node.directory / value) if value == "first" else value for key, value in configs.items()}
+    node.configs.validate(changed, is_per_broker=True)
+    node.configs.update(cluster={}, broker=changed)
+    assert node.served() == FIRST.certificate_der
+    assert "Listener EXT keeps its former certificates" in caplog.text
+    (node.directory / "second").write_text("")
+    with pytest.raises(ConfigError, match="Private key not provided"):
+        node.configs.validate(
+            changed | {f"{PREFIX}keystore.location": str(node.directory / "second")}, is_per_broker=True
+        )
+
+
 def test_a_listener_between_brokers_must_trust_its_own_certificate(tmp_path: Path):
     own = {"inter.broker.listener.name": "EXT"}
     node = Node(tmp_path, **own)
