@@ -342,12 +342,12 @@ class BrokerServer:
             yield from apply_ip_rates(self._reactor, image, changed)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
-        """Apply configuration keys that changed at run time. Partitions look up topic defaults themselves.
+        """Apply configuration keys that changed at run time, but defaults of topics: HostedPartitions updates the logs.
 
         num.network.threads is accepted but has no effect: processors share one thread, so their number does not matter.
         """
         self._edge.update(before, config)
-        self._logs.configure()
+        self._logs.configure_manager()
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
         self._cleaner.reconfigure(config.log)

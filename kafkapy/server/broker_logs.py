@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BrokerLogs:
-    """Loads the logs of a node, and configures them as the dynamic configuration changes."""
+    """Loads the logs of a node, and configures its LogManager as the dynamic configuration changes."""
 
     def __init__(self, node: Node, new_helper: "Callable[[asyncio.AbstractEventLoop], seams.HelperProcess]") -> None:
         """new_helper: starts the process that recovers logs."""
@@ -28,7 +28,7 @@ class BrokerLogs:
         """Load all logs, recovering those that need it. Logs of no replica of this broker are renamed to `-stray`."""
         image = self._node.controller.image
         self._node.update_dynamic_config(image)
-        self.configure()
+        self.configure_manager()
         loading = LogLoading(
             self._node.log_manager,
             now_ms=self._node.clock.wall_ms(),
@@ -48,8 +48,11 @@ class BrokerLogs:
         )
         await recovery.load_all()
 
-    def configure(self) -> None:
-        """Apply the configuration in force: cordoned directories, and how long producers are kept."""
+    def configure_manager(self) -> None:
+        """Apply the configuration in force to the LogManager: cordoned directories, how long producers are kept.
+
+        Defaults of topics are not applied here: HostedPartitions updates the logs.
+        """
         config = self._node.dynamic_config.current
         self._node.log_manager.directories.cordon(config.log.cordoned_log_dirs)
         self._node.log_manager.configure_producers(
