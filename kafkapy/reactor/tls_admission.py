@@ -111,4 +111,9 @@ class TlsAdmission:
         self.entries.discard(entry)
         if entry.info.traffic is not None and tls.principal_of is not None:
             entry.info.traffic.note_login(can_renew=False)
-        adopt(channel, entry.info)
+        try:
+            adopt(channel, entry.info)
+        except Exception:  # for example no descriptor to import a module
+            logger.exception("Failed to set up a connection from %s", entry.info.peer_host)
+            channel.close()
+            self._on_refused(entry.info)

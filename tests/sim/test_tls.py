@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -438,3 +439,25 @@ def test_a_peer_that_sends_records_of_nothing_is_closed(
 async def _send_bytes_apart(client: SimClient, data: bytes, count: int) -> None:
     for byte in data[:count]:
         await client.send(bytes([byte]))
+
+
+# ---- a connection that cannot be set up
+
+
+def test_a_connection_that_cannot_be_set_up_is_closed_and_the_next_is_served(
+    tls: ServerTls, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """The link's module is imported with the first connection, which fails without a free descriptor."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "kafkapy.reactor.link", None)
+            refused = await world.connect_tls(context)
+            with pytest.raises((EOFError, OSError)):
+                await refused.receive_frame()
+        assert world.reactor.connection_count == 0
+        assert await world.round_trip_ms(await world.connect_tls(context)) < 1
+
+    run(main)
+    assert "Failed to set up a connection from 10.0.0.1" in caplog.messages
