@@ -58,6 +58,12 @@ def record_type(api_key: int) -> Any:
     return found
 
 
+def import_record_types() -> None:
+    """Import the classes of all metadata records. Raises OSError or ImportError, for example without a descriptor."""
+    for api_key in RECORD_NAMES:
+        record_type(api_key)
+
+
 def encode_record(record: Any, version: int) -> bytes:
     """Return the framed bytes of a metadata record at a version."""
     out = Writer()

@@ -197,6 +197,11 @@ class LogCleaner:
             return self.manager.assess(log, now_ms)
         except (ApiError, StorageError, MemoryError):
             return None  # offline by now, or out of some resource
+        except (OSError, ImportError) as error:  # without a descriptor, the module of plans cannot be imported
+            logger.warning(
+                "Could not determine whether %s needs cleaning, trying again: %s", log.topic_partition, error
+            )
+            return None
         except Exception as error:
             logger.exception(
                 "Could not determine whether %s needs cleaning; not cleaning it until the next start",

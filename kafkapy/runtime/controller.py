@@ -13,7 +13,7 @@ An invariant that fails during replay means a bug or a corrupt log: `on_fatal` s
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,7 +24,7 @@ from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
-from kafkapy.metadata.record_serde import decode_record
+from kafkapy.metadata.record_serde import decode_record, import_record_types
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.controller_schedule import ControllerSchedule
 from kafkapy.runtime.controller_settings import ControllerSettings
@@ -51,6 +51,8 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 """Default time-out of requests that have none of their own."""
 MIN_COMMIT_WAIT_MS: Final = 1000
 """Minimum time that a request with a time-out waits for the commit of appended records: it will most likely succeed."""
+IMPORTS_AFTER_MS: Final = 1000
+"""When the classes of records are imported, after the start."""
 
 log = logging.getLogger(__name__)
 
@@ -184,9 +186,7 @@ class ControllerRuntime:
                 result = error
             on_done(result)
 
-        task = asyncio.get_running_loop().create_task(run())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._run_in_background(run())
 
     def take_has_appended(self) -> bool:
         """Return whether records were appended in this term since the last call."""
@@ -197,6 +197,26 @@ class ControllerRuntime:
     def start(self) -> None:
         """Start the periodic work."""
         self.schedule.start(has_tokens=self._settings.token_rules is not None)
+        self._run_in_background(self._import_record_types())
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _import_record_types(self) -> None:
+        """Import the classes of records soon after the start, before connections may take the last descriptor.
+
+        If the class of a committed record cannot be imported, this node stops, as after any error in replay.
+        """
+        while True:
+            await asyncio.sleep(IMPORTS_AFTER_MS / 1000)
+            try:
+                import_record_types()
+            except (OSError, ImportError) as error:
+                log.warning("Could not import the types of metadata records, trying again: %s", error)
+            else:
+                return
 
     async def close(self) -> None:
         """Cancel the tasks; pending writes fail. The owner closes the quorum after this."""

@@ -1,6 +1,7 @@
 """ControllerRuntime and BrokerLifecycle over a quorum in memory, in virtual time."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
+from kafkapy.metadata import record_serde
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import MetadataImage
@@ -23,6 +25,7 @@ from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation, LifecycleState
 from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
@@ -634,3 +637,47 @@ def test_a_controller_that_becomes_active_late_has_not_stood_still(caplog: pytes
 
     on_node(scenario)
     assert not [record.message for record in caplog.records if "was blocked" in record.message]
+
+
+def no_descriptor(name: str) -> Any:
+    raise OSError(errno.EMFILE, f"Too many open files: {name}")
+
+
+def test_without_descriptors_a_record_of_a_new_type_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections may take the last descriptor, and then nothing can be imported."""
+    monkeypatch.setattr(record_serde, "_types", {})
+
+    async def scenario(node: Node) -> None:
+        node.controller.start()
+        await asyncio.sleep(1.5)
+        with monkeypatch.context() as patch:
+            patch.setattr(record_serde, "import_module", no_descriptor)
+            node.quorum.commit_foreign([encode_record(unfenced(7), 4)])
+            node.quorum.commit_foreign([encode_record(UnregisterBrokerRecord(broker_id=7, broker_epoch=107), 0)])
+        await node.controller.close()
+
+        assert [7 in image.cluster.brokers for _, image in node.images] == [True, False]
+
+    on_node(scenario)
+
+
+def test_record_types_that_cannot_be_imported_yet_are_imported_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(record_serde, "_types", {})
+
+    async def scenario(node: Node) -> None:
+        node.controller.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(record_serde, "import_module", no_descriptor)
+            await asyncio.sleep(2.5)
+        await asyncio.sleep(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(record_serde, "import_module", no_descriptor)
+            node.quorum.commit_foreign([encode_record(unfenced(7), 4)])
+        await node.controller.close()
+
+        assert len(node.images) == 1
+
+    on_node(scenario)
+    assert len(caplog.records) == 2

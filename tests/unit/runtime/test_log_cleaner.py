@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
@@ -219,6 +220,21 @@ def test_too_many_open_files_where_a_pass_begins_let_it_wait() -> None:
         return [before, world.calls("begin")]
 
     assert at_work(logs, main) == [0, 1]
+    assert not logs.cleaner.uncleanable
+
+
+def test_a_plan_that_cannot_be_imported_yet_lets_a_log_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of plans is imported for the first log, which fails without a free descriptor."""
+    logs = dirty_logs()
+
+    async def main(world: World) -> int:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "kafkapy.storage.cleaner.plan", None)
+            await asyncio.sleep(1.5 * BACKOFF_MS / 1000)
+        await asyncio.sleep(2 * BACKOFF_MS / 1000)
+        return world.calls("begin")
+
+    assert at_work(logs, main) == 1
     assert not logs.cleaner.uncleanable
 
 
