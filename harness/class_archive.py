@@ -33,18 +33,23 @@ def is_usable(archive: Path) -> bool:
 
 
 def make(archive: Path = CLASS_ARCHIVE) -> None:
-    """Make the archive if it is missing or stale. Raises RuntimeError, ToolsMissing."""
+    """Make the archive if it is missing or stale. Raises RuntimeError, ToolsMissing.
+
+    It gets its name when it is whole: another process that makes it, too, or a kill leaves no half of it there.
+    """
     if archive.exists() and is_usable(archive):
         return
     archive.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(prefix="classes-", dir=archive.parent) as directory:
+        made = Path(directory) / archive.name
         kafka = ApacheKafka(Path(directory) / "data")
         kafka.heap = "384m"
-        kafka.jvm_options = [*QUICK_JVM, f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds*=off"]
+        kafka.jvm_options = [*QUICK_JVM, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:cds*=off"]
         with kafka:
             pass
-    if not is_usable(archive):
-        raise RuntimeError("the JVM wrote no archive of its classes that it takes")
+        if not is_usable(made):
+            raise RuntimeError("the JVM wrote no archive of its classes that it takes")
+        made.replace(archive)
 
 
 def main() -> int:
