@@ -17,7 +17,7 @@ from kafkapy.cli.client import TIMEOUT_S, confluent, outcomes
 from kafkapy.console import groups
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import failures
-from kafkapy.console.queries import MAX_OFFSET, number, topic_name
+from kafkapy.console.queries import MAX_OFFSET, group_name, number, topic_name
 from kafkapy.console.render import Renderer
 from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
@@ -217,7 +217,7 @@ class Changes:
     # -- groups -----------------------------------------------------------------------------------------------------
 
     def _reset_offsets(self, fields: Fields) -> Change:
-        name, topic, to = fields.get("name", ""), fields.get("topic", ""), fields.get("to", "")
+        name, topic, to = group_name(fields), fields.get("topic", ""), fields.get("to", "")
         plan = groups.plan_reset(self._console.clients, name, topic, to)
         before = {number: "nothing" if each.before is None else each.before for number, each in enumerate(plan)}
 
@@ -231,7 +231,7 @@ class Changes:
         return Change(f"Reset the offsets of {name}.", lines, run, "Reset.", _of_group(name))
 
     def _delete_group(self, fields: Fields) -> Change:
-        name = fields.get("name", "")
+        name = group_name(fields)
 
         def run() -> None:
             _all_done(self._console.clients.admin().delete_consumer_groups([name], request_timeout=TIMEOUT_S))

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from kafkapy.console import access, cluster, groups, other_groups, topics, transactions
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError, NotFound
 from kafkapy.console.groups import Group
-from kafkapy.console.queries import number, query_of, topic_name
+from kafkapy.console.queries import group_name, number, query_of, topic_name, transactional_id
 from kafkapy.console.render import Renderer
 from kafkapy.console.search import MAX_RECORD_CHARACTERS, Query, Search
 from kafkapy.console.state import Console
@@ -126,6 +126,7 @@ class Pages:
     def topic_producers(self, request: Request) -> Response:
         topic = self._topic(request)
         partition = number(request.query_params, "partition", 0, 0, 2**31 - 1)
+        topics.check_any_partition(topic, [partition])
         rows = transactions.producers(self._console.settings, topic.name, partition)
         return self._page(
             request, "topic_producers.html", topic=topic, tab="producers", partition=partition, rows=rows[:1000]
@@ -218,9 +219,7 @@ class Pages:
         return self._page(request, "group_reset.html", group=group, topic=topic, to=to, plan=plan)
 
     def _group(self, request: Request) -> Group:
-        name = request.query_params.get("name", "")
-        if not name:
-            raise BadRequest("A group has a name.")
+        name = group_name(request.query_params)
         self._console.brokers.nodes()  # fails at once where no broker answers
         try:
             return groups.group(self._console.clients, name)
@@ -260,9 +259,9 @@ class Pages:
         )
 
     def transaction(self, request: Request) -> Response:
-        transactional_id = request.query_params.get("id", "")
-        coordinator, state = transactions.transaction(self._console.settings, transactional_id)
-        return self._page(request, "transaction.html", id=transactional_id, coordinator=coordinator, state=state)
+        requested = transactional_id(request.query_params)
+        coordinator, state = transactions.transaction(self._console.settings, requested)
+        return self._page(request, "transaction.html", id=requested, coordinator=coordinator, state=state)
 
     def access(self, request: Request) -> Response:
         brokers: Brokers = self._console.brokers

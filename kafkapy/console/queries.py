@@ -9,6 +9,7 @@ from kafkapy.console.brokers import BadRequest
 from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
 
 MAX_NAME: Final = 249
+MAX_STRING_BYTES: Final = 2**15 - 1
 """Of a topic, in characters."""
 MAX_PARTITIONS: Final = 1000
 MAX_OFFSET: Final = 2**63 - 1
@@ -42,6 +43,22 @@ def topic_name(fields: Mapping[str, str]) -> str:
     if not 0 < len(name) <= MAX_NAME:
         raise BadRequest("The name of a topic has 1 to 249 characters.")
     return name
+
+
+def group_name(fields: Mapping[str, str]) -> str:
+    return _kafka_string(fields, "name", "The name of a group")
+
+
+def transactional_id(fields: Mapping[str, str]) -> str:
+    return _kafka_string(fields, "id", "A transactional id")
+
+
+def _kafka_string(fields: Mapping[str, str], name: str, subject: str) -> str:
+    """A longer string fits into no request: librdkafka would repeat one with a wrong length until its time-out."""
+    text = fields.get(name, "")
+    if not 0 < len(text.encode()) <= MAX_STRING_BYTES:
+        raise BadRequest(f"{subject} has 1 to {MAX_STRING_BYTES} bytes.")
+    return text
 
 
 def number(fields: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:

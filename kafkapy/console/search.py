@@ -12,7 +12,7 @@ from typing import Any, Final
 from kafkapy.cli.client import confluent
 from kafkapy.console.brokers import BadRequest, Brokers, ClusterError
 from kafkapy.console.client import Clients, failures
-from kafkapy.console.topics import EARLIEST, LATEST, offsets
+from kafkapy.console.topics import EARLIEST, LATEST, check_any_partition, offsets
 from kafkapy.dataclass import dataclass
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.formats import Decoded, Decoders
@@ -120,6 +120,8 @@ class Search:
     def start(self) -> None:
         """Raises ClusterError, NotFound."""
         topic = self._brokers.topic(self.query.topic)
+        if self.query.partitions:
+            check_any_partition(topic, self.query.partitions)
         starts, ends = offsets(self._brokers, [topic], EARLIEST), offsets(self._brokers, [topic], LATEST)
         at_time = {}
         if self.query.begin == "time":

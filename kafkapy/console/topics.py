@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kafkapy.console import cluster
-from kafkapy.console.brokers import Brokers, ClusterError
+from kafkapy.console.brokers import Brokers, ClusterError, NotFound
 from kafkapy.console.topic_list import TopicList
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.list_offsets_request import (
@@ -95,6 +95,12 @@ def partitions(brokers: Brokers, topic: Any) -> tuple[PartitionRow, ...]:
         )
         for each in sorted(topic.partitions, key=lambda each: int(each.partition_index))
     )
+
+
+def check_any_partition(topic: Any, numbers: Sequence[int]) -> None:
+    """Raise NotFound unless a topic of Metadata has one of these partitions."""
+    if not any(each.partition_index in numbers for each in topic.partitions):
+        raise NotFound(f"{topic.name} has no partition {numbers[0]}.")
 
 
 def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[TopicPartition, int]:

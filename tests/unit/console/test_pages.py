@@ -104,6 +104,8 @@ def test_a_page_is_shown(page, path, said) -> None:
         "/topic?name=missing",
         "/topic/configs?name=missing",
         "/topic/record?name=records&partition=0&offset=99999",
+        "/topic/record?name=records&partition=99&offset=0",
+        "/topic/producers?name=records&partition=99",
         "/group?name=missing",
         "/broker?id=99",
         "/transaction?id=missing",
@@ -122,6 +124,8 @@ def test_what_is_not_there_is_404(page, path) -> None:
         "/topics?page=-1",
         "/topic/record?name=records&partition=99999999999&offset=1",
         "/group?name=",
+        pytest.param("/group?name=" + "g" * 32_768, id="a group's name that fits into no request"),
+        "/transaction?id=",
         "/broker?id=abc",
     ],
 )
