@@ -62,10 +62,14 @@ def _values(originals: Mapping[str, str]) -> dict[str, Value]:
     """Return the typed value of every known key."""
     defaults, required = _defaults()
     definitions = broker_definitions()
-    for key in required - originals.keys():
-        message = f'Missing required configuration "{key}" which has no default value.'
-        raise ConfigRuleError(key, None, message)
-    return defaults | {key: definitions[key].parse(text) for key, text in originals.items() if key in definitions}
+    values = dict(defaults)
+    for key, definition in definitions.items():  # of several wrong keys, the error names the first in this order
+        if key in originals:
+            values[key] = definition.parse(originals[key])
+        elif key in required:
+            message = f'Missing required configuration "{key}" which has no default value.'
+            raise ConfigRuleError(key, None, message)
+    return values
 
 
 @cache

@@ -89,6 +89,14 @@ def test_required_keys(minimal, key) -> None:
     assert refusal(minimal) == f'Missing required configuration "{key}" which has no default value.'
 
 
+def test_of_several_wrong_keys_the_error_names_the_same_whatever_their_order(minimal) -> None:
+    wrong = {"num.partitions": "x", "log.segment.bytes": "y", "background.threads": "z"}
+    refused = refusal({**minimal, **wrong})
+    assert refused == "Invalid value z for configuration background.threads: Not a number of type INT"
+    assert refusal({**minimal, **dict(reversed(wrong.items()))}) == refused
+    assert refusal({}) == 'Missing required configuration "controller.listener.names" which has no default value.'
+
+
 def test_unknown_keys_are_warned_of_by_name(minimal) -> None:
     _, warnings = load({**minimal, "zookeeper.connect": "h:2181", "num.partition": "3"})
     assert warnings == [
