@@ -53,7 +53,7 @@ class TopicLists:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._kept: dict[bytes, TopicList] = {}
-        """By digest of the answer, oldest first; replaced as a whole, so that no thread sees it change."""
+        """One list, by digest of each answer with it, oldest first; replaced as a whole: no thread sees it change."""
 
     def current(self) -> TopicList:
         """Raises ClusterError."""
@@ -65,6 +65,8 @@ class TopicLists:
         found = self._kept.get(digest)
         if found is None:
             found = TopicList.of(MetadataResponse.decode(body, VERSION).topics)
-            found = next((each for each in self._kept.values() if each == found), found)
-            self._kept = dict([*self._kept.items(), (digest, found)][-MAX_KEPT:])
+            kept = [each for each in self._kept.items() if each[1] == found]
+            if kept:
+                found = kept[0][1]
+            self._kept = dict([*kept, (digest, found)][-MAX_KEPT:])
         return found

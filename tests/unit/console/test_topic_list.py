@@ -1,5 +1,7 @@
 """The names of all topics: decoded once while the cluster's answer is the same."""
 
+import gc
+
 import pytest
 
 from kafkapy import Broker
@@ -22,6 +24,19 @@ def test_a_list_is_decoded_anew_only_after_the_topics_changed() -> None:
 
         broker.create_topics("Trades")
         assert lists.current().names == ("Trades", "orders")
+        brokers.close()
+
+
+def test_only_the_last_list_is_kept() -> None:
+    """That of 100,000 topics takes 10 MB."""
+    with Broker() as broker:
+        brokers = Brokers(Settings(servers=broker.bootstrap_servers))
+        lists = TopicLists(brokers)
+        before = sum(isinstance(each, TopicList) for each in gc.get_objects())
+        for name in ("orders", "trades", "ticks"):
+            broker.create_topics(name)
+            lists.current()
+        assert sum(isinstance(each, TopicList) for each in gc.get_objects()) == before + 1
         brokers.close()
 
 
