@@ -38,6 +38,9 @@ def old_client_libs(version: str) -> Path:
     return JAVA_LIBS.parent.parent / f"kafka-clients-{version}"
 
 
+SYSTEMD = Path("/run/systemd/system")
+"""Is there where systemd runs: sd_booted(3)."""
+
 KCAT_MISSING = "kcat is missing and cannot be installed from here: install it (Debian: kafkacat)"
 
 
@@ -94,7 +97,7 @@ def fetch_logging_libs() -> Path:
 def install(package: str, missing: str, failed: str) -> None:
     """Install a Debian package where we may (as root); print `missing` where we may not, `failed` if it fails.
 
-    RUNLEVEL=1 keeps Debian from starting the package's service.
+    RUNLEVEL=1 keeps Debian from starting the package's service, except where systemd runs.
     """
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         print(missing, flush=True)
@@ -146,10 +149,16 @@ def fetch_shells() -> None:
 
 
 def fetch_prometheus() -> None:
-    """Install Prometheus and promtool where we may; elsewhere the tests that run them skip themselves."""
+    """Install Prometheus and promtool where we may; elsewhere the tests that run them skip themselves.
+
+    Not where systemd runs: the package would start a server there that listens on all addresses, now and at each boot.
+    """
     if shutil.which("prometheus") is None:
         skipped = "its tests will be skipped"
         missing = f"prometheus is missing and cannot be installed from here: install it (Debian: prometheus): {skipped}"
+        if SYSTEMD.exists():
+            print(missing, flush=True)
+            return
         install("prometheus", missing, f"prometheus could not be installed: {skipped}")
 
 
