@@ -252,15 +252,19 @@ def test_javas_console_tools_read_what_they_wrote(
 
 
 def test_certificates_are_changed_by_kafka_configs(secured: Secured, java_tool: Callable[..., str]) -> None:
-    """The same value reads the file anew; another name is refused, and what was served is served on."""
+    """The same value reads the file anew; another name is refused, and what was served is served on.
 
-    def alter(name: str) -> str:
-        path = secured.directory / f"{name}.pem"
+    A file that is broken is served no more than that, and refuses no change but one to it.
+    """
+
+    def set_config(config: str) -> str:
         return java_tool(
             "kafka.admin.ConfigCommand", "--bootstrap-server", secured.server.bootstrap, "--alter", "--entity-type",
-            "brokers", "--entity-name", "1", "--add-config",
-            f"listener.name.changing.ssl.keystore.location={path}",
+            "brokers", "--entity-name", "1", "--add-config", config,
         )  # fmt: skip
+
+    def alter(name: str) -> str:
+        return set_config(f"listener.name.changing.ssl.keystore.location={secured.directory / name}.pem")
 
     def served() -> str:
         return ssl.get_server_certificate(("localhost", secured.ports["CHANGING"]))
@@ -277,3 +281,8 @@ def test_certificates_are_changed_by_kafka_configs(secured: Secured, java_tool: 
         eventually(lambda: served() == renewed.certificate_pem)
         connection.sendall(API_VERSIONS_FRAME)
         assert connection.recv(4)
+    eventually(lambda: {served() for _ in range(6)} == {renewed.certificate_pem})  # by each of Apache Kafka's threads
+    first.write_text("")
+    for config in ("log.retention.ms=600000", f"listener.name.changing.ssl.keystore.location={first}"):
+        assert "Completed updating config" in set_config(config)
+        assert served() == renewed.certificate_pem
