@@ -9,7 +9,7 @@ from benchmarks.chart import html, svg
 from benchmarks.compiled_goals import COMPILED_GOALS
 from benchmarks.growth import largest_rise
 from benchmarks.report import GOALS, goals_in_short, markdown, rows, verdicts
-from benchmarks.run import WORKLOADS, Plan, by_turns, chosen, run_or_say_why
+from benchmarks.run import WORKLOADS, Plan, by_turns, chosen, run_or_report_why
 from benchmarks.workload import Workload
 from harness.servers import Server
 
@@ -109,7 +109,7 @@ def test_a_load_that_fails_costs_no_other_its_result():
         raise AssertionError(f"nothing came of {topic}")
 
     pair = [Server("kafkapy", Path("nowhere")), Server("Apache Kafka", Path("nowhere"))]
-    result = run_or_say_why(Workload("a load", fail), pair, Plan(rounds=1, scale=1.0), "")
+    result = run_or_report_why(Workload("a load", fail), pair, Plan(rounds=1, scale=1.0), "")
     assert result == {"left_out": "failed: AssertionError nothing came of a-load-0"}
 
 
@@ -125,7 +125,7 @@ def test_after_a_load_that_fails_the_servers_run_again():
         raise AssertionError("the node did not come back")
 
     pair = [Stopped("kafkapy", Path("nowhere")), Stopped("Apache Kafka", Path("nowhere"))]
-    result = run_or_say_why(Workload("a load", fail), pair, Plan(rounds=1, scale=1.0), "")
+    result = run_or_report_why(Workload("a load", fail), pair, Plan(rounds=1, scale=1.0), "")
     assert result == {"left_out": "failed: AssertionError the node did not come back"}
     assert [server.revived for server in pair] == [1, 1]
 
