@@ -39,7 +39,7 @@ from tests.support.chaos_clients import (
     stopping,
 )
 from tests.support.committed import committed
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, eventually_reaches
 from tests.support.idempotence import values_of
 from tests.support.migrating import differing_logs, log_of, records_of
 from tests.support.mounted_disks import MountedDisk
@@ -50,6 +50,8 @@ pytestmark = pytest.mark.ours
 SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("KAFKAPY_CHAOS_SEED", "1"))
 PROGRESS_S = 300
+STANDSTILL_S = 60
+"""A copy may take longer than PROGRESS_S under load, but it has to grow within this time."""
 LATER = 1_000_000_000
 """The numbers from here on are not the writers'."""
 SHORT: Sequence[Fault] = (
@@ -235,10 +237,10 @@ def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
         def copied(topic: str = topic) -> dict[int, list[int]]:
             return records_of(cluster.bootstrap, f"{topic}-copy", isolation_level="read_committed")
 
-        def counts(found: dict[int, list[int]]) -> int:
-            return sum(len(values) for values in found.values())
+        def copied_count(copied: Callable[[], dict[int, list[int]]] = copied) -> int:
+            return sum(len(values) for values in copied().values())
 
-        eventually(lambda: counts(copied()) >= counts(source), PROGRESS_S, what=f"that {topic} is copied")  # noqa: B023
+        eventually_reaches(copied_count, sum(map(len, source.values())), STANDSTILL_S, what=f"the copy of {topic}")
         assert copied() == source
     if copies is not None:
         copies.stop()
