@@ -89,14 +89,14 @@ def judge_by_old_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
     [
-        (acknowledge_at_once, 2),
+        (acknowledge_at_once, 20),
         (commit_what_the_leader_has, 0),
-        (commit_below_min_isr, 3),
-        (count_any_fetch_as_progress, 1),
+        (commit_below_min_isr, 39),
+        (count_any_fetch_as_progress, 3),
         (join_the_isr_before_catching_up, 4),
-        (write_every_copy_of_a_batch, 1),
-        (never_truncate, 2),
-        (read_what_nobody_has_decided, 1),
+        (write_every_copy_of_a_batch, 4),
+        (never_truncate, 3),
+        (read_what_nobody_has_decided, 13),
         (judge_by_old_metadata, 0),
     ],
 )

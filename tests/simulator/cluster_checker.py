@@ -15,7 +15,7 @@ Names of the invariants: reliability, 1.4.
          no broker takes the log of a replica that it has for a stray one
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kafkapy.metadata.image import MetadataImage
@@ -88,11 +88,12 @@ class ClusterChecker:
             if image is not None and self._checked_images.get(computer.node_id) is not image:
                 self._checked_images[computer.node_id] = image
                 self._check_image(image)
+        registrations = self._world.registrations()
         for computer in self._world.brokers:
-            for partition in computer.partitions():
-                if partition.is_leader and partition.log is not None:
-                    with computer.disk.undisturbed():
-                        self._check_leader(computer, partition)
+            with computer.disk.undisturbed():
+                for partition in computer.partitions():
+                    if partition.is_leader and partition.log is not None:
+                        self._check_leader(computer, partition, registrations)
 
     def _check_image(self, image: MetadataImage) -> None:
         """One leader an epoch, ISR of replicas: in each image that any node has."""
@@ -115,7 +116,9 @@ class ClusterChecker:
         if other != leader_id:
             raise ViolationError(f"I6: {partition} is led by {other} and {leader_id} in epoch {leader_epoch}")
 
-    def _check_leader(self, computer: Computer, partition: Any) -> None:
+    def _check_leader(
+        self, computer: Computer, partition: Any, registrations: Mapping[TopicPartition, PartitionRegistration]
+    ) -> None:
         log = partition.log
         where = log.topic_partition
         self._note_leader(where, partition.leader_epoch, computer.node_id)
@@ -123,7 +126,7 @@ class ClusterChecker:
         if log.high_watermark < self._high_watermarks.get(life, 0):
             raise ViolationError(f"I3: the high watermark of {life} went back to {log.high_watermark}")
         self._high_watermarks[life] = log.high_watermark
-        registration = self._world.registrations().get(where)
+        registration = registrations.get(where)
         if registration is not None and registration.leader_epoch == partition.leader_epoch:
             self._check_isr(where, registration, partition)
         if not where.topic.startswith("__"):
@@ -140,12 +143,12 @@ class ClusterChecker:
             raise ViolationError(
                 f"the controller's ISR of {where} is {registration.isr}, the leader's {partition.isr} and {pending}"
             )
+        leader_epoch, high_watermark = partition.leader_epoch, partition.log.high_watermark
         for node_id in registration.isr:
-            computer = self._world.computers[node_id]
-            replica = computer.partition(where)
-            if replica is None or replica.log is None or replica.leader_epoch < partition.leader_epoch:
+            replica = self._world.computers[node_id].partition(where)
+            if replica is None or replica.log is None or replica.leader_epoch < leader_epoch:
                 continue
-            if replica.log.log_end_offset < partition.log.high_watermark:
+            if replica.log.log_end_offset < high_watermark:
                 raise ViolationError(
                     f"node {node_id} is in the ISR of {where} with {replica.log.log_end_offset} of "
                     f"{partition.log.high_watermark}"

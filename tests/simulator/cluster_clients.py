@@ -6,9 +6,8 @@ until told to stop. A request without an answer within CALL_S is given up, its c
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.error_code import ErrorCode
@@ -45,6 +44,8 @@ PRODUCES_PER_S: Final = 10
 COMMITS_PER_S: Final = 6
 LONGEST_REST_S: Final = 0.25
 """Between two fetches of a consumer."""
+CALM_REST_S: Final = 0.5
+"""Between two steps of a client that has done its part, where the plan has it rest."""
 VERSIONS: Final = {0: 13, 1: 17, 3: 13, 8: 10, 9: 10, 10: 6, 19: 7, 22: 5, 45: 1, 43: 2}
 REFUSED: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 """A produce that was answered so has appended nothing."""
@@ -173,11 +174,16 @@ class Place:
 class Client:
     """What clients have in common: a run that lasts until `is_over`, one step after another."""
 
+    enough_progress: ClassVar[int] = 3
+    """How often it has to get something done once all is healed; the first may have been under way before."""
+
     def __init__(self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int) -> None:
         self.world = world
         self.checker = checker
         self.name = name
         self.is_over = False
+        self.is_calm = False
+        """Whether to do little: others are still waited for."""
         self.progress = 0
         """Counts what has gone well."""
         self.connections = Connections(world, name, f"10.1.0.{number}")
@@ -190,6 +196,8 @@ class Client:
                     await self.step()
                 except LostError:
                     await self.pause()
+                if self.is_calm:
+                    await asyncio.sleep(CALM_REST_S)
         finally:
             self.connections.close()
 
@@ -492,7 +500,3 @@ class Committer(Client):
                 f"{at_least} was acknowledged, {self._requested} requested"
             )
         self._acknowledged = max(self._acknowledged, answer.committed_offset)
-
-
-def all_progressed(clients: Sequence[Client], before: Sequence[int], by: int) -> bool:
-    return all(client.progress >= count + by for client, count in zip(clients, before, strict=True))

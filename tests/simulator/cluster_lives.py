@@ -31,7 +31,6 @@ from tests.simulator.cluster_clients import (
     IdempotentProducer,
     LostError,
     PlainProducer,
-    all_progressed,
 )
 from tests.simulator.cluster_plan import plan_of
 from tests.simulator.cluster_transactions import TransactionClients
@@ -41,6 +40,8 @@ from tests.simulator.process_lives import ProcessLoop, run_processes
 
 LOOK_S: Final = 0.05
 HEAL_S: Final = 60.0
+LATE_S: Final = 2.2
+"""How long a fault may last when no other begins any more: longer than a broker's session."""
 ONE_BATCH_A_FETCH: Final = {"replica_fetch_max_bytes": "1", "replica_fetch_response_max_bytes": "1"}
 TOPIC: Final = "orders"
 MOVED: Final = "moved"
@@ -168,7 +169,8 @@ class ClusterLives:
             await asyncio.sleep(self._chance.uniform(0.01, self._plan.pause_s))
 
     async def _for(self, low_s: float, high_s: float) -> None:
-        await asyncio.sleep(self._chance.uniform(low_s, high_s))
+        duration_s = self._chance.uniform(low_s, high_s)
+        await asyncio.sleep(max(low_s, min(duration_s, self._end + LATE_S - self._loop.now)))
 
     def _any(self) -> Computer:
         """Return a computer; more often one that leads something."""
@@ -355,7 +357,12 @@ class ClusterLives:
 
         def is_well() -> bool:
             self._raise_of(*tasks)
-            return world.is_whole() and all_progressed(self.clients, before, 3)
+            is_enough_done = True
+            for client, count in zip(self.clients, before, strict=True):
+                has_done_enough = client.progress >= count + client.enough_progress
+                client.is_calm = has_done_enough and self._plan.has_calm_clients
+                is_enough_done = is_enough_done and has_done_enough
+            return is_enough_done and world.is_whole()
 
         try:
             await world.until(is_well, HEAL_S, "all is well again")

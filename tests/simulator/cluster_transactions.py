@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.fetch_request import FetchRequest
@@ -180,6 +180,9 @@ MEMBERS: Final[Sequence[tuple[Callable[..., Membership], ...]]] = (
 class Transactor(Client):
     """A transactional producer of KIP-890, and the member of a group for which it commits offsets."""
 
+    enough_progress: ClassVar[int] = 2
+    """And one more transaction in the end."""
+
     def __init__(
         self,
         world: ClusterWorld,
@@ -212,6 +215,8 @@ class Transactor(Client):
 
 class CommittedReader(Client):
     """Reads all partitions under read_committed, and the groups' committed offsets."""
+
+    enough_progress: ClassVar[int] = 2
 
     def __init__(self, world: ClusterWorld, checker: ClusterChecker, stage: ClusterStage, names: Sequence[str]) -> None:
         super().__init__(world, checker, "committed", 0)

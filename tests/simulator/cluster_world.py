@@ -41,16 +41,17 @@ CONTROLLER_PORT: Final = 9093
 CLUSTER_ID: Final = "AAAAAAAAQACAAAAAAAAAAQ"
 RESTART_S: Final = (0.05, 0.5)
 PROPERTIES: Final[Mapping[str, str]] = {
-    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.timeout.ms": "300",
     "controller.quorum.fetch.timeout.ms": "1200",
     "controller.quorum.request.timeout.ms": "1000",
-    "controller.quorum.retry.backoff.ms": "150",
+    "controller.quorum.retry.backoff.ms": "300",
     "broker.heartbeat.interval.ms": "400",
     "broker.session.timeout.ms": "2000",
     "replica.lag.time.max.ms": "1500",
     "replica.socket.timeout.ms": "1500",
-    "replica.fetch.wait.max.ms": "500",
+    "replica.fetch.wait.max.ms": "1000",
     "replica.fetch.backoff.ms": "100",
+    "metadata.max.idle.interval.ms": "2000",
     "num.partitions": "1",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",

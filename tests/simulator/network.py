@@ -192,11 +192,17 @@ class SimChannel:
     def _call_back(self) -> None:
         self._is_polling = False
         if self._reader is not None and self._can_read:
-            self._poll()
-            self._reader()
+            try:
+                self._reader()
+            finally:
+                if self._can_read:
+                    self._poll()
         if self._writer is not None and self._can_write:
-            self._poll()
-            self._writer()
+            try:
+                self._writer()
+            finally:
+                if self._writer is not None:
+                    self._poll()
 
 
 class SimListener:

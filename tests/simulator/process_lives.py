@@ -149,11 +149,11 @@ class ProcessLoop(SimLoop):
         ready = self._ready  # type: ignore[attr-defined]
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             self._jump()
-        now = self.now
-        while self._timers and self._timers[0][0] <= now:
-            ready.append(heapq.heappop(self._timers)[2])
+        now, timers, next_call = self.now, self._timers, ready.popleft
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
-            call = ready.popleft()
+            call = next_call()
             if call.is_cancelled:
                 continue
             life = call.life
