@@ -261,13 +261,13 @@ class RaftCore:
                     self._current.resign(role, now_ms)
             case Resigned():
                 if now_ms >= role.election_deadline_ms:
-                    self._current.become_unattached(role.leader_epoch + 1, -1, now_ms)
+                    self._current.leave_epoch(now_ms)
 
     def _become_prospective_or_wait(self, now_ms: int) -> None:
         if self._replica.is_voter:
             self._current.become_prospective(now_ms)
         else:
-            self._current.become_unattached(self._current.leader_epoch + 1, -1, now_ms)
+            self._current.leave_epoch(now_ms)
 
     def _send_due(self, role: Role, now_ms: int) -> None:
         match role:

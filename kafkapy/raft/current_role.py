@@ -24,6 +24,7 @@ from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.replica import Replica
 from kafkapy.raft.roles import (
     FOREVER_MS,
+    LAST_EPOCH,
     Candidate,
     Follower,
     Leader,
@@ -193,8 +194,18 @@ class CurrentRole:
         )
 
     def become_candidate(self, now_ms: int) -> None:
-        self._enter(self._candidate(self.role.leader_epoch + 1, now_ms))
-        self.maybe_go_forward(now_ms)
+        """Stand in the next epoch, if there is one.
+
+        A deviation: Apache Kafka's goes on with -2^31 after the last epoch, which no other voter grants.
+        """
+        if self.role.leader_epoch < LAST_EPOCH:
+            self._enter(self._candidate(self.role.leader_epoch + 1, now_ms))
+            self.maybe_go_forward(now_ms)
+
+    def leave_epoch(self, now_ms: int) -> None:
+        """Wait for a leader of the next epoch, if there is one."""
+        if self.role.leader_epoch < LAST_EPOCH:
+            self.become_unattached(self.role.leader_epoch + 1, -1, now_ms)
 
     def _candidate(self, leader_epoch: int, now_ms: int) -> Candidate:
         return Candidate(

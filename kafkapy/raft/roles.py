@@ -25,6 +25,8 @@ from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 FOREVER_MS = 1 << 62
 """A deadline that never comes."""
+LAST_EPOCH = 2**31 - 1
+"""An epoch is an int32: a replica in the last one stands no more, and leaves no role for the next epoch."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -144,7 +144,8 @@ class Voting:
         if response.error == UNSUPPORTED_VERSION and request.is_pre_vote and isinstance(role, Prospective):
             # A voter without pre-votes (before Apache Kafka 3.9) can only be asked for a real vote. KIP-996.
             self._current.become_candidate(now_ms)
-            return
+            if self._current.role is not role:
+                return
         if response.error != NONE:
             self._connections.back_off(node_id, now_ms)
             return
@@ -176,7 +177,7 @@ class Voting:
         if role.leader_id >= 0 and role.leader_endpoints and role.leader_id != self._replica.local.node_id:
             self._current.become_follower(role.leader_epoch, role.leader_id, role.leader_endpoints, now_ms)
         elif role.leader_id == self._replica.local.node_id:
-            self._current.become_unattached(role.leader_epoch + 1, -1, now_ms)
+            self._current.leave_epoch(now_ms)
         else:
             self._current.become_unattached(role.leader_epoch, role.leader_id, now_ms)
 

@@ -39,7 +39,7 @@ from kafkapy.raft.messages import (
     Response,
     UpdateVoterRequest,
 )
-from kafkapy.raft.roles import Leader
+from kafkapy.raft.roles import LAST_EPOCH, Leader
 from kafkapy.raft.voters import Endpoint, VoterSet
 from kafkapy.runtime.quorum_effects import QuorumEffects
 from kafkapy.runtime.quorum_flush import QuorumFlushes
@@ -265,6 +265,8 @@ class Quorum:
         self._schedule_clean()
         self._step(Started())
         if self._core.is_only_voter:
+            if self.leader_epoch == LAST_EPOCH and not self.is_leader:
+                raise StorageError(self._directory.path, f"no epoch is left to elect a leader in after {LAST_EPOCH}")
             await self.wait_until(lambda: self.is_leader and not (self._delivery.has_notice or self._delivery.is_busy))
 
     @property

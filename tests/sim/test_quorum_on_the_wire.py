@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from kafkapy.config.quorum import QuorumConfig
-from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest, Response
+from kafkapy.errors import StorageError
+from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest, Response, VoteRequest, VoteResponse
+from kafkapy.raft.roles import LAST_EPOCH
 from kafkapy.raft.voters import VoterSet
 from kafkapy.runtime.quorum import Quorum
-from kafkapy.types import ReplicaKey
+from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.wired_quorum import WiredCluster, WiredNode, voter_of
@@ -47,7 +51,7 @@ async def append(quorum: Quorum, *values: bytes) -> None:
     await quorum.wait_until(lambda: quorum.high_watermark > offset)
 
 
-async def send_request(quorum: Quorum, request: AddVoterRequest | RemoveVoterRequest) -> Response:
+async def send_request(quorum: Quorum, request: AddVoterRequest | RemoveVoterRequest | VoteRequest) -> Response:
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
     quorum.receive(request, answered.set_result)
     return await answered
@@ -146,3 +150,43 @@ async def test_nodes_join_by_themselves_and_replace_their_former_directory(clust
     await append(leader, b"b")
     await cluster.all_have([b"a", b"b"])
     assert leader.voters.ids == (1, 2, 3, 4)
+
+
+LAST_VOTE = VoteRequest(
+    candidate=ReplicaKey(9, b"9" * 16),
+    leader_epoch=LAST_EPOCH,
+    end=OffsetAndEpoch(1000, LAST_EPOCH - 1),
+    is_pre_vote=False,
+)
+
+
+async def vote_in_the_last_epoch(cluster: WiredCluster) -> None:
+    first = await send_request(await cluster.leader(), LAST_VOTE)
+    assert isinstance(first, VoteResponse)
+    assert (first.error, first.is_granted, first.leader_epoch) == (0, True, LAST_EPOCH)
+    await asyncio.sleep(4)
+    assert not cluster.fatal
+
+
+@wired(1, 2, 3)
+async def test_a_vote_in_the_last_epoch_does_not_end_the_loop_of_a_voter(cluster: WiredCluster) -> None:
+    """No leader can be elected afterwards, but every voter still responds, also after a restart."""
+    await vote_in_the_last_epoch(cluster)
+    for _ in range(2):
+        for node in cluster.nodes.values():
+            again = await send_request(node.quorum, LAST_VOTE)
+            assert isinstance(again, VoteResponse)
+            assert (again.error, again.leader_epoch) == (0, LAST_EPOCH)
+        await cluster.stop()
+        await cluster.start()
+
+
+@wired(1)
+async def test_an_only_voter_in_the_last_epoch_responds_but_does_not_start_again(cluster: WiredCluster) -> None:
+    await vote_in_the_last_epoch(cluster)
+    again = await send_request(cluster.nodes[1].quorum, LAST_VOTE)
+    assert isinstance(again, VoteResponse)
+    assert (again.error, again.leader_epoch) == (0, LAST_EPOCH)
+    await cluster.stop()
+    with pytest.raises(StorageError, match="no epoch is left"):
+        await cluster.start()

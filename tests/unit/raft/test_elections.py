@@ -11,7 +11,7 @@ from kafkapy.raft import messages as m
 from kafkapy.raft.core import RaftCore
 from kafkapy.raft.effects import ElectionState, LeaderChanged, PersistElection, Reply
 from kafkapy.raft.events import RequestReceived, ResignRequested, ResponseReceived, Started, TimePassed
-from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from kafkapy.raft.roles import LAST_EPOCH, Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.support.quorums import local_voter
 from tests.support.raft_steps import (
@@ -425,3 +425,40 @@ def test_a_leader_that_hears_of_a_later_epoch_follows() -> None:
     core.step(ResponseReceived(node_id, request_id, reported), 3001)
     assert isinstance(core.role, Follower)
     assert (core.leader_epoch, core.leader_id) == (4, 3)
+
+
+# The last epoch
+
+
+@pytest.mark.parametrize("voter_count", [1, 3])
+@pytest.mark.parametrize(
+    "election",
+    [
+        ElectionState(LAST_EPOCH, -1, SECOND),
+        ElectionState(LAST_EPOCH, 1),
+        ElectionState(LAST_EPOCH, -1, ME),
+        ElectionState(LAST_EPOCH, 2),
+    ],
+)
+def test_nobody_goes_beyond_the_last_epoch(voter_count: int, election: ElectionState) -> None:
+    """The winner of the last one leads it; others ask for pre-votes, win them, and do not stand."""
+    core = a_core(voter_count, election)
+    core.step(Started(), 0)
+    now_ms = 0
+    for _ in range(20):
+        assert core.leader_epoch == LAST_EPOCH
+        assert core.role.voted in (None, election.voted) or core.is_leader
+        now_ms = max(now_ms + 1, core.deadline_ms() or 0)
+        core.step(TimePassed(), now_ms)
+        for node_id, connection in core.connections.items():
+            if isinstance(connection.request, m.VoteRequest):
+                answer_vote(core, node_id, now_ms, is_granted=connection.request.is_pre_vote)
+
+
+def test_a_voter_without_pre_votes_is_not_asked_for_more_than_that_in_the_last_epoch() -> None:
+    core = a_core(3, ElectionState(LAST_EPOCH))
+    core.step(Started(), 0)
+    now_ms = core.deadline_ms() or 0
+    core.step(TimePassed(), now_ms)
+    assert not sent(answer_vote(core, 2, now_ms, error=m.UNSUPPORTED_VERSION))
+    assert isinstance(core.role, Prospective)
