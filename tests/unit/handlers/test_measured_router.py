@@ -41,7 +41,10 @@ def measured(serve: Callable[[], Awaitable[None]]) -> tuple[MeasuredRouter, Requ
 
 
 def send_request(router: MeasuredRouter, frame: bytes, info: ConnectionInfo = INFO) -> Writer | None:
-    return asyncio.run(cast(Route, router.route)(info, memoryview(frame)))
+    async def send() -> Writer | None:
+        return await cast(Route, router.route)(info, memoryview(frame))
+
+    return asyncio.run(send())
 
 
 async def at_once() -> None:
