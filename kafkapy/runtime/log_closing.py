@@ -1,14 +1,15 @@
 """Closes all logs at a clean stop: fsyncs them, several at a time, then writes the clean-shutdown file.
 
-After writes to thousands of partitions most of the stop is fsyncs, some six per log. As in Apache Kafka,
-num.recovery.threads.per.data.dir workers per directory make them. LogManager.close runs afterwards: it closes the logs
+After writes to thousands of partitions most of the stop is fsyncs, some three per log; a log that has not changed since
+the start needs none. As in Apache Kafka, num.recovery.threads.per.data.dir workers per directory make them.
+LogManager.close runs afterwards: it closes the logs
 that they left and the files of the others, then writes the checkpoints and last the clean-shutdown file.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.pool import run_in_pool
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
+
+LOGS_PER_SLICE: Final = 64
+"""Logs prepared before other tasks run: one or two milliseconds."""
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -32,13 +36,18 @@ async def close_logs(
 
 
 async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") -> None:
-    for log in queue:
+    for count, log in enumerate(queue):
+        if count % LOGS_PER_SLICE == 0:
+            await asyncio.sleep(0)
         if log.is_offline:
             continue
         try:
             flush = prepare_closing_flush(log)
             try:
-                await run_in_pool(io_pool, flush.run)
+                if flush.has_work:
+                    await run_in_pool(io_pool, flush.run)
+                else:
+                    flush.run()
             finally:
                 flush.complete(clock.wall_ms())
             if flush.is_done:

@@ -109,6 +109,16 @@ class LeaderEpochs:
         self.is_dirty = True
         return True
 
+    def clip(self, start_offset: int, end_offset: int) -> None:
+        """Remove what lies outside [start_offset, end_offset), as each load of the log does.
+
+        The checkpoint file need not be written for that: the next load does the same.
+        """
+        was_dirty = self.is_dirty
+        self.truncate_to(end_offset)
+        self.truncate_from_start(start_offset)
+        self.is_dirty = was_dirty
+
     def clear(self) -> None:
         self._epochs.clear()
         self._starts.clear()

@@ -65,7 +65,29 @@ def test_so_many_flushes_run_at_a_time_in_each_directory(threads: int, wanted_ms
 
 def test_the_clean_shutdown_file_is_there_only_once_all_is_durable() -> None:
     disk = SimDisk()
-    manager = written(disk)
+    check_all_crashes_of_a_stop(disk, written(disk))
+
+
+def test_logs_that_did_not_change_since_a_clean_start_outlive_a_crash_during_the_next_stop() -> None:
+    disk = SimDisk()
+    stop(written(disk))
+    manager = manager_on(disk)
+    append_to_new_logs(manager)
+    check_all_crashes_of_a_stop(disk, manager)
+
+
+def append_to_new_logs(manager: LogManager) -> None:
+    """Create logs beside those there are: one stays empty in each directory, one gets records."""
+    for number in range(LOG_COUNT, LOG_COUNT + 4):
+        manager.get_or_create_log(TopicPartition("orders", number), b"\1" * 16, CONFIG, 0)
+    for number in range(LOG_COUNT, LOG_COUNT + 2):
+        for sequence in range(BATCHES):
+            log = manager.logs[TopicPartition("orders", number)]
+            append(log, value_bytes=10, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+def check_all_crashes_of_a_stop(disk: SimDisk, manager: LogManager) -> None:
+    """Stop the logs; after a crash at any point, a directory with a clean-shutdown file has everything."""
     recorder = Recorder(disk, lambda: None)
     stop(manager)
     clean = 0
@@ -74,8 +96,11 @@ def test_the_clean_shutdown_file_is_there_only_once_all_is_durable() -> None:
         found = manager_on(crash.disk).logs
         for partition, log in manager.logs.items():
             if log.directory.startswith(tuple(taken)):
-                assert found[partition].log_end_offset == found[partition].recovery_point == BATCHES, str(crash)
-                assert found[partition].producer_state.producers[7].last_sequence == BATCHES - 1
+                here = found[partition]
+                assert here.log_end_offset == here.recovery_point == log.log_end_offset, str(crash)
+                assert here.topic_id == log.topic_id, str(crash)
+                if log.log_end_offset:
+                    assert here.producer_state.producers[7].last_sequence == BATCHES - 1
                 clean += 1
     assert clean > LOG_COUNT
 
@@ -101,10 +126,34 @@ def test_a_disk_that_is_full_for_a_moment_still_stops_cleanly() -> None:
 
 
 def test_each_segment_file_is_synced_once() -> None:
+    """The offset indexes have no entry, and did not change."""
     disk = SimDisk()
-    manager = written(disk)
+    files = [path for path in synced_by_a_stop(disk, written(disk)) if path.endswith((".log", "index"))]
+    assert len(files) == len(set(files)) == 2 * LOG_COUNT
+
+
+def test_a_log_that_did_not_change_since_a_clean_start_is_not_synced() -> None:
+    disk = SimDisk()
+    stop(written(disk))
+    manager = manager_on(disk)
+    append(manager.logs[TopicPartition("orders", 0)], value_bytes=10)
+    synced = [path for path in synced_by_a_stop(disk, manager) if "/orders-" in path]
+    changed = manager.logs[TopicPartition("orders", 0)].directory
+    assert {path for path in synced if not path.startswith(f"{changed}/")} <= {changed}
+    assert f"{changed}/{0:020d}.log" in synced
+
+
+def test_a_new_log_without_records_costs_a_sync_of_its_topic_id_and_one_of_its_names() -> None:
+    disk = SimDisk()
+    stop(written(disk))
+    manager = manager_on(disk)
+    log = manager.get_or_create_log(TopicPartition("orders", LOG_COUNT), b"\1" * 16, CONFIG, 0)
+    synced = [path for path in synced_by_a_stop(disk, manager) if "/orders-" in path]
+    assert synced == [f"{log.directory}/{checkpoint.PARTITION_METADATA_FILE}", log.directory]
+
+
+def synced_by_a_stop(disk: SimDisk, manager: LogManager) -> list[str]:
     synced: list[str] = []
-    disk.hook = lambda operation, path: synced.append(path) if operation == "sync" else None
+    disk.hook = lambda operation, path: synced.append(path) if operation.startswith("sync") else None
     stop(manager)
-    files = [path for path in synced if path.endswith((".log", "index"))]
-    assert len(files) == len(set(files)) == 3 * LOG_COUNT
+    return synced

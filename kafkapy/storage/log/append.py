@@ -93,6 +93,19 @@ class Sequel(NamedTuple):
     timestamp_ms: int
 
 
+class RulesByOrigin(dict[AppendOrigin, ValidationRules]):
+    """A topic's validation rules for each origin, made when first used: most logs use those of one or two."""
+
+    def __init__(self, config: LogConfig, topic_partition: TopicPartition) -> None:
+        super().__init__()
+        self._config = config
+        self._topic_partition = topic_partition
+
+    def __missing__(self, origin: AppendOrigin) -> ValidationRules:
+        rules = self[origin] = rules_for(self._config, self._topic_partition, origin)
+        return rules
+
+
 def rules_for(config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin) -> ValidationRules:
     """Return the topic's validation rules for records from `origin`."""
     is_append_time = config.message_timestamp_type == "LogAppendTime"

@@ -54,6 +54,11 @@ class Flush:
             raise
         log.note_flush_begun(self)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether `run` has anything to do: if not, it may be called without a worker."""
+        return bool(self._files or self.others)
+
     def run(self) -> None:
         """Sync the files, then run `others`. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
         doing = f"flush of {self.log.topic_partition}"
@@ -113,7 +118,7 @@ class Flush:
             call()
 
 
-def prepare_flush(log: "Log", end_offset: int | None = None) -> Flush:
+def prepare_flush(log: "Log", end_offset: int | None = None, *, is_closing: bool = False) -> Flush:
     """Return the flush that makes the log durable below `end_offset` (default: the log end offset).
 
     Run `flush.run` in the IoPool, then `flush.complete` on the loop's thread. Only one flush of a log at a time: two
@@ -128,7 +133,7 @@ def prepare_flush(log: "Log", end_offset: int | None = None) -> Flush:
     with log.failures("preparing a flush"):
         handles = log.local_log.handles_to_sync(log.recovery_point, end_offset, log.log_end_offset)
         flush = Flush(log, end_offset, handles)
-        flush.others = log.local_log.other_syncs(log.leader_epochs)
+        flush.others = log.local_log.other_syncs(log.leader_epochs, handles, is_closing=is_closing)
     return flush
 
 
@@ -140,12 +145,13 @@ def flush_log(log: "Log", end_offset: int | None = None) -> None:
 def prepare_closing_flush(log: "Log") -> Flush:
     """Take the last producer snapshot, trim the indexes and return the flush for a clean stop. Blocks shortly.
 
-    Run the flush on a worker before `Log.close`, which then has little left to sync. Raises StorageError, ApiError.
+    Run the flush on a worker before `Log.close`, which then has little left to sync. A log that did not change since a
+    clean start has nothing to sync: `has_work` is False. Raises StorageError, ApiError.
     """
     with log.failures("closing"):
         log.local_log.snapshots.maybe_take(log.producer_state)
         log.segments.active.become_inactive()
-        return prepare_flush(log)
+        return prepare_flush(log, is_closing=True)
 
 
 def run_flush(flush: Flush) -> None:

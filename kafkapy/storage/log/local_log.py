@@ -46,13 +46,17 @@ class LocalLog:
         self.segments = loaded.segments
         self.snapshots = loaded.snapshots
         self.reader = LogReader(loaded.segments)
-        self.has_new_names = True
+        self.has_new_names = loaded.has_new_names
+        self._has_new_topic_id = self._is_new_directory = loaded.has_new_names
+        """Whether partition.metadata, and the directory's own name, may not be durable."""
         self._files = files
         self._disk = files.disk
         self.pending_deletions = PendingFileDeletions(files.disk, loaded.pending_deletions)
         self._jitter = jitter
         self._syncing: list[int] = []
         """Offsets of the snapshots covered by the calls that other_syncs last returned."""
+        self._syncing_files: list[FileHandle] = []
+        """The files that the same flush syncs."""
         self._closed: list[Segment] = []
         """Segments closed by a roll since the last flush: the roll changed their indexes, so they must be synced."""
         self._give_jitter(self.segments.active)
@@ -96,6 +100,7 @@ class LocalLog:
         recovery would not read this segment again, and the removed batches could reappear after a power failure.
         """
         self.reader.known.clear()
+        self.has_new_names = True  # the snapshots at and above `offset` are deleted
         behind = [segment for segment in self.segments if segment.base_offset > offset]
         if behind:
             self.schedule_deletion(behind[::-1])  # the last first, all before the truncation: a crash leaves no gap
@@ -197,35 +202,54 @@ class LocalLog:
         return self._disk.modified_ms(segment.log.path)
 
     def handles_to_sync(self, start_offset: int, end_offset: int, log_end_offset: int) -> list[FileHandle]:
-        """Return the files to sync for [start_offset, end_offset); up to the log end also the active segment's."""
-        segments = self.segments.between(start_offset, end_offset)
-        if end_offset == log_end_offset and self.segments.active not in segments:
-            segments.append(self.segments.active)  # the sizes of its indexes may have changed
-        if self._closed:
-            present = self.segments.all()
-            segments += [segment for segment in self._closed if segment in present and segment not in segments]
-        return [handle for segment in segments for handle in segment.handles()]
+        """Return the files to sync for [start_offset, end_offset); up to the log end also the active segment's.
 
-    def other_syncs(self, epochs: LeaderEpochs) -> list[Callable[[], None]]:
+        A file without appends in that range is left out unless it has changed otherwise: the name of an empty file is
+        made durable with its directory.
+        """
+        segments = self.segments.between(start_offset, end_offset) if start_offset < end_offset else []
+        if self.segments.active in segments:
+            self.segments.active.write_index_entries()
+        handles = [handle for segment in segments for handle in segment.handles() if _needs_sync(handle, segment)]
+        others = list(self._closed)
+        if end_offset == log_end_offset:
+            others.append(self.segments.active)  # its indexes may have changed
+        present = self.segments.all()
+        for segment in others:
+            if segment in present and segment not in segments:
+                handles += [handle for handle in segment.handles() if handle.is_dirty]
+        return handles
+
+    def other_syncs(
+        self, epochs: LeaderEpochs, handles: list[FileHandle], *, is_closing: bool = False
+    ) -> list[Callable[[], None]]:
         """Return the calls that make epochs, snapshots and names durable, to be run after the segment files are synced.
 
-        They are assumed to succeed; after a failure call forget_syncs.
+        handles: those files, from handles_to_sync. is_closing: LogManager.close syncs the directory above. All are
+        assumed to succeed; after a failure call forget_syncs.
         """
         disk, directory = self._disk, self.directory
         self._closed.clear()
+        self._syncing_files = handles
+        for handle in handles:
+            handle.note_synced()
         calls: list[Callable[[], None]] = []
+        self._syncing, self.snapshots.unsynced = self.snapshots.unsynced, []
+        calls.extend(_sync_call(disk, self.snapshots.path(offset)) for offset in self._syncing)
+        if self._has_new_topic_id:
+            calls.append(_sync_call(disk, f"{directory}/{checkpoint.PARTITION_METADATA_FILE}"))
+            self._has_new_topic_id = False
         if epochs.is_dirty:
             path = f"{directory}/{checkpoint.LEADER_EPOCH_FILE}"
             data = checkpoint.encode_epochs(epochs.entries)
-            calls.append(lambda: disk.write_file_atomically(path, data))
+            calls.append(lambda: disk.write_file_atomically(path, data))  # syncs the directory, too
             epochs.is_dirty = False
-        self._syncing, self.snapshots.unsynced = self.snapshots.unsynced, []
-        calls.extend(_sync_call(disk, self.snapshots.path(offset)) for offset in self._syncing)
-        if self.has_new_names or self._syncing:
-            calls.append(_sync_call(disk, f"{directory}/{checkpoint.PARTITION_METADATA_FILE}"))
+        elif self.has_new_names or self._syncing:
             calls.append(lambda: disk.sync_directory(directory))
+        if self._is_new_directory and not is_closing:
             calls.append(lambda: disk.sync_directory(directory.rpartition("/")[0] or "."))
-            self.has_new_names = False
+            self._is_new_directory = False
+        self.has_new_names = False
         return calls
 
     def sync_names(self) -> None:
@@ -235,12 +259,13 @@ class LocalLog:
     def read_topic_id(self) -> Uuid | None:
         """Return the topic id in partition.metadata, or None if the file is missing or cannot be parsed."""
         path = f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}"
-        if self._disk.exists(path):
-            try:
-                return checkpoint.decode_partition_metadata(self._disk.read_file(path), path)
-            except CheckpointError as error:
-                logger.warning("%s; taking the topic id from the metadata", error)
-        return None
+        try:
+            return checkpoint.decode_partition_metadata(self._disk.read_file(path), path)
+        except FileNotFoundError:
+            return None
+        except CheckpointError as error:
+            logger.warning("%s; taking the topic id from the metadata", error)
+            return None
 
     def write_topic_id(self, topic_id: Uuid) -> None:
         """Write partition.metadata. The next flush syncs it."""
@@ -251,7 +276,7 @@ class LocalLog:
             file.pwrite((data,), 0)
         finally:
             file.close()
-        self.has_new_names = True
+        self.has_new_names = self._has_new_topic_id = True
 
     def write_epochs(self, epochs: LeaderEpochs) -> None:
         """Write leader-epoch-checkpoint now, if it is older than `epochs`. Blocks. Raises OSError."""
@@ -262,7 +287,9 @@ class LocalLog:
 
     def forget_syncs(self, epochs: LeaderEpochs) -> None:
         """Have other_syncs return its last calls again: they were not run, or not all of them."""
-        epochs.is_dirty = self.has_new_names = True
+        epochs.is_dirty = self.has_new_names = self._has_new_topic_id = self._is_new_directory = True
+        for handle in self._syncing_files:
+            handle.note_written()
         self.snapshots.unsynced = [*self._syncing, *self.snapshots.unsynced]
 
     def close_files(self) -> None:
@@ -300,6 +327,11 @@ class SharedByLogs(NamedTuple):
     def by_one(cls, disk: Disk, directory: str) -> "SharedByLogs":
         """Return what a log needs that shares nothing; `directory`: the log's own."""
         return cls(OpenFiles(disk), LogDirState(directory.rpartition("/")[0] or "."))
+
+
+def _needs_sync(handle: FileHandle, segment: Segment) -> bool:
+    """Return whether a flush of records in the segment has to sync the file."""
+    return handle.is_dirty or handle is segment.log
 
 
 def _sync_call(disk: Disk, path: str) -> Callable[[], None]:

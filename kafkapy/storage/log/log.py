@@ -24,19 +24,19 @@ from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
 from kafkapy.record.small_batch import takes_unchanged
-from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
+from kafkapy.record.validate import AppendOrigin, ValidatedRecords, place, validate_and_assign
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE, RECORD_LIST_TOO_LARGE, NeedsWorker
 from kafkapy.storage.log.append import (
     AppendedBatch,
     AppendResult,
+    RulesByOrigin,
     Sequel,
     assign_leader_epochs,
     check_apart,
     commit_producers,
     duplicate_result,
     prepare_producers,
-    rules_for,
 )
 from kafkapy.storage.log.flush import Flush, prepare_closing_flush, run_flush
 from kafkapy.storage.log.local_log import LocalLog, SharedByLogs
@@ -87,7 +87,6 @@ class Log:
         """Lets a flush or cleaning pass detect a truncation after its start."""
         self.local_log = LocalLog(loaded, shared.files, directory, config, shared.jitter)
         self._reader = self.local_log.reader
-        self._rules: dict[AppendOrigin, ValidationRules] = {}
         self.now_ms = now_ms
         """Time of the last append or retention check; a truncation uses it as the current time."""
         self.roll_ms = 0
@@ -137,7 +136,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         """Apply a new configuration, effective from the next append."""
         self.config = self.local_log.config = config
-        self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
+        self._rules = RulesByOrigin(config, self.topic_partition)
         self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
         self.takes_own_batches = takes_unchanged(self.client_rules)
         self.flush_messages = config.flush_messages

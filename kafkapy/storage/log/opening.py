@@ -33,7 +33,6 @@ def open_log(
     if shared is None:
         shared = SharedByLogs.by_one(disk, directory)
     try:
-        disk.make_directory(directory)
         loader = LogLoader(
             shared.files,
             directory,

@@ -89,6 +89,8 @@ class LogLoading:
         self._clock_ms = clock_ms
         self._started_ms = clock_ms()
         self._config_for = config_for
+        self._configs: dict[str, LogConfig] = {}
+        """By topic: its logs share one."""
         self._is_stray = is_stray
         self._assigned_directory = assigned_directory
         self._counts: dict[str, list[int]] = {}
@@ -149,7 +151,12 @@ class LogLoading:
         ]
 
     def _config(self, topic: str) -> LogConfig:
-        return self._config_for(topic) if self._config_for is not None else self._manager.default_config
+        if self._config_for is None:
+            return self._manager.default_config
+        config = self._configs.get(topic)
+        if config is None:
+            config = self._configs[topic] = self._config_for(topic)
+        return config
 
     def _partition_directories(self, directory: LogDirectory) -> list[tuple[str, TopicPartition, str]]:
         """Return (name, partition, marker) of the directories to load."""

@@ -478,6 +478,7 @@ class LogManager:
             if log.log_dir is directory.state:
                 log.close()
         self.checkpoints.write_now(write for write in self.checkpoints.all_at_the_end() if write.directory is directory)
+        self.disk.sync_directory(directory.path)  # the names of new logs: a closing flush leaves them to this
         directory.write_clean_shutdown(broker_epoch)
 
 

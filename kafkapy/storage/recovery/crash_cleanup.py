@@ -27,13 +27,15 @@ logger = logging.getLogger("kafkapy.storage")
 SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
-def clean_up_after_crash(files: OpenFiles, directory: str, config: LogConfig, *, now_ms: int) -> None:
+def clean_up_after_crash(files: OpenFiles, directory: str, names: list[str], config: LogConfig, *, now_ms: int) -> bool:
     """Delete files pending deletion, complete swaps whose files are all ready, undo the others.
 
-    Blocks. Raises OSError.
+    names: of the files in the directory. Returns whether anything was changed. Blocks. Raises OSError.
     """
-    if any(name.endswith(SUFFIXES) for name in files.disk.list_directory(directory)):
-        _CrashCleanup(files, directory, config, now_ms).finish()
+    if not any(name.endswith(SUFFIXES) for name in names):
+        return False
+    _CrashCleanup(files, directory, config, now_ms).finish()
+    return True
 
 
 class _CrashCleanup:

@@ -56,7 +56,11 @@ logger = logging.getLogger("kafkapy.storage")
 
 @dataclass(slots=True)
 class LoadedLog:
-    """The state that a Log starts with. pending_deletions: segments that recovery removed."""
+    """The state that a Log starts with.
+
+    pending_deletions: segments that recovery removed. has_new_names: names in the directory, or its own, may not be
+    durable, so that the next flush syncs them.
+    """
 
     segments: Segments
     epochs: LeaderEpochs
@@ -66,6 +70,7 @@ class LoadedLog:
     log_end_offset: int
     recovery_point: int
     pending_deletions: list[Segment] = field(default_factory=list)
+    has_new_names: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +121,31 @@ class LogLoader:
         self._first_unflushed = 0
         self._last_flushed: int | None = None
         self._was_compacted = False
+        self._has_new_names = not last_stop.was_clean
 
     def load(self) -> LoadedLog:
-        """Repair the log's files and return its state. Raises OSError."""
-        clean_up_after_crash(self._files, self._directory, self._config, now_ms=self._now_ms)
+        """Repair the log's files, whose directory is created if it is missing; return its state. Raises OSError."""
+        names = self._names()
+        if clean_up_after_crash(self._files, self._directory, names, self._config, now_ms=self._now_ms):
+            self._has_new_names = True
+            names = self._names()
         while True:
             try:
-                return self._load()
+                return self._load(names)
             except OffsetOverflowError as overflow:
                 self._split(overflow)
+                names = self._names()
 
-    def _load(self) -> LoadedLog:
+    def _names(self) -> list[str]:
+        try:
+            return self._disk.list_directory(self._directory)
+        except FileNotFoundError:
+            self._disk.make_directory(self._directory)
+            return []
+
+    def _load(self, names: list[str]) -> LoadedLog:
         """Load once. Raises OffsetOverflowError; all state loaded so far is then discarded."""
         self._segments, self._epochs, self._was_compacted = Segments(), LeaderEpochs(), False
-        names = self._disk.list_directory(self._directory)
         if checkpoint.LEADER_EPOCH_FILE in names:
             self._read_epochs()
         self._snapshots.find(names)
@@ -140,17 +156,19 @@ class LogLoader:
         is_kept = self._drop_all_below_log_start()
         if not len(self._segments):
             self._segments.add(self._create_segment(self._start_checkpoint))
+            self._has_new_names = True
         active = self._segments.active
         if self._was_clean and _end_position(active) < active.size:
             logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
             self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
+        if not self._is_durable:
+            active.note_not_durable()
         active.become_active(self._config.segment_index_bytes)
         end_offset = active.read_next_offset()
         is_flushed = self._was_clean and self._is_durable and is_kept
         recovery_point = end_offset if is_flushed else min(self._recovery_point, end_offset)
         start_offset = max(self._start_checkpoint, self._segments.first.base_offset)
-        self._epochs.truncate_to(end_offset)
-        self._epochs.truncate_from_start(start_offset)
+        self._epochs.clip(start_offset, end_offset)
         producers = self._load_producers(start_offset, end_offset)
         return LoadedLog(
             self._segments,
@@ -161,6 +179,7 @@ class LogLoader:
             end_offset,
             recovery_point,
             self._pending_deletions,
+            self._has_new_names,
         )
 
     def _split(self, overflow: OffsetOverflowError) -> None:
@@ -171,6 +190,7 @@ class LogLoader:
         if len(parts) > 1 and (is_whole or not overflow.is_in_doubt):
             logger.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
             split(self._disk, self._directory, segment, parts)
+            self._has_new_names = True
             self._pending_deletions.append(segment)
         else:
             logger.warning(

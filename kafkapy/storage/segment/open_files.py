@@ -110,14 +110,19 @@ class OpenFiles:
 
 
 class FileHandle:
-    """A file by its path, opened on use. Has one owner (a segment or an index); for the event loop's thread only."""
+    """A file by its path, opened on use. Has one owner (a segment or an index); for the event loop's thread only.
 
-    __slots__ = ("_file", "_files", "_is_deleted", "is_referenced", "path", "pins")
+    is_dirty: the next flush must sync the file: its owner has called `note_written`. Of a .log file only truncations
+    are noted: offsets tell whether there are appends to sync.
+    """
+
+    __slots__ = ("_file", "_files", "_is_deleted", "is_dirty", "is_referenced", "path", "pins")
 
     def __init__(self, files: OpenFiles, path: str) -> None:
         self._files = files
         self._file: File | None = None
         self._is_deleted = False
+        self.is_dirty = False
         self.is_referenced = False
         self.path = path
         self.pins: set[object] = set()
@@ -146,6 +151,14 @@ class FileHandle:
         self.is_referenced = True  # so that _close_some, called next, does not close it
         self._files.add(self)
         return file
+
+    def note_written(self) -> None:
+        """Have the next flush sync the file: its content or size has changed."""
+        self.is_dirty = True
+
+    def note_synced(self) -> None:
+        """Record that a flush has begun to sync the file. If that fails, the caller calls `note_written`."""
+        self.is_dirty = False
 
     def pin(self, holder: object) -> None:
         """Keep the file open for `holder`, which calls `unpin` once."""

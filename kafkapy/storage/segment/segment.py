@@ -22,6 +22,7 @@ from kafkapy.storage.file_names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
+from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.storage.segment.offset_index import OffsetIndex
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.time_index import TimeIndex, TimestampOffset
@@ -62,6 +63,7 @@ class Segment:
 
     __slots__ = (
         "_first_timestamp",
+        "_is_longer",
         "_largest",
         "base_offset",
         "bytes_since_index_entry",
@@ -101,6 +103,8 @@ class Segment:
         """The number of entries that both indexes of an active segment can still take."""
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
+        self._is_longer = False
+        """Whether the .log file may be longer than `size`."""
 
     @classmethod
     def create(
@@ -110,6 +114,7 @@ class Segment:
         segment = cls(files, directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         file = segment.log.create()
         if config.preallocate:
+            segment._is_longer = True
             file.truncate(config.segment_bytes)
         segment.offset_index.create(config.segment_index_bytes)
         segment.time_index.create(config.segment_index_bytes)
@@ -175,6 +180,7 @@ class Segment:
 
     def _take_back_append(self, offset_entries: int, time_entries: int) -> None:
         """Truncate what a failed append may have written. If that fails too, recovery truncates it."""
+        self._is_longer = True
         self._largest = None  # may include unwritten records: read again when needed
         if self.size == 0:
             self._first_timestamp = None
@@ -310,8 +316,8 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        self.offset_index.preallocate(max_index_bytes)
-        self.time_index.preallocate(max_index_bytes)
+        self.offset_index.resize(max_index_bytes)
+        self.time_index.resize(max_index_bytes)
         cut_bytes = 0 if batch is None else self.truncate_to_position(batch.position)
         if self.size == 0:
             self.created_ms = now_ms
@@ -326,6 +332,7 @@ class Segment:
         cut_bytes = self.size - position
         self.log.cut_regions(position)
         self.log.file.truncate(position)
+        self.log.note_written()
         self.size = position
         return cut_bytes
 
@@ -338,12 +345,12 @@ class Segment:
         return largest
 
     def become_active(self, max_index_bytes: int) -> None:
-        """Prepare a loaded segment for appends: preallocate its indexes.
+        """Prepare a loaded segment for appends: set how many entries its indexes take.
 
         Its largest timestamp is the time index's last entry, written by a clean stop or by recovery.
         """
-        self.offset_index.preallocate(max_index_bytes)
-        self.time_index.preallocate(max_index_bytes)
+        self.offset_index.resize(max_index_bytes)
+        self.time_index.resize(max_index_bytes)
         self._note_full()
 
     def become_inactive(self) -> None:
@@ -353,8 +360,27 @@ class Segment:
             self.time_index.maybe_append(largest.timestamp_ms, largest.offset, use_last_slot=True)
         self.offset_index.trim()
         self.time_index.trim()
-        if self.log.file.size() > self.size:
+        if self._is_longer:
             self.log.file.truncate(self.size)
+            self.log.note_written()
+            self._is_longer = False
+
+    def write_index_entries(self) -> None:
+        """Write the buffered index entries, if there is room, for a flush that follows to sync. Raises OSError.
+
+        Below the recovery point a start believes the indexes: entries that were lost would make lookups slow for good.
+        """
+        try:
+            self.offset_index.write_buffered()
+            self.time_index.write_buffered()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+
+    def note_not_durable(self) -> None:
+        """Have the next flush sync all files: another process, or one that crashed, wrote them."""
+        for handle in self.handles():
+            handle.note_written()
 
     def set_largest(self, largest: TimestampOffset) -> None:
         """Set the largest timestamp, which recovery found while reading all batches."""

@@ -1,17 +1,20 @@
-"""Base class of the offset index and the time index: fixed-size entries, preallocated, written and searched in place.
+"""Base class of the offset index and the time index: fixed-size entries, written and searched in place.
 
-The active segment's file has its full size (segment.index.bytes, rounded down to whole entries), with zeros after its
-entries. It is trimmed to its entries when the segment rolls or closes; so any other file's size gives its entry count.
+A file grows with its entries, up to segment.index.bytes rounded down to whole entries; its size gives its entry count,
+but for zeros that a truncation leaves after the entries until the segment rolls or closes. A log without records never
+touches its indexes, so neither its start nor its stop has anything to write or sync.
 
-The files are not memory-mapped. With mmap, a write to a sparse file on a full disk raises SIGBUS, and access to an
-uncached page blocks the event loop unnoticed, while pread_nowait reports it. A lookup costs a few preads of 0.9 us;
-most reads need no lookup (reader.py caches the positions of recent appends and reads).
+The files are not memory-mapped. With mmap, a file has to have its full size from the start, a write to a sparse file on
+a full disk raises SIGBUS, and access to an uncached page blocks the event loop unnoticed, while pread_nowait reports
+it. A lookup costs a few preads of 0.9 us; most reads need no lookup (reader.py caches the positions of recent appends
+and reads).
 
 The last few entries are buffered and written together: a write of 8 bytes costs as much as one of 250, and each batch
-of 16 KiB would need two. Lookups include the buffered entries; `trim`, which precedes everything that relies on the
-file alone (a roll, a clean stop), writes them. Only the active segment's index has buffered entries, and an unclean
-start always rebuilds that one (recovery/loader.py). A deviation, visible only from outside: while the broker runs, the
-file lacks the last few entries, and dump-log does not print them.
+of 16 KiB would need two. Lookups include the buffered entries; a flush writes them, and so does `trim`, which precedes
+everything that relies on the file alone (a roll, a clean stop). Only the active segment's index has buffered entries,
+and an unclean start always rebuilds that one (recovery/loader.py). A deviation, visible only from outside: while the
+broker runs, the active segment's files lack the last few entries, which dump-log then does not print, and are not
+preallocated to segment.index.bytes.
 """
 
 from bisect import bisect_right
@@ -21,6 +24,7 @@ from typing import Any, Final
 
 from kafkapy.errors import CorruptIndexError
 from kafkapy.record.batch import MAX_INT32
+from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 
@@ -33,9 +37,9 @@ _NOTHING_KEPT_BACK: Final = (0, b"")
 
 
 class SparseIndex:
-    """Entries in ascending order in a file; `entry_count` of them are valid, the rest is preallocated zeros."""
+    """Entries in ascending order in a file; `entry_count` of them are valid."""
 
-    __slots__ = ("_entry_count", "_kept_back", "_page", "base_offset", "handle", "max_entries")
+    __slots__ = ("_entry_count", "_is_longer", "_kept_back", "_page", "base_offset", "handle", "max_entries")
 
     ENTRY_BYTES: int = 8
 
@@ -44,6 +48,8 @@ class SparseIndex:
         self.base_offset = base_offset
         self.max_entries = 0
         self._entry_count = -1
+        self._is_longer = False
+        """Whether the file may hold more than its entries; `trim` then truncates it."""
         self._kept_back = _NOTHING_KEPT_BACK
         """(slot of the first buffered entry, the buffered entries). Replaced as one tuple, as workers look up, too."""
         self._page = MAX_INT32
@@ -64,29 +70,35 @@ class SparseIndex:
         return self.entry_count >= self.max_entries
 
     def create(self, max_bytes: int) -> None:
-        """Create an empty index of full size."""
+        """Create an empty index, for so many bytes of entries."""
         self.handle.create()
         self.reset(max_bytes)
 
     def reset(self, max_bytes: int) -> None:
-        """Remove all entries and preallocate again; the file then holds only zeros."""
+        """Remove all entries; there is room for so many bytes of new ones."""
         self._entry_count = 0
         self._kept_back = _NOTHING_KEPT_BACK
         self._forget_last()
-        self.handle.create().truncate(0)
-        self.preallocate(max_bytes)
+        file = self.handle.create()
+        if file.size():
+            file.truncate(0)
+            self.handle.note_written()
+        self._is_longer = False
+        self.resize(max_bytes)
 
-    def preallocate(self, max_bytes: int) -> None:
-        """Extend the file to its full size, keeping its entries."""
+    def resize(self, max_bytes: int) -> None:
+        """Set how many entries fit, keeping those there are. The file grows as they are written."""
         count = self.entry_count
         self.max_entries = max(max_bytes // self.ENTRY_BYTES, count)
-        self.handle.file.truncate(self.max_entries * self.ENTRY_BYTES)
 
     def trim(self) -> None:
-        """Write the buffered entries and truncate the file to its entries, as Kafka does at a roll or close."""
+        """End appends: write the buffered entries, and leave nothing after them in the file."""
         self.max_entries = self.entry_count
-        self._write_kept_back()
-        self.handle.file.truncate(self.size_bytes)
+        self.write_buffered()
+        if self._is_longer:
+            self.handle.file.truncate(self.size_bytes)
+            self.handle.note_written()
+            self._is_longer = False
 
     def truncate_to_entries(self, entry_count: int) -> None:
         """Remove the entries from `entry_count` on; the file then holds zeros in their place."""
@@ -96,8 +108,10 @@ class SparseIndex:
         if not kept_back or entry_count < first_kept:
             file = self.handle.file
             size = file.size()
+            self._is_longer = True  # a worker that counted the entries before finds zeros, not the file's end
             file.truncate(entry_count * self.ENTRY_BYTES)
             file.truncate(size)
+            self.handle.note_written()
         self._entry_count = entry_count  # first: a lookup on a worker must find every entry it counts
         self._kept_back = (first_kept, kept_back[: max(entry_count - first_kept, 0) * self.ENTRY_BYTES])
         self._forget_last()
@@ -126,17 +140,26 @@ class SparseIndex:
         self._entry_count += 1
         if len(entries) >= KEPT_BACK_ENTRIES * self.ENTRY_BYTES:
             try:
-                self._write_kept_back()
+                self.write_buffered()
             except OSError:
                 self._entry_count -= 1
                 self._kept_back = before
                 raise
 
-    def _write_kept_back(self) -> None:
+    def write_buffered(self) -> None:
+        """Write the buffered entries. Raises OSError; they then stay buffered."""
         slot, entries = self._kept_back
         if entries:
-            self.handle.file.pwrite((entries,), slot * self.ENTRY_BYTES)
+            self._write(entries, slot)
             self._kept_back = _NOTHING_KEPT_BACK
+
+    def _write(self, entries: ReadableBuffer, slot: int) -> None:
+        self.handle.note_written()
+        try:
+            self.handle.file.pwrite((entries,), slot * self.ENTRY_BYTES)
+        except OSError:
+            self._is_longer = True  # by a part of them
+            raise
 
     def append_entries(self, entries: bytes | bytearray) -> None:
         """Add encoded entries, which must follow the last one; those that do not fit are dropped. Raises OSError."""
@@ -144,8 +167,8 @@ class SparseIndex:
         count = min(len(entries) // width, self.room)
         if count <= 0:
             return
-        self._write_kept_back()
-        self.handle.file.pwrite((memoryview(entries)[: count * width],), self.entry_count * width)
+        self.write_buffered()
+        self._write(memoryview(entries)[: count * width], self.entry_count)
         self._entry_count += count
         self._forget_last()
 

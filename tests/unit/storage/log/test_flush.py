@@ -7,7 +7,9 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import flush_log, prepare_flush
+from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
@@ -114,6 +116,74 @@ def test_what_a_flush_left_undone_is_done_under_the_directorys_new_name(disk: Si
     assert (log.is_offline, log.recovery_point) == (False, 1)
 
 
+def test_a_flush_of_appended_records_syncs_what_they_changed(disk: SimDisk) -> None:
+    log = open_small_log(disk, index_interval_bytes=200)
+    append(log)
+    flush_log(log)
+    synced: list[str] = []
+    disk.hook = lambda operation, path: synced.append(path) if operation.startswith("sync") else None
+    append(log)
+    flush_log(log)
+    assert synced == [f"{DIRECTORY}/{0:020d}.log"]
+    synced.clear()
+    for count in range(3):  # one of which has entries in the indexes
+        append(log, timestamp_ms=NOW_MS + count)
+    flush_log(log)
+    assert synced == [f"{DIRECTORY}/{0:020d}{suffix}" for suffix in (".index", ".timeindex", ".log")]
+
+
+def test_index_entries_of_flushed_records_outlive_a_crash_after_the_roll(disk: SimDisk) -> None:
+    log = open_small_log(disk, index_interval_bytes=0)
+    disk.settle()
+    for count in range(5):
+        append(log, timestamp_ms=NOW_MS + count)
+    flush_log(log)
+    log.roll(NOW_MS)
+    disk.crash()
+    found = open_small_log(disk, was_clean_shutdown=False, recovery_point=5, index_interval_bytes=0)
+    assert found.segments.first.offset_index.entry_count == 4
+
+
+def test_a_full_disk_keeps_no_flush_from_syncing_records(disk: SimDisk) -> None:
+    log = open_small_log(disk, index_interval_bytes=0)
+    append(log)
+    flush_log(log)
+    append(log)
+    disk.fail("write", errno.ENOSPC, path=".index")
+    flush_log(log)
+    assert log.recovery_point == 2
+
+
+def test_a_file_whose_sync_had_to_be_given_up_is_synced_by_the_next_flush(disk: SimDisk) -> None:
+    log = open_small_log(disk)
+    append(log, leader_epoch=7)
+    flush_log(log)
+    append(log, leader_epoch=8)
+    log.segments.active.become_inactive()
+    disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint")
+    with pytest.raises(ApiError, match="No space"):
+        flush_log(log)
+    synced: list[str] = []
+    disk.hook = lambda operation, path: synced.append(path) if operation == "sync" else None
+    flush_log(log)
+    assert f"{DIRECTORY}/{0:020d}.timeindex" in synced
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_what_a_recovery_wrote_is_synced_by_the_flush_at_the_next_stop(disk: SimDisk, is_recovered: bool) -> None:
+    log = open_small_log(disk)
+    append(log)
+    flush_log(log)
+    log.local_log.close_files()
+    last_stop = LastStop(0, 1, was_clean=False, is_recovered=is_recovered)
+    log = open_log(disk, DIRECTORY, PARTITION, log.config, now_ms=NOW_MS, last_stop=last_stop)
+    synced: list[str] = []
+    disk.hook = lambda operation, path: synced.append(path) if operation.startswith("sync") else None
+    log.close()
+    assert {f"{DIRECTORY}/{0:020d}{suffix}" for suffix in (".index", ".timeindex", ".log")} <= set(synced)
+    assert DIRECTORY in synced
+
+
 def test_an_index_that_was_closed_is_synced_by_the_flush_behind_one_that_could_not_begin(disk: SimDisk) -> None:
     log = open_small_log(disk)
     append(log)
@@ -126,4 +196,4 @@ def test_an_index_that_was_closed_is_synced_by_the_flush_behind_one_that_could_n
     synced = []
     disk.hook = lambda operation, path: synced.append(path) if operation == "sync" else None
     flush_log(log)
-    assert f"{DIRECTORY}/00000000000000000000.index" in synced
+    assert f"{DIRECTORY}/00000000000000000000.timeindex" in synced

@@ -32,8 +32,7 @@ def test_an_offset_entry_is_relative_offset_and_position() -> None:
     index = offset_index(disk)
     index.append(53, 4096)
     index.trim()
-    index.preallocate(MAX_BYTES)
-    assert disk.read_file("/i.index")[:16].hex(" ", 4) == "00000003 00001000 00000000 00000000"
+    assert disk.read_file("/i.index").hex(" ", 4) == "00000003 00001000"
 
 
 def test_a_time_entry_is_timestamp_and_relative_offset() -> None:
@@ -41,7 +40,7 @@ def test_a_time_entry_is_timestamp_and_relative_offset() -> None:
     index = time_index(disk)
     index.maybe_append(1_700_000_000_000, 53)
     index.trim()
-    assert disk.read_file("/i.timeindex")[:12].hex(" ", 4) == "0000018b cfe56800 00000003"
+    assert disk.read_file("/i.timeindex").hex(" ", 4) == "0000018b cfe56800 00000003"
 
 
 def test_an_aborted_transaction_takes_34_bytes() -> None:
@@ -53,10 +52,11 @@ def test_an_aborted_transaction_takes_34_bytes() -> None:
     assert disk.read_file("/i.txnindex") == bytes.fromhex(version + numbers)
 
 
-def test_indexes_are_preallocated_in_whole_entries_and_trimmed() -> None:
+def test_indexes_grow_with_their_entries_and_take_whole_ones_only() -> None:
     disk = SimDisk()
     offsets, times = offset_index(disk), time_index(disk)
-    assert (offsets.handle.file.size(), times.handle.file.size()) == (100_000, 99_996)
+    assert (offsets.handle.file.size(), times.handle.file.size()) == (0, 0)
+    assert (offsets.max_entries, times.max_entries) == (12_500, 8_333)
     offsets.append(51, 10)
     times.maybe_append(1000, 51)
     offsets.trim()
@@ -164,8 +164,22 @@ def test_truncation_drops_entries_at_and_above_the_offset(offset: int, kept: int
     offsets.truncate_to(offset)
     times.truncate_to(offset)
     assert (offsets.entry_count, times.entry_count) == (kept, kept)
-    assert disk.read_file("/i.index")[8 * kept :].strip(b"\0") == b""
-    assert (offsets.handle.file.size(), times.handle.file.size()) == (100_000, 99_996)
+    offsets.trim()
+    times.trim()
+    assert (offsets.handle.file.size(), times.handle.file.size()) == (8 * kept, 12 * kept)
+
+
+def test_a_part_of_an_entry_that_found_no_room_is_trimmed_off() -> None:
+    disk = SimDisk()
+    index = offset_index(disk, base_offset=0)
+    for offset in range(1, KEPT_BACK_ENTRIES):
+        index.append(offset, 10 * offset)
+    disk.capacity_bytes = 8 * KEPT_BACK_ENTRIES - 4
+    with pytest.raises(OSError, match="No space"):
+        index.append(99, 990)
+    assert index.handle.file.size() == 8 * KEPT_BACK_ENTRIES - 4
+    index.trim()
+    assert disk.read_file("/i.index") == index.read_all()
 
 
 def test_the_last_slot_of_a_time_index_is_kept_for_the_roll() -> None:
