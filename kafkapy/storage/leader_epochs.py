@@ -112,12 +112,13 @@ class LeaderEpochs:
     def clip(self, start_offset: int, end_offset: int) -> None:
         """Remove what lies outside [start_offset, end_offset), as each load of the log does.
 
-        The checkpoint file need not be written for that: the next load does the same.
+        The checkpoint file need not be written for that as long as the next load does the same: not if epochs at the
+        end were removed and others are left. Records of these may follow, which the file gives to a removed epoch.
         """
         was_dirty = self.is_dirty
-        self.truncate_to(end_offset)
+        is_shorter = self.truncate_to(end_offset)
         self.truncate_from_start(start_offset)
-        self.is_dirty = was_dirty
+        self.is_dirty = was_dirty or (is_shorter and bool(self._epochs))
 
     def clear(self) -> None:
         self._epochs.clear()

@@ -161,10 +161,11 @@ class LogLoader:
         if self._was_clean and _end_position(active) < active.size:
             logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
             self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
-        if not self._is_durable:
-            active.note_not_durable()
         active.become_active(self._config.segment_index_bytes)
         end_offset = active.read_next_offset()
+        if not self._is_durable:
+            for segment in (*self._segments.between(min(self._recovery_point, end_offset), 1 << 63), active):
+                segment.note_not_durable()
         is_flushed = self._was_clean and self._is_durable and is_kept
         recovery_point = end_offset if is_flushed else min(self._recovery_point, end_offset)
         start_offset = max(self._start_checkpoint, self._segments.first.base_offset)

@@ -98,3 +98,15 @@ def test_truncation_from_the_start_moves_the_first_epoch(start_offset: int, left
 
 def test_a_loaded_chain_is_clean() -> None:
     assert not epochs((0, 0), (1, 10)).is_dirty
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "end_offset", "is_dirty"), [(0, 0, False), (5, 30, False), (0, 20, True), (0, 30, False)]
+)
+def test_a_load_has_the_file_written_if_records_of_an_epoch_left_could_follow(
+    start_offset: int, end_offset: int, is_dirty: bool
+) -> None:
+    """Else the next load would give them to the epoch at 20, which is in the file."""
+    chain = epochs((0, 0), (1, 10), (2, 20))
+    chain.clip(start_offset, end_offset)
+    assert chain.is_dirty is is_dirty

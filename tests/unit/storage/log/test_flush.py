@@ -184,6 +184,22 @@ def test_what_a_recovery_wrote_is_synced_by_the_flush_at_the_next_stop(disk: Sim
     assert DIRECTORY in synced
 
 
+def test_indexes_that_a_recovery_process_wrote_are_synced_with_their_records(disk: SimDisk) -> None:
+    """Of all segments from the recovery point on; behind it the next start would believe them."""
+    log = open_small_log(disk)
+    for _ in range(2):
+        append(log)
+        log.roll(NOW_MS)
+    log.local_log.close_files()
+    last_stop = LastStop(0, 0, was_clean=False, is_recovered=True)
+    log = open_log(disk, DIRECTORY, PARTITION, log.config, now_ms=NOW_MS, last_stop=last_stop)
+    synced: list[str] = []
+    disk.hook = lambda operation, path: synced.append(path) if operation == "sync" else None
+    flush_log(log)
+    suffixes = (".index", ".timeindex", ".log")
+    assert {f"{DIRECTORY}/{base:020d}{suffix}" for base in range(3) for suffix in suffixes} <= set(synced)
+
+
 def test_an_index_that_was_closed_is_synced_by_the_flush_behind_one_that_could_not_begin(disk: SimDisk) -> None:
     log = open_small_log(disk)
     append(log)
