@@ -9,8 +9,9 @@ from kafkapy.console.brokers import BadRequest
 from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
 
 MAX_NAME: Final = 249
-MAX_STRING_BYTES: Final = 2**15 - 1
 """Of a topic, in characters."""
+MAX_STRING_BYTES: Final = 2**15 - 1
+"""Of a group's name or a transactional id: the protocol's strings that are not compact have a length of 16 bits."""
 MAX_PARTITIONS: Final = 1000
 MAX_OFFSET: Final = 2**63 - 1
 BEGINS: Final = ("last", "beginning", "offset", "time", "positions")

@@ -370,9 +370,10 @@ def _skip_headers(data: bytes, position: i64, end: i64) -> i64:
 def _walk_with_care(
     data: bytes, start: i64, end: i64, record_count: int, pause: Callable[[], None] | None = None
 ) -> Walk:
-    """Walk the records of data[start:end] in any encoding. What is wrong is told right only if `data` ends at `end`.
+    """Walk the records of data[start:end] in any encoding.
 
-    Raises InvalidRecordsError if a record is damaged: one that goes on behind `end` holds more bytes than it claims.
+    Raises InvalidRecordsError if a record is damaged. Its text is exact only if `data` ends at `end`: otherwise a
+    record that goes on behind `end` is said to hold more bytes than it claims.
     """
     position: i64 = start
     index: i64 = 0

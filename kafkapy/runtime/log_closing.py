@@ -2,8 +2,8 @@
 
 After writes to thousands of partitions most of the stop is fsyncs, some three per log; a log that has not changed since
 the start needs none. As in Apache Kafka, num.recovery.threads.per.data.dir workers per directory make them.
-LogManager.close runs afterwards: it closes the logs
-that they left and the files of the others, then writes the checkpoints and last the clean-shutdown file.
+LogManager.close runs afterwards: it closes the logs that they left and the files of the others, then writes the
+checkpoints and last the clean-shutdown file.
 """
 
 import asyncio

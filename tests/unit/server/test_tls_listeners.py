@@ -192,7 +192,7 @@ def test_what_turns_bad_after_it_was_taken_changes_nothing(node: Node, caplog: p
 def test_a_file_that_is_broken_refuses_no_change_but_one_that_names_it_anew(
     configs: dict[str, str], node: Node, caplog: pytest.LogCaptureFixture
 ):
-    """As Apache Kafka: it checks a listener whose keys change. What the files have become, it tells in its log."""
+    """As Apache Kafka: it checks a listener whose keys change. A file that has become broken is an error in the log."""
     (node.directory / "first").write_text("")
     changed = {key: str(node.directory / value) if value == "first" else value for key, value in configs.items()}
     node.configs.validate(changed, is_per_broker=True)
