@@ -5,7 +5,7 @@ None if nothing changes. Pure; works on one PartitionRegistration. The caller de
 Sources: KIP-631 (leader, ISR), KIP-704 (leader recovery), KIP-966 (eligible leader replicas), KIP-455 (reassignment).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from enum import Enum, auto
 
@@ -32,50 +32,64 @@ class Election(Enum):
     UNCLEAN = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class ElectionRules:
+    """By what the leaders of a topic's partitions are elected; the changes of one decision share it."""
+
+    metadata_version: int
+    is_elr_enabled: bool
+    min_insync_replicas: int
+    """No more than the topic's replicas."""
+    may_lead: Callable[[int, Uuid], bool]
+    """Whether a replica in a directory may lead: its broker is alive, the directory online."""
+    default_directory: Callable[[int], Uuid]
+    """Returns the directory of a new replica of a broker."""
+    election: Election = Election.ONLINE
+
+
 @dataclass(slots=True)
 class PartitionChange:
     """A change to one partition, being built. The targets are initialized with the partition's current values."""
 
-    partition: PartitionRegistration
     topic_id: Uuid
     partition_id: int
-    metadata_version: int
-    min_insync_replicas: int
-    is_elr_enabled: bool
-    is_acceptable_leader: Callable[[int], bool]
-    default_directory: Callable[[int], Uuid]
-    election: Election = Election.ONLINE
+    partition: PartitionRegistration
+    rules: ElectionRules
     unclean_shutdown_replicas: Collection[int] = ()
-    isr: list[int] = field(init=False)
-    replicas: list[int] = field(init=False)
-    removing_replicas: list[int] = field(init=False)
-    adding_replicas: list[int] = field(init=False)
-    elr: list[int] = field(init=False)
-    directories: dict[int, Uuid] = field(init=False)
+    directories: Mapping[int, Uuid] | None = None
+    """Of the replicas whose directories change, by broker id."""
+    isr: Sequence[int] = field(init=False)
+    replicas: Sequence[int] = field(init=False)
+    removing_replicas: Sequence[int] = field(init=False)
+    adding_replicas: Sequence[int] = field(init=False)
+    elr: Sequence[int] = field(init=False)
     leader_recovery_state: int = field(init=False)
 
     def __post_init__(self) -> None:
         partition = self.partition
-        self.isr = list(partition.isr)
-        self.replicas = list(partition.replicas)
-        self.removing_replicas = list(partition.removing_replicas)
-        self.adding_replicas = list(partition.adding_replicas)
-        self.elr = list(partition.elr)
-        self.directories = dict(zip(partition.replicas, partition.directories, strict=True))
+        self.isr = partition.isr
+        self.replicas = partition.replicas
+        self.removing_replicas = partition.removing_replicas
+        self.adding_replicas = partition.adding_replicas
+        self.elr = partition.elr
         self.leader_recovery_state = partition.leader_recovery_state
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record that changes the partition to the targets, None if it needs no change."""
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.partition_id)
-        self._complete_reassignment()
-        self._find_eligible_leaders()
+        if self.adding_replicas or self.removing_replicas:
+            self._complete_reassignment()
+        if self.rules.is_elr_enabled:
+            self._find_eligible_leaders()
         self._elect(record)
-        self._bump_epoch_for_lost_replicas(record)
+        if self.replicas is not self.partition.replicas:
+            self._bump_epoch_for_lost_replicas(record)
         self._set_elr(record)
-        if record.isr is None and (self.isr or self.is_elr_enabled) and self.isr != list(self.partition.isr):
-            record.isr = self.isr
+        if record.isr is None and (self.isr or self.rules.is_elr_enabled) and tuple(self.isr) != self.partition.isr:
+            record.isr = list(self.isr)
         self._bump_epoch_for_isr_shrink(record)
-        self._set_last_known_leader(record)
+        if self.rules.is_elr_enabled:
+            self._set_last_known_leader(record)
         self._set_assignment(record)
         if self.leader_recovery_state != self.partition.leader_recovery_state:
             record.leader_recovery_state = self.leader_recovery_state
@@ -83,8 +97,6 @@ class PartitionChange:
 
     def _complete_reassignment(self) -> None:
         """Remove the replicas to be removed if all added ones, and enough of the others, are in the ISR."""
-        if not self.adding_replicas and not self.removing_replicas:
-            return
         replicas = [replica for replica in self.replicas if replica not in self.removing_replicas]
         isr = [replica for replica in self.isr if replica not in self.removing_replicas]
         if not isr or not replicas or not set(isr).issuperset(self.adding_replicas):
@@ -100,10 +112,8 @@ class PartitionChange:
         A deviation: a broker that is no longer a replica is removed from the ELR. Apache Kafka keeps it; if the ISR
         then becomes empty, the partition waits for that broker forever, even after its last leader has returned.
         """
-        if not self.is_elr_enabled:
-            return
-        if len(self.isr) >= self.min_insync_replicas:
-            self.elr = []
+        if len(self.isr) >= self.rules.min_insync_replicas:
+            self.elr = ()
             return
         candidates = {*self.elr, *self.partition.isr}
         self.elr = [
@@ -127,28 +137,36 @@ class PartitionChange:
 
     def _choose_leader(self) -> tuple[int, bool]:
         """Return (new leader, whether the election is unclean); NO_LEADER if no replica may lead."""
-        preferred = self.replicas[:1] if self.election is Election.PREFERRED else []
-        for candidate in (*preferred, self.partition.leader, *self.replicas):
+        if self.rules.election is Election.PREFERRED and self.replicas and self._is_clean_leader(self.replicas[0]):
+            return self.replicas[0], False
+        if self._is_clean_leader(self.partition.leader):
+            return self.partition.leader, False
+        for candidate in self.replicas:
             if self._is_clean_leader(candidate):
                 return candidate, False
         last_known = self._last_known_leader()
         if last_known is not None:
             return last_known, True
-        if self.election is Election.UNCLEAN:
+        if self.rules.election is Election.UNCLEAN:
             for candidate in self.replicas:
-                if self.is_acceptable_leader(candidate):
+                if self._may_lead(candidate):
                     return candidate, True
         return NO_LEADER, False
 
     def _is_clean_leader(self, replica: int) -> bool:
         is_candidate = replica in self.isr or (not self.isr and replica in self.elr)
-        return is_candidate and self.is_acceptable_leader(replica)
+        return is_candidate and self._may_lead(replica)
+
+    def _may_lead(self, replica: int) -> bool:
+        """Whether a replica may lead; one that the partition is only getting has no records and may not."""
+        partition = self.partition
+        return replica in partition.replicas and self.rules.may_lead(replica, partition.directory_of(replica))
 
     def _last_known_leader(self) -> int | None:
-        if not self.is_elr_enabled or self.isr or self.elr or len(self.partition.last_known_elr) != 1:
+        if not self.rules.is_elr_enabled or self.isr or self.elr or len(self.partition.last_known_elr) != 1:
             return None
         last_known = self.partition.last_known_elr[0]
-        return last_known if self.is_acceptable_leader(last_known) else None
+        return last_known if self._may_lead(last_known) else None
 
     def _bump_epoch_for_lost_replicas(self, record: PartitionChangeRecord) -> None:
         """If a replica was removed, raise the leader epoch by naming the leader again, so that it stops fetching."""
@@ -157,20 +175,18 @@ class PartitionChange:
             record.leader = self.partition.leader
 
     def _bump_epoch_for_isr_shrink(self, record: PartitionChangeRecord) -> None:
-        if self.metadata_version >= MV_3_6_IV0 or record.leader != NO_LEADER_CHANGE or record.isr is None:
+        if self.rules.metadata_version >= MV_3_6_IV0 or record.leader != NO_LEADER_CHANGE or record.isr is None:
             return
         if any(replica not in record.isr for replica in self.partition.isr):
             record.leader = self.partition.leader
 
     def _set_elr(self, record: PartitionChangeRecord) -> None:
-        if record.isr is not None or not self.is_elr_enabled:
-            self.elr = []
-        if self.elr != list(self.partition.elr):
-            record.eligible_leader_replicas = self.elr
+        if record.isr is not None or not self.rules.is_elr_enabled:
+            self.elr = ()
+        if tuple(self.elr) != self.partition.elr:
+            record.eligible_leader_replicas = list(self.elr)
 
     def _set_last_known_leader(self, record: PartitionChangeRecord) -> None:
-        if not self.is_elr_enabled:
-            return
         if record.leader == NO_LEADER and not self.partition.last_known_elr:
             record.last_known_elr = [self.partition.leader]
         elif record.leader >= 0 and self.partition.last_known_elr:
@@ -178,23 +194,37 @@ class PartitionChange:
 
     def _set_assignment(self, record: PartitionChangeRecord) -> None:
         partition = self.partition
-        if self.replicas and self.metadata_version >= MV_3_7_IV2:
-            directories = [
-                self.directories[replica] if replica in self.directories else self.default_directory(replica)
-                for replica in self.replicas
-            ]
-            if directories != list(partition.directories):
-                record.directories = directories
-        if self.replicas and self.replicas != list(partition.replicas):
-            record.replicas = self.replicas
-        if self.removing_replicas != list(partition.removing_replicas):
-            record.removing_replicas = self.removing_replicas
-        if self.adding_replicas != list(partition.adding_replicas):
-            record.adding_replicas = self.adding_replicas
+        if self.replicas:
+            if self.rules.metadata_version >= MV_3_7_IV2:
+                self._set_directories(record)
+            if tuple(self.replicas) != partition.replicas:
+                record.replicas = list(self.replicas)
+        if tuple(self.removing_replicas) != partition.removing_replicas:
+            record.removing_replicas = list(self.removing_replicas)
+        if tuple(self.adding_replicas) != partition.adding_replicas:
+            record.adding_replicas = list(self.adding_replicas)
+
+    def _set_directories(self, record: PartitionChangeRecord) -> None:
+        partition = self.partition
+        if self.directories is None and self.replicas is partition.replicas:
+            return
+        known = {**dict(zip(partition.replicas, partition.directories, strict=True)), **(self.directories or {})}
+        directories = [
+            known[replica] if replica in known else self.rules.default_directory(replica) for replica in self.replicas
+        ]
+        if tuple(directories) != partition.directories:
+            record.directories = directories
 
 
 def _is_no_op(record: PartitionChangeRecord) -> bool:
-    changes = (record.isr, record.replicas, record.removing_replicas, record.adding_replicas, record.directories)
-    elr_changes = (record.eligible_leader_replicas, record.last_known_elr)
-    has_change = any(change is not None for change in (*changes, *elr_changes))
-    return not has_change and record.leader == NO_LEADER_CHANGE and record.leader_recovery_state == -1
+    return (
+        record.leader == NO_LEADER_CHANGE
+        and record.isr is None
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.leader_recovery_state == -1
+        and record.directories is None
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+    )

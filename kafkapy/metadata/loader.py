@@ -6,13 +6,15 @@ one image.
 """
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.metadata.delta import MetadataDelta, delta_steps
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance
 from kafkapy.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionRecord
 from kafkapy.protocol.messages.end_transaction_record import EndTransactionRecord
+
+TRANSACTION_MARKERS: Final = frozenset((BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord))
 
 
 class ImageLoader:
@@ -37,8 +39,13 @@ class ImageLoader:
 
     def replay(self, records: Iterable[Any]) -> None:
         """Replay committed records of a batch, or some of them; call `end_batch` after the last one."""
+        if self._delta is None:
+            self._delta = MetadataDelta(self.image)
         for record in records:
-            self._replay_record(record)
+            if self._transaction is None and type(record) not in TRANSACTION_MARKERS:
+                self._delta.replay(record)
+            else:
+                self._replay_in_transaction(record)
 
     def end_batch(self, provenance: Provenance) -> None:
         """End a committed batch (control batches, too), after it was replayed; its last record is at `provenance`."""
@@ -59,7 +66,9 @@ class ImageLoader:
         self._delta, self.image = None, image
         return delta, image
 
-    def _replay_record(self, record: Any) -> None:
+    def _replay_in_transaction(self, record: Any) -> None:
+        """Replay the beginning or the end of a transaction, or a record inside of one."""
+        assert self._delta is not None, "the caller has made one"
         if isinstance(record, BeginTransactionRecord):
             assert self._transaction is None, "a metadata transaction begins inside another"
             self._transaction = []
@@ -67,14 +76,8 @@ class ImageLoader:
             buffered, self._transaction = self._transaction, None
             assert buffered is not None, "a metadata transaction ends that has not begun"
             if isinstance(record, EndTransactionRecord):
-                self._apply(buffered)
-        elif self._transaction is not None:
-            self._transaction.append(record)
+                for each in buffered:
+                    self._delta.replay(each)
         else:
-            self._apply((record,))
-
-    def _apply(self, records: Iterable[Any]) -> None:
-        if self._delta is None:
-            self._delta = MetadataDelta(self.image)
-        for record in records:
-            self._delta.replay(record)
+            assert self._transaction is not None, "the caller replays other records itself"
+            self._transaction.append(record)

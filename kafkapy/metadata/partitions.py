@@ -7,12 +7,13 @@ Sources: KIP-631, KIP-497 (AlterPartition), KIP-841, KIP-858 (directories), KIP-
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.brokers import FENCE, UNFENCE, BrokerControl, change_record, online_directories
 from kafkapy.metadata.configs import ConfigControl
-from kafkapy.metadata.elections import Election, PartitionChange
+from kafkapy.metadata.elections import Election, ElectionRules, PartitionChange
 from kafkapy.metadata.features import MV_4_3_IV0, FeatureControl
 from kafkapy.metadata.limits import check_operation_size
 from kafkapy.metadata.registrations import (
@@ -40,18 +41,11 @@ NOBODY: Final = -1
 PARTITIONS_PER_STEP: Final = 500
 """The number of partitions scanned per step, between which other work may run."""
 RECORDS_PER_STEP: Final = 50
-"""A record takes about 30 us to decide, encode and replay."""
+"""A record takes about 15 us to decide, encode and replay."""
 
 PartitionFilter = Callable[[PartitionRegistration], bool]
 RecordSteps: TypeAlias = Generator[list[Any], None, None]
 """Yields the records of each step; they are replayed before the next step begins."""
-
-
-class _TopicRules(NamedTuple):
-    """The rules by which leaders of a topic's partitions are elected."""
-
-    election: Election
-    min_insync_replicas: int
 
 
 class PartitionControl:
@@ -154,13 +148,15 @@ class PartitionControl:
         """
 
         def is_alive(broker_id: int) -> bool:
-            return broker_id not in (removed, unclean) and (broker_id == added or self._brokers.is_active(broker_id))
+            return broker_id not in gone and (broker_id == added or self._brokers.is_active(broker_id))
 
+        gone = (removed, unclean)
+        may_lead = cache(self._leader_test(is_alive))  # brokers do not change while a decision is made
         unclean_replicas = () if unclean == NOBODY else (unclean,)
         records: list[Any] = []
         looked_at = 0
         for topic in self._topics.by_id.values():
-            rules: _TopicRules | None = None
+            rules: ElectionRules | None = None
             for partition_id, partition in topic.partitions.items():
                 looked_at += 1
                 if looked_at >= PARTITIONS_PER_STEP or len(records) >= RECORDS_PER_STEP:
@@ -168,10 +164,10 @@ class PartitionControl:
                     records, looked_at = [], 0
                 if not is_concerned(partition):
                     continue
-                rules = rules or self._rules_of(topic)
-                change = self._change(topic, partition_id, partition, is_alive, rules)
-                change.isr = [replica for replica in partition.isr if replica not in (removed, unclean)]
-                change.unclean_shutdown_replicas = unclean_replicas
+                if rules is None:
+                    rules = self._rules_of(topic, may_lead)
+                change = PartitionChange(topic.topic_id, partition_id, partition, rules, unclean_replicas)
+                change.isr = [replica for replica in partition.isr if replica not in gone]
                 record = change.build()
                 if record is not None:
                     records.append(record)
@@ -218,7 +214,7 @@ class PartitionControl:
         answer.error_code = self._alter_error(broker_id, partition, requested, isr_epochs)
         if answer.error_code != ErrorCode.NONE or partition is None:
             return answer
-        change = self._change(topic, requested.partition_index, partition, self._brokers.is_active)
+        change = self.begin_change(topic, requested.partition_index, None)
         change.isr = list(isr_epochs)
         change.leader_recovery_state = requested.leader_recovery_state
         record = change.build()
@@ -294,13 +290,12 @@ class PartitionControl:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if broker_id not in partition.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        change = self._change(topic, partition_id, partition, self._brokers.is_active)
-        change.directories[broker_id] = directory
+        change = self.begin_change(topic, partition_id, None)
+        change.directories = {broker_id: directory}
         if not self._brokers.has_online_directory(broker_id, directory):
             change.isr = [replica for replica in partition.isr if replica != broker_id]
-            change.is_acceptable_leader = self._leader_test(
-                partition, lambda replica: replica != broker_id and self._brokers.is_active(replica)
-            )
+            others = self._leader_test(lambda replica: replica != broker_id and self._brokers.is_active(replica))
+            change.rules = self._rules_of(topic, others)
         record = change.build()
         if record is not None:
             records.append(record)
@@ -329,65 +324,50 @@ class PartitionControl:
             partition = topic.partitions[partition_id]
             if partition.leader != NO_LEADER or len(records) >= max_elections:
                 continue
-            record = self._change(topic, partition_id, partition, self._brokers.is_active).build()
+            record = self.begin_change(topic, partition_id, None).build()
             if record is not None and record.leader >= 0:
                 records.append(record)
         return records
 
     # -- shared ---------------------------------------------------------------------------------------------------
 
-    def begin_change(self, topic: Topic, partition_id: int, election: Election = Election.ONLINE) -> PartitionChange:
-        """Return a PartitionChange to fill in; `election` is the kind of leader election."""
-        rules = self._rules_of(topic)._replace(election=election)
-        return self._change(topic, partition_id, topic.partitions[partition_id], self._brokers.is_active, rules)
+    def begin_change(
+        self, topic: Topic, partition_id: int, election: Election | None = Election.ONLINE
+    ) -> PartitionChange:
+        """Return a PartitionChange to fill in. `election`: None if the topic's configs decide on unclean elections."""
+        rules = self._rules_of(topic, self._leader_test(self._brokers.is_active), election)
+        return PartitionChange(topic.topic_id, partition_id, topic.partitions[partition_id], rules)
 
     def _partitions(self) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
         for topic in self._topics.by_id.values():
             for partition_id, partition in topic.partitions.items():
                 yield topic, partition_id, partition
 
-    def _rules_of(self, topic: Topic) -> _TopicRules:
-        """Return a topic's default election rules: unclean elections only if the topic allows them."""
-        is_unclean = self._configs.is_unclean_election_enabled(topic.name)
-        min_insync_replicas = 1
-        if self._features.is_elr_enabled:
-            min_insync_replicas = self._configs.min_insync_replicas(topic.name)
-        return _TopicRules(
-            Election.UNCLEAN if is_unclean else Election.ONLINE,
-            min(min_insync_replicas, len(topic.partitions[0].replicas)),
-        )
-
-    def _change(
-        self,
-        topic: Topic,
-        partition_id: int,
-        partition: PartitionRegistration,
-        is_alive: Callable[[int], bool],
-        rules: _TopicRules | None = None,
-    ) -> PartitionChange:
-        """Return a PartitionChange to fill in. `rules`: by default those of the topic."""
-        election, min_insync_replicas = rules or self._rules_of(topic)
-        return PartitionChange(
-            partition=partition,
-            topic_id=topic.topic_id,
-            partition_id=partition_id,
+    def _rules_of(
+        self, topic: Topic, may_lead: Callable[[int, Uuid], bool], election: Election | None = None
+    ) -> ElectionRules:
+        """Return a topic's election rules. `election`: None if the topic's configs decide on unclean elections."""
+        if election is None:
+            is_unclean = self._configs.is_unclean_election_enabled(topic.name)
+            election = Election.UNCLEAN if is_unclean else Election.ONLINE
+        is_elr_enabled = self._features.is_elr_enabled
+        min_insync_replicas = self._configs.min_insync_replicas(topic.name) if is_elr_enabled else 1
+        return ElectionRules(
             metadata_version=self._features.metadata_version,
-            min_insync_replicas=min_insync_replicas,
-            is_elr_enabled=self._features.is_elr_enabled,
-            is_acceptable_leader=self._leader_test(partition, is_alive),
+            is_elr_enabled=is_elr_enabled,
+            min_insync_replicas=min(min_insync_replicas, len(topic.partitions[0].replicas)),
+            may_lead=may_lead,
             default_directory=self._brokers.default_directory,
             election=election,
         )
 
-    def _leader_test(self, partition: PartitionRegistration, is_alive: Callable[[int], bool]) -> Callable[[int], bool]:
+    def _leader_test(self, is_alive: Callable[[int], bool]) -> Callable[[int, Uuid], bool]:
         """Return the test whether a replica may lead: its broker is alive and its log directory online."""
 
-        def is_acceptable(replica: int) -> bool:
-            if not is_alive(replica):
-                return False
-            return self._brokers.has_online_directory(replica, partition.directory_of(replica))
+        def may_lead(replica: int, directory: Uuid) -> bool:
+            return is_alive(replica) and self._brokers.has_online_directory(replica, directory)
 
-        return is_acceptable
+        return may_lead
 
 
 def _requested_isr(requested: "alter_partition_request.PartitionData", api_version: int) -> dict[int, int]:

@@ -5,7 +5,7 @@ change that adds the last of them; the same change removes the replicas to be re
 one; a cancellation restores the previous replicas. The messages are imported with the first request.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
@@ -163,7 +163,7 @@ class ReassignmentControl:
         return change.build()
 
 
-def _without(replicas: list[int], others: list[int]) -> list[int]:
+def _without(replicas: Sequence[int], others: list[int]) -> list[int]:
     return [replica for replica in replicas if replica not in others]
 
 

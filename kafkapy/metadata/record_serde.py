@@ -75,9 +75,11 @@ def encode_record(record: Any, version: int) -> bytes:
 def decode_record(value: bytes | memoryview) -> Any:
     """Return the metadata record in a log record's value. Raises ProtocolError if it cannot be decoded."""
     try:
-        frame_version, position = read_uvarint(value, 0)
-        api_key, position = read_uvarint(value, position)
-        version, position = read_uvarint(value, position)
+        frame_version, api_key, version, position = value[0], value[1], value[2], 3
+        if (frame_version | api_key | version) > 0x7F:  # a varint is longer than a byte
+            frame_version, position = read_uvarint(value, 0)
+            api_key, position = read_uvarint(value, position)
+            version, position = read_uvarint(value, position)
     except IndexError:
         raise ProtocolError("a metadata record ends inside its frame") from None
     if frame_version != FRAME_VERSION:

@@ -78,23 +78,26 @@ class PartitionRegistration(NamedTuple):
 
         A leader in the record increases the leader epoch, even if it is the same leader.
         """
-        replicas = self.replicas if change.replicas is None else tuple(change.replicas)
-        directories = self.directories if change.directories is None else change.directories
-        has_leader_change = change.leader != NO_LEADER_CHANGE
-        recovery = change.leader_recovery_state
+        (
+            replicas, directories, isr, removing_replicas, adding_replicas, elr, last_known_elr,
+            leader, leader_recovery_state, leader_epoch, partition_epoch,
+        ) = self  # fmt: skip
+        if change.replicas is not None or change.directories is not None:
+            replicas = _changed(replicas, change.replicas)
+            changed = directories if change.directories is None else change.directories
+            directories = _directories(changed, len(replicas))
+        if change.isr is not None:
+            isr = tuple(change.isr)
+        if change.leader != NO_LEADER_CHANGE:
+            leader, leader_epoch = change.leader, leader_epoch + 1
+        if change.leader_recovery_state != -1:
+            leader_recovery_state = change.leader_recovery_state
         return PartitionRegistration(
-            replicas=replicas,
-            directories=_directories(directories, len(replicas)),
-            isr=self.isr if change.isr is None else tuple(change.isr),
-            removing_replicas=_changed(self.removing_replicas, change.removing_replicas),
-            adding_replicas=_changed(self.adding_replicas, change.adding_replicas),
-            elr=_changed(self.elr, change.eligible_leader_replicas),
-            last_known_elr=_changed(self.last_known_elr, change.last_known_elr),
-            leader=change.leader if has_leader_change else self.leader,
-            leader_recovery_state=self.leader_recovery_state if recovery == -1 else recovery,
-            leader_epoch=self.leader_epoch + has_leader_change,
-            partition_epoch=self.partition_epoch + 1,
-        )
+            replicas, directories, isr,
+            _changed(removing_replicas, change.removing_replicas), _changed(adding_replicas, change.adding_replicas),
+            _changed(elr, change.eligible_leader_replicas), _changed(last_known_elr, change.last_known_elr),
+            leader, leader_recovery_state, leader_epoch, partition_epoch + 1,
+        )  # fmt: skip
 
     def to_record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
         """Return the record that creates the partition in this state, without directories if none are assigned."""

@@ -180,6 +180,11 @@ def _numbers(count: int, code: str) -> struct.Struct:
     return struct.Struct(f">{count}{code}")
 
 
+@lru_cache(256)
+def _counted_numbers(count: int, code: str) -> struct.Struct:
+    return struct.Struct(f">B{count}{code}")
+
+
 def int_list(data: Data, position: int, count: int, code: str) -> list[Any]:
     """Return `count` fixed-size numbers; `code` is their `struct` format."""
     return list(_numbers(count, code).unpack_from(data, position))
@@ -203,8 +208,12 @@ def tag_section(data: Data, position: int, count: int, budget: ElementBudget) ->
         raise budget.exceeded(count)
     tags: dict[int, bytes] = {}
     for _ in range(count):
-        tag, position = read_uvarint(data, position)
-        size, position = read_uvarint(data, position)
+        tag, size = data[position], data[position + 1]
+        if tag < 0x80 and size < 0x80:
+            position += 2
+        else:
+            tag, position = read_uvarint(data, position)
+            size, position = read_uvarint(data, position)
         end = position + size
         if end > len(data) or tag in tags:
             raise ProtocolError(f"tagged field {tag} is cut short or given twice")
@@ -329,17 +338,35 @@ def write_ints(out: bytearray, values: list[Any], code: str) -> None:
     out += _numbers(len(values), code).pack(*values)
 
 
+def compact_ints(values: list[Any], code: str) -> bytes:
+    """Return an array of fixed-size numbers with its compact count; `code` is their `struct` format."""
+    count = len(values)
+    if count < 0x7F:
+        return _counted_numbers(count, code).pack(count + 1, *values)
+    out = bytearray()
+    write_uvarint(out, count + 1)
+    write_ints(out, values, code)
+    return bytes(out)
+
+
 def write_tag_section(out: bytearray, tags: dict[int, bytes], unknown: dict[int, bytes] | None) -> None:
-    """Append the tagged fields of a struct in increasing order of tag: the known ones, and the unknown ones as read."""
+    """Append the tagged fields of a struct in increasing order of tag: the known ones, and the unknown ones as read.
+
+    The known ones are in that order.
+    """
     if unknown:
         if tags.keys() & unknown.keys():
             raise EncodeError(f"tags {sorted(tags.keys() & unknown.keys())} are known and unknown at once")
-        tags = tags | unknown
+        tags = dict(sorted((tags | unknown).items()))
     write_uvarint(out, len(tags))
-    for tag in sorted(tags):
-        value = tags[tag]
-        write_uvarint(out, tag)
-        write_uvarint(out, len(value))
+    for tag, value in tags.items():
+        size = len(value)
+        if tag < 0x80 and size < 0x80:
+            out.append(tag)
+            out.append(size)
+        else:
+            write_uvarint(out, tag)
+            write_uvarint(out, size)
         out += value
 
 

@@ -168,13 +168,24 @@ class WriteTagsFunction(WriteFunction):
         for field in self.layout.tagged:
             self.condition(_is_set(field.spec, f"item.{field.spec.attribute}", self.layouts.spec, self.body))
             outer, self.indent = self.indent, self.indent + "    "
-            self.emit("value = Writer()")
-            self.field(field)
-            self.flush()
-            self.emit(f"tags[{field.spec.tag}] = value.joined()")
+            self.value(field)
             self.indent = outer
         self.emit(f"{self.body.use('write_tag_section')}(out, tags, item.unknown_tagged_fields)")
         return ["", "", *self.header("write_tags_of"), *self.lines]
+
+    def value(self, field: FieldLayout) -> None:
+        """Emit the bytes of one tagged field."""
+        spec, item, tag = field.spec, f"item.{field.spec.attribute}", f"tags[{field.spec.tag}]"
+        code = FIXED_CODES.get(spec.type)
+        code = "B" if code == "?" else code
+        if code is not None and not spec.is_array:
+            self.emit(f"{tag} = {self.body.format('pack', [code])}({item})")
+        elif code not in (None, "16s") and self.is_known_set(field):
+            self.emit(f'{tag} = {self.body.use("compact_ints")}({item}, "{code}")')
+        else:
+            self.emit("value = Writer()")
+            self.field(field)
+            self.emit(f"{tag} = value.joined()")
 
     def is_known_set(self, field: FieldLayout) -> bool:
         return field.spec.default is None

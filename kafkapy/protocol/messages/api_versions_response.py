@@ -368,9 +368,7 @@ def _write_tags_of_api_versions_response_v3(out: Writer, item: ApiVersionsRespon
             _write_supported_feature_key_v3(value, supported_features_item)
         tags[0] = value.joined()
     if item.finalized_features_epoch != -1:
-        value = Writer()
-        value += _pack_q(item.finalized_features_epoch)
-        tags[1] = value.joined()
+        tags[1] = _pack_q(item.finalized_features_epoch)
     if item.finalized_features != []:
         value = Writer()
         write_uvarint(value, len(item.finalized_features) + 1)
@@ -378,9 +376,7 @@ def _write_tags_of_api_versions_response_v3(out: Writer, item: ApiVersionsRespon
             _write_finalized_feature_key_v3(value, finalized_features_item)
         tags[2] = value.joined()
     if item.zk_migration_ready:
-        value = Writer()
-        value += _pack_B(item.zk_migration_ready)
-        tags[3] = value.joined()
+        tags[3] = _pack_B(item.zk_migration_ready)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -118,9 +118,7 @@ def _read_broker_registration_change_record_v0(
 def _write_tags_of_broker_registration_change_record_v0(out: Writer, item: BrokerRegistrationChangeRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.fenced != 0:
-        value = Writer()
-        value += _pack_b(item.fenced)
-        tags[0] = value.joined()
+        tags[0] = _pack_b(item.fenced)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
@@ -185,13 +183,9 @@ def _read_broker_registration_change_record_v1(
 def _write_tags_of_broker_registration_change_record_v1(out: Writer, item: BrokerRegistrationChangeRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.fenced != 0:
-        value = Writer()
-        value += _pack_b(item.fenced)
-        tags[0] = value.joined()
+        tags[0] = _pack_b(item.fenced)
     if item.in_controlled_shutdown != 0:
-        value = Writer()
-        value += _pack_b(item.in_controlled_shutdown)
-        tags[1] = value.joined()
+        tags[1] = _pack_b(item.in_controlled_shutdown)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
@@ -263,13 +257,9 @@ def _read_broker_registration_change_record_v2(
 def _write_tags_of_broker_registration_change_record_v2(out: Writer, item: BrokerRegistrationChangeRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.fenced != 0:
-        value = Writer()
-        value += _pack_b(item.fenced)
-        tags[0] = value.joined()
+        tags[0] = _pack_b(item.fenced)
     if item.in_controlled_shutdown != 0:
-        value = Writer()
-        value += _pack_b(item.in_controlled_shutdown)
-        tags[1] = value.joined()
+        tags[1] = _pack_b(item.in_controlled_shutdown)
     if item.log_dirs != []:
         value = Writer()
         write_uvarint(value, len(item.log_dirs) + 1)
@@ -357,13 +347,9 @@ def _read_broker_registration_change_record_v3(
 def _write_tags_of_broker_registration_change_record_v3(out: Writer, item: BrokerRegistrationChangeRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.fenced != 0:
-        value = Writer()
-        value += _pack_b(item.fenced)
-        tags[0] = value.joined()
+        tags[0] = _pack_b(item.fenced)
     if item.in_controlled_shutdown != 0:
-        value = Writer()
-        value += _pack_b(item.in_controlled_shutdown)
-        tags[1] = value.joined()
+        tags[1] = _pack_b(item.in_controlled_shutdown)
     if item.log_dirs != []:
         value = Writer()
         write_uvarint(value, len(item.log_dirs) + 1)

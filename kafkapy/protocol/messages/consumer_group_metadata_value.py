@@ -89,9 +89,7 @@ def _read_consumer_group_metadata_value_v0(
 def _write_tags_of_consumer_group_metadata_value_v0(out: Writer, item: ConsumerGroupMetadataValue) -> None:
     tags: dict[int, bytes] = {}
     if item.metadata_hash != 0:
-        value = Writer()
-        value += _pack_q(item.metadata_hash)
-        tags[0] = value.joined()
+        tags[0] = _pack_q(item.metadata_hash)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -284,9 +284,7 @@ def _read_creatable_topic_result_v5(
 def _write_tags_of_creatable_topic_result_v5(out: Writer, item: CreatableTopicResult) -> None:
     tags: dict[int, bytes] = {}
     if item.topic_config_error_code != 0:
-        value = Writer()
-        value += _pack_h(item.topic_config_error_code)
-        tags[0] = value.joined()
+        tags[0] = _pack_h(item.topic_config_error_code)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
@@ -393,9 +391,7 @@ def _read_creatable_topic_result_v7(
 def _write_tags_of_creatable_topic_result_v7(out: Writer, item: CreatableTopicResult) -> None:
     tags: dict[int, bytes] = {}
     if item.topic_config_error_code != 0:
-        value = Writer()
-        value += _pack_h(item.topic_config_error_code)
-        tags[0] = value.joined()
+        tags[0] = _pack_h(item.topic_config_error_code)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

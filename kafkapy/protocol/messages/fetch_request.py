@@ -1193,9 +1193,7 @@ def _read_fetch_partition_v17(data: Data, position: int, budget: ElementBudget) 
 def _write_tags_of_fetch_partition_v17(out: Writer, item: FetchPartition) -> None:
     tags: dict[int, bytes] = {}
     if item.replica_directory_id != ZERO_UUID:
-        value = Writer()
-        value += _pack_u(item.replica_directory_id)
-        tags[0] = value.joined()
+        tags[0] = _pack_u(item.replica_directory_id)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
@@ -1402,13 +1400,9 @@ def _read_fetch_partition_v18(data: Data, position: int, budget: ElementBudget) 
 def _write_tags_of_fetch_partition_v18(out: Writer, item: FetchPartition) -> None:
     tags: dict[int, bytes] = {}
     if item.replica_directory_id != ZERO_UUID:
-        value = Writer()
-        value += _pack_u(item.replica_directory_id)
-        tags[0] = value.joined()
+        tags[0] = _pack_u(item.replica_directory_id)
     if item.high_watermark != 9223372036854775807:
-        value = Writer()
-        value += _pack_q(item.high_watermark)
-        tags[1] = value.joined()
+        tags[1] = _pack_q(item.high_watermark)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -312,9 +312,7 @@ def _read_partition_snapshot_v1(data: Data, position: int, budget: ElementBudget
 def _write_tags_of_partition_snapshot_v1(out: Writer, item: PartitionSnapshot) -> None:
     tags: dict[int, bytes] = {}
     if item.replica_directory_id != ZERO_UUID:
-        value = Writer()
-        value += _pack_u(item.replica_directory_id)
-        tags[0] = value.joined()
+        tags[0] = _pack_u(item.replica_directory_id)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -186,9 +186,7 @@ def _read_offset_commit_value_v4(data: Data, position: int, budget: ElementBudge
 def _write_tags_of_offset_commit_value_v4(out: Writer, item: OffsetCommitValue) -> None:
     tags: dict[int, bytes] = {}
     if item.topic_id != ZERO_UUID:
-        value = Writer()
-        value += _pack_u(item.topic_id)
-        tags[0] = value.joined()
+        tags[0] = _pack_u(item.topic_id)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -17,12 +17,12 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_tag_end,
     compact_count,
+    compact_ints,
     int_list,
     new,
     tag_section,
     unwritable,
     uuid_list,
-    write_ints,
     write_tag_section,
     write_uvarint,
 )
@@ -201,33 +201,17 @@ def _read_partition_change_record_v0(
 def _write_tags_of_partition_change_record_v0(out: Writer, item: PartitionChangeRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.isr is not None:
-        value = Writer()
-        write_uvarint(value, len(item.isr) + 1)
-        write_ints(value, item.isr, "i")
-        tags[0] = value.joined()
+        tags[0] = compact_ints(item.isr, "i")
     if item.leader != -2:
-        value = Writer()
-        value += _pack_i(item.leader)
-        tags[1] = value.joined()
+        tags[1] = _pack_i(item.leader)
     if item.replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.replicas) + 1)
-        write_ints(value, item.replicas, "i")
-        tags[2] = value.joined()
+        tags[2] = compact_ints(item.replicas, "i")
     if item.removing_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.removing_replicas) + 1)
-        write_ints(value, item.removing_replicas, "i")
-        tags[3] = value.joined()
+        tags[3] = compact_ints(item.removing_replicas, "i")
     if item.adding_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.adding_replicas) + 1)
-        write_ints(value, item.adding_replicas, "i")
-        tags[4] = value.joined()
+        tags[4] = compact_ints(item.adding_replicas, "i")
     if item.leader_recovery_state != -1:
-        value = Writer()
-        value += _pack_b(item.leader_recovery_state)
-        tags[5] = value.joined()
+        tags[5] = _pack_b(item.leader_recovery_state)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
@@ -365,33 +349,17 @@ def _read_partition_change_record_v1(
 def _write_tags_of_partition_change_record_v1(out: Writer, item: PartitionChangeRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.isr is not None:
-        value = Writer()
-        write_uvarint(value, len(item.isr) + 1)
-        write_ints(value, item.isr, "i")
-        tags[0] = value.joined()
+        tags[0] = compact_ints(item.isr, "i")
     if item.leader != -2:
-        value = Writer()
-        value += _pack_i(item.leader)
-        tags[1] = value.joined()
+        tags[1] = _pack_i(item.leader)
     if item.replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.replicas) + 1)
-        write_ints(value, item.replicas, "i")
-        tags[2] = value.joined()
+        tags[2] = compact_ints(item.replicas, "i")
     if item.removing_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.removing_replicas) + 1)
-        write_ints(value, item.removing_replicas, "i")
-        tags[3] = value.joined()
+        tags[3] = compact_ints(item.removing_replicas, "i")
     if item.adding_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.adding_replicas) + 1)
-        write_ints(value, item.adding_replicas, "i")
-        tags[4] = value.joined()
+        tags[4] = compact_ints(item.adding_replicas, "i")
     if item.leader_recovery_state != -1:
-        value = Writer()
-        value += _pack_b(item.leader_recovery_state)
-        tags[5] = value.joined()
+        tags[5] = _pack_b(item.leader_recovery_state)
     if item.directories is not None:
         value = Writer()
         write_uvarint(value, len(item.directories) + 1)
@@ -558,43 +526,21 @@ def _read_partition_change_record_v2(
 def _write_tags_of_partition_change_record_v2(out: Writer, item: PartitionChangeRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.isr is not None:
-        value = Writer()
-        write_uvarint(value, len(item.isr) + 1)
-        write_ints(value, item.isr, "i")
-        tags[0] = value.joined()
+        tags[0] = compact_ints(item.isr, "i")
     if item.leader != -2:
-        value = Writer()
-        value += _pack_i(item.leader)
-        tags[1] = value.joined()
+        tags[1] = _pack_i(item.leader)
     if item.replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.replicas) + 1)
-        write_ints(value, item.replicas, "i")
-        tags[2] = value.joined()
+        tags[2] = compact_ints(item.replicas, "i")
     if item.removing_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.removing_replicas) + 1)
-        write_ints(value, item.removing_replicas, "i")
-        tags[3] = value.joined()
+        tags[3] = compact_ints(item.removing_replicas, "i")
     if item.adding_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.adding_replicas) + 1)
-        write_ints(value, item.adding_replicas, "i")
-        tags[4] = value.joined()
+        tags[4] = compact_ints(item.adding_replicas, "i")
     if item.leader_recovery_state != -1:
-        value = Writer()
-        value += _pack_b(item.leader_recovery_state)
-        tags[5] = value.joined()
+        tags[5] = _pack_b(item.leader_recovery_state)
     if item.eligible_leader_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.eligible_leader_replicas) + 1)
-        write_ints(value, item.eligible_leader_replicas, "i")
-        tags[6] = value.joined()
+        tags[6] = compact_ints(item.eligible_leader_replicas, "i")
     if item.last_known_elr is not None:
-        value = Writer()
-        write_uvarint(value, len(item.last_known_elr) + 1)
-        write_ints(value, item.last_known_elr, "i")
-        tags[7] = value.joined()
+        tags[7] = compact_ints(item.last_known_elr, "i")
     if item.directories is not None:
         value = Writer()
         write_uvarint(value, len(item.directories) + 1)

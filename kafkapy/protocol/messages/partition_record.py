@@ -18,6 +18,7 @@ from kafkapy.protocol.primitives import (
     Writer,
     check_tag_end,
     compact_count,
+    compact_ints,
     int_list,
     new,
     tag_section,
@@ -167,9 +168,7 @@ def _read_partition_record_v0(data: Data, position: int, budget: ElementBudget) 
 def _write_tags_of_partition_record_v0(out: Writer, item: PartitionRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.leader_recovery_state != 0:
-        value = Writer()
-        value += _pack_b(item.leader_recovery_state)
-        tags[0] = value.joined()
+        tags[0] = _pack_b(item.leader_recovery_state)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
@@ -257,9 +256,7 @@ def _read_partition_record_v1(data: Data, position: int, budget: ElementBudget) 
 def _write_tags_of_partition_record_v1(out: Writer, item: PartitionRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.leader_recovery_state != 0:
-        value = Writer()
-        value += _pack_b(item.leader_recovery_state)
-        tags[0] = value.joined()
+        tags[0] = _pack_b(item.leader_recovery_state)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
@@ -372,19 +369,11 @@ def _read_partition_record_v2(data: Data, position: int, budget: ElementBudget) 
 def _write_tags_of_partition_record_v2(out: Writer, item: PartitionRecord) -> None:
     tags: dict[int, bytes] = {}
     if item.leader_recovery_state != 0:
-        value = Writer()
-        value += _pack_b(item.leader_recovery_state)
-        tags[0] = value.joined()
+        tags[0] = _pack_b(item.leader_recovery_state)
     if item.eligible_leader_replicas is not None:
-        value = Writer()
-        write_uvarint(value, len(item.eligible_leader_replicas) + 1)
-        write_ints(value, item.eligible_leader_replicas, "i")
-        tags[1] = value.joined()
+        tags[1] = compact_ints(item.eligible_leader_replicas, "i")
     if item.last_known_elr is not None:
-        value = Writer()
-        write_uvarint(value, len(item.last_known_elr) + 1)
-        write_ints(value, item.last_known_elr, "i")
-        tags[2] = value.joined()
+        tags[2] = compact_ints(item.last_known_elr, "i")
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -204,9 +204,7 @@ def _write_tags_of_remote_log_segment_metadata_snapshot_record_v0(
 ) -> None:
     tags: dict[int, bytes] = {}
     if item.txn_index_empty:
-        value = Writer()
-        value += _pack_B(item.txn_index_empty)
-        tags[0] = value.joined()
+        tags[0] = _pack_B(item.txn_index_empty)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -94,9 +94,7 @@ def _write_tags_of_share_group_target_assignment_metadata_value_v0(
 ) -> None:
     tags: dict[int, bytes] = {}
     if item.assignment_timestamp != 0:
-        value = Writer()
-        value += _pack_q(item.assignment_timestamp)
-        tags[0] = value.joined()
+        tags[0] = _pack_q(item.assignment_timestamp)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

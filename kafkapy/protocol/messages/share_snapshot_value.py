@@ -183,9 +183,7 @@ def _read_share_snapshot_value_v0(data: Data, position: int, budget: ElementBudg
 def _write_tags_of_share_snapshot_value_v0(out: Writer, item: ShareSnapshotValue) -> None:
     tags: dict[int, bytes] = {}
     if item.delivery_complete_count != -1:
-        value = Writer()
-        value += _pack_i(item.delivery_complete_count)
-        tags[0] = value.joined()
+        tags[0] = _pack_i(item.delivery_complete_count)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

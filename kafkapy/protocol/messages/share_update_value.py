@@ -163,9 +163,7 @@ def _read_share_update_value_v0(data: Data, position: int, budget: ElementBudget
 def _write_tags_of_share_update_value_v0(out: Writer, item: ShareUpdateValue) -> None:
     tags: dict[int, bytes] = {}
     if item.delivery_complete_count != -1:
-        value = Writer()
-        value += _pack_i(item.delivery_complete_count)
-        tags[0] = value.joined()
+        tags[0] = _pack_i(item.delivery_complete_count)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

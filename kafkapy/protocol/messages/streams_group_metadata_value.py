@@ -161,9 +161,7 @@ def _read_streams_group_metadata_value_v0(
 def _write_tags_of_streams_group_metadata_value_v0(out: Writer, item: StreamsGroupMetadataValue) -> None:
     tags: dict[int, bytes] = {}
     if item.validated_topology_epoch != -1:
-        value = Writer()
-        value += _pack_i(item.validated_topology_epoch)
-        tags[0] = value.joined()
+        tags[0] = _pack_i(item.validated_topology_epoch)
     if item.last_assignment_configs != []:
         value = Writer()
         if item.last_assignment_configs is None:

@@ -303,21 +303,13 @@ def _read_transaction_log_value_v1(data: Data, position: int, budget: ElementBud
 def _write_tags_of_transaction_log_value_v1(out: Writer, item: TransactionLogValue) -> None:
     tags: dict[int, bytes] = {}
     if item.previous_producer_id != -1:
-        value = Writer()
-        value += _pack_q(item.previous_producer_id)
-        tags[0] = value.joined()
+        tags[0] = _pack_q(item.previous_producer_id)
     if item.next_producer_id != -1:
-        value = Writer()
-        value += _pack_q(item.next_producer_id)
-        tags[1] = value.joined()
+        tags[1] = _pack_q(item.next_producer_id)
     if item.client_transaction_version != 0:
-        value = Writer()
-        value += _pack_h(item.client_transaction_version)
-        tags[2] = value.joined()
+        tags[2] = _pack_h(item.client_transaction_version)
     if item.next_producer_epoch != -1:
-        value = Writer()
-        value += _pack_h(item.next_producer_epoch)
-        tags[3] = value.joined()
+        tags[3] = _pack_h(item.next_producer_epoch)
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 

@@ -15,6 +15,7 @@ from kafkapy.protocol.messages.fetch_request import (
 )
 from kafkapy.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkapy.protocol.messages.transaction_log_value import TransactionLogValue
@@ -90,6 +91,25 @@ def test_tagged_fields_are_written_in_rising_order_of_tag():
     data = request.encode(15)
     assert data.endswith(bytes.fromhex("04 00 02 0263 01 0d 00000001 ffffffffffffffff 00 05 01 79 07 01 7a"))
     assert FetchRequest.decode(data, 15) == request
+
+
+@pytest.mark.parametrize(
+    ("count", "header"),  # tag, size, count of the array plus one: the last two need two bytes from 128 on
+    [
+        (0, "00 01 01"),
+        (1, "00 05 02"),
+        (31, "00 7d 20"),
+        (32, "00 8101 21"),
+        (126, "00 f903 7f"),
+        (127, "00 fe03 8001"),
+    ],
+)
+def test_tagged_array_of_numbers_is_as_long_as_its_size_says(count, header):
+    record = PartitionChangeRecord(partition_id=7, isr=list(range(count)))
+    start = bytes.fromhex("00000007" + "00" * 16 + "01" + header)
+    numbers = b"".join(number.to_bytes(4) for number in range(count))
+    assert record.encode(2) == start + numbers
+    assert PartitionChangeRecord.decode(start + numbers, 2) == record
 
 
 def test_unknown_tag_that_the_version_knows_is_not_written():
