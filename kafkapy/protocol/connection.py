@@ -2,9 +2,8 @@
 
 A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
 
-* A partial frame is held in the parts that were received (partial_frame.py); memory is never allocated for the size
-  that a frame claims. Each frame is returned in its own bytearray, which is never reused: the receiver may keep it or
-  modify it.
+* Memory is never allocated for the size that a frame claims, only for what has arrived (partial_frame.py). Each frame
+  is returned in its own bytearray, which is never reused: the receiver may keep it or modify it.
 * Responses are sent in the order of the requests, whatever the order they complete in. A request without a response
   (acks=0) keeps its place in that order and sends nothing.
 * No request starts while the connection is muted, has `max_in_flight` unanswered requests, or has `max_output_bytes`
@@ -37,6 +36,12 @@ COALESCED_BYTES = 16 * 1024
 
 LARGE_REST_BYTES = 16 * 1024
 """If at least this many bytes of a frame are missing, receive only this frame's bytes, not those that follow."""
+
+RECEIVE_BYTES = 64 * 1024
+"""The size of one receive call while no large frame is partially received."""
+
+LEAST_VIEW_BYTES = 8 * 1024
+"""A slice of bytes of this size is a copy that costs more than a view."""
 
 MAX_WRITE_BYTES = 1024 * 1024
 MAX_WRITE_BUFFERS = 64
@@ -78,6 +83,7 @@ class Connection:
         "mute_count",
         "output",
         "output_bytes",
+        "receive_bytes",
         "started_count",
     )
 
@@ -89,6 +95,8 @@ class Connection:
         self._max_in_flight = 1
         self._max_output_bytes = limits.max_output_bytes
         self.input: bytes = b""
+        self.receive_bytes = RECEIVE_BYTES
+        """How many bytes to receive between two frames: RECEIVE_BYTES, if no recent frame was large."""
         self._position = 0
         self._partial: PartialFrame | None = None
         """The frame that is not whole yet, or may not start yet."""
@@ -159,13 +167,28 @@ class Connection:
             self.input, self._position = b"", 0
 
     @property
-    def large_rest_bytes(self) -> int:
-        """The missing bytes of a large frame: receive at most so many, then `feed_frame`. If 0, receive and `feed`."""
+    def rest_bytes(self) -> int:
+        """The missing bytes of the partial frame.
+
+        From LARGE_REST_BYTES on receive no more than these, into `room` if there is one, else for `feed_frame`.
+        """
         partial = self._partial
-        return 0 if partial is None or partial.missing_bytes < LARGE_REST_BYTES else partial.missing_bytes
+        return 0 if partial is None else partial.missing_bytes
+
+    def room(self) -> memoryview | None:
+        """Return the place to receive the rest of the partial large frame into, if there is one yet."""
+        partial = self._partial
+        assert partial is not None, "no frame is partially received"
+        return None if _may_be_coalesced(partial) else partial.room()
+
+    def received(self, count: int) -> None:
+        """Take `count` bytes that were received into `room`."""
+        partial = self._partial
+        assert partial is not None, "no frame is partially received"
+        partial.received(count)
 
     def feed_frame(self, part: bytes) -> None:
-        """Take received bytes of the partial large frame. They are kept as they are until it is complete."""
+        """Take received bytes of the partial large frame."""
         partial = self._partial
         assert partial is not None, "no frame is partially received"
         partial.add(part)
@@ -207,9 +230,11 @@ class Connection:
         elif end == len(data):
             self.input, self._position = b"", 0
         else:
-            self._begin_frame(size, start)
+            self._begin_frame(size, position)
             return None
         self.started_count += 1
+        if size >= LEAST_VIEW_BYTES:
+            return memoryview(bytearray(memoryview(data)[start:end]))
         return memoryview(bytearray(data[start:end]))
 
     def produces_at_hand(self) -> tuple[bytes, int, int] | None:
@@ -253,10 +278,18 @@ class Connection:
         self._append(answers)
         return started + 1
 
-    def _begin_frame(self, size: int, start: int) -> None:
-        self._partial = PartialFrame(size, bytearray(memoryview(self.input)[start:]))
+    def _begin_frame(self, size: int, position: int) -> None:
+        """Keep a frame's received part. Requests of one size are received whole from now on, without joining."""
+        self._partial = PartialFrame(size, self.input[position:])
         self.input = b""
         self._position = 0
+        frame_bytes = _SIZE.size + size
+        if size < LARGE_REST_BYTES:
+            self.receive_bytes = RECEIVE_BYTES
+        elif size <= MAX_COALESCED_FRAME_BYTES:
+            self.receive_bytes = max(RECEIVE_BYTES // frame_bytes, 1) * frame_bytes
+        else:
+            self.receive_bytes = MAX_COALESCED_FRAME_BYTES
 
     def _drop_taken(self) -> None:
         """Release the input's started frames: the client decides when the rest goes on."""
@@ -265,7 +298,7 @@ class Connection:
 
     def _rejoin(self, partial: PartialFrame, data: bytes) -> None:
         """Put a partial frame back before the bytes that complete it: a copy costs less than serving it alone."""
-        self.input = b"".join((_pack_size(partial.size_bytes), *partial.parts, data))
+        self.input = b"".join((*partial.parts, data))
         self._position = 0
         self._partial = None
 
@@ -274,7 +307,7 @@ class Connection:
             return None
         self._partial = None
         self.started_count += 1
-        return memoryview(partial.joined())
+        return partial.whole()
 
     # ---- responses in
 
@@ -447,7 +480,7 @@ class Connection:
 
 def _may_be_coalesced(partial: PartialFrame) -> bool:
     """Return whether a partial frame may be served together with those that follow it."""
-    return partial.size_bytes <= MAX_COALESCED_FRAME_BYTES and partial.parts[0].startswith(_PRODUCE_KEY)
+    return partial.size_bytes <= MAX_COALESCED_FRAME_BYTES and partial.starts_with(_PRODUCE_KEY)
 
 
 def _regions(response: "Writer") -> list[FileRegion]:

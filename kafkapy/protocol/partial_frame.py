@@ -1,59 +1,109 @@
-"""A frame of which a part was received. The parts are joined when it is complete."""
+"""A frame of which a part was received: the received parts first, later one buffer of the frame's size.
+
+Memory follows what has arrived, never what the size prefix claims. Up to half of the frame is held as it was received.
+Then the buffer is made, and the missing bytes are received straight into it: joining costs a copy of the frame, and
+parts of 100 KiB are memory that the allocator returns to the system and takes anew. A frame above MOST_WHOLE_BYTES has
+no such buffer, as making it would hold the loop: its parts are joined from time to time.
+"""
 
 from typing import Final
+
+PREFIX_BYTES: Final = 4
+"""The size prefix of a frame; it is kept with the frame."""
+
+KEY_BYTES: Final = 2
+"""The first part has at least this many bytes of the frame, if there are: those of the request's api key."""
 
 LEAST_PART_BYTES: Final = 4 * 1024
 """Received parts of a frame that are smaller are joined at once, so that a byte at a time costs no object each."""
 
-MOST_UNJOINED_BYTES: Final = 2 * 1024 * 1024
-"""More received parts of a frame are joined before it is complete: half a millisecond. A frame of message.max.bytes is
-joined once. Appending each part to one bytearray would move it again and again: the parts of several connections lie
-between each other, so that it cannot grow in its place."""
-
-KEY_BYTES: Final = 2
-"""The first part has at least this many bytes, if there are: those of the request's api key."""
+MOST_WHOLE_BYTES: Final = 2 * 1024 * 1024
+"""The largest frame with a buffer of its size: zero-filling it and copying half of it take a third of a millisecond.
+Of a larger frame, this many bytes are joined at once."""
 
 
 class PartialFrame:
-    """The received parts of one frame. The first is a bytearray, to which the others may be joined."""
+    """The received bytes of one frame, size prefix included: in `parts`, until there is a buffer."""
 
-    __slots__ = ("missing_bytes", "parts", "size_bytes")
+    __slots__ = ("_buffer", "_unjoined_bytes", "missing_bytes", "parts", "size_bytes")
 
-    def __init__(self, size_bytes: int, first: bytearray) -> None:
-        """`size_bytes` is the size of the whole frame, of which `first` was received."""
+    def __init__(self, size_bytes: int, first: bytes) -> None:
+        """`size_bytes`: the size of the whole frame, as its prefix says. `first`: the prefix and what follows it."""
         self.size_bytes = size_bytes
-        self.missing_bytes = size_bytes - len(first)
+        self.missing_bytes = size_bytes + PREFIX_BYTES - len(first)
         self.parts: list[bytes | bytearray] = [first]
+        self._unjoined_bytes = 0
+        self._buffer: bytearray | None = None
+
+    def starts_with(self, api_key: bytes) -> bool:
+        """Return whether these are the first bytes of the frame after its size. False once there is a buffer."""
+        return bool(self.parts) and self.parts[0].startswith(api_key, PREFIX_BYTES)
 
     def add(self, part: bytes) -> None:
-        """Add received bytes.
-
-        They are joined now if they are few, as each object costs memory, or if what joining holds the loop for would
-        otherwise grow with the frame.
-        """
-        parts = self.parts
-        is_few = len(part) < LEAST_PART_BYTES or self.size_bytes - self.missing_bytes < KEY_BYTES
+        """Add received bytes. Small parts are joined at once, those of a very large frame from time to time."""
         self.missing_bytes -= len(part)
         assert self.missing_bytes >= 0, "more than the frame lacks"
-        if not is_few:
+        if self._buffer is not None:
+            at = len(self._buffer) - self.missing_bytes
+            self._buffer[at - len(part) : at] = part
+            return
+        parts = self.parts
+        last = parts[-1]
+        if len(last) < PREFIX_BYTES + KEY_BYTES:
+            parts[-1] = last + part
+        elif len(part) >= LEAST_PART_BYTES:
             parts.append(part)
-        elif isinstance(last := parts[-1], bytearray):
+        elif isinstance(last, bytearray):
             last += part
         else:
             parts.append(bytearray(part))
-        first = parts[0]
-        if self.size_bytes - self.missing_bytes - len(first) > MOST_UNJOINED_BYTES:
-            assert isinstance(first, bytearray), "it is that of the constructor"
-            first += b"".join(parts[1:])
-            del parts[1:]
+        self._unjoined_bytes += len(part)
+        if self._unjoined_bytes > MOST_WHOLE_BYTES:
+            self._join()
 
-    def joined(self) -> bytearray:
-        """Return the frame, which is complete."""
+    def _join(self) -> None:
+        """Append the other parts to the first. Doing so for each would move it again and again."""
+        first, *rest = self.parts
+        if not isinstance(first, bytearray):
+            first = bytearray(first)
+        first += b"".join(rest)
+        self.parts = [first]
+        self._unjoined_bytes = 0
+
+    def room(self) -> memoryview | None:
+        """Return the place of the missing bytes, which are to be received into it and reported to `received`.
+
+        None if there is no buffer yet: less than half of the frame has come, or it is a very large one.
+        """
+        if self._buffer is None:
+            if self.missing_bytes > self.size_bytes // 2 or self.size_bytes > MOST_WHOLE_BYTES:
+                return None
+            self._make_buffer()
+            assert self._buffer is not None
+        return memoryview(self._buffer)[len(self._buffer) - self.missing_bytes :]
+
+    def _make_buffer(self) -> None:
+        self._buffer = buffer = bytearray(PREFIX_BYTES + self.size_bytes)
+        at = 0
+        for part in self.parts:
+            buffer[at : at + len(part)] = part
+            at += len(part)
+        self.parts = []
+
+    def received(self, count: int) -> None:
+        """Take the first `count` bytes of `room`, which were received."""
+        self.missing_bytes -= count
+
+    def whole(self) -> memoryview:
+        """Return the frame, which is complete, without its prefix."""
         assert not self.missing_bytes, f"{self.missing_bytes} bytes are missing"
-        frame, *rest = self.parts
-        assert isinstance(frame, bytearray), "it is that of the constructor"
-        if len(frame) > MOST_UNJOINED_BYTES:  # a copy would hold the loop, and the memory of the frame twice
-            frame += b"".join(rest)
-        elif rest:
-            frame = bytearray().join(self.parts)
-        return frame
+        frame = self._buffer
+        if frame is None:
+            if self.size_bytes > MOST_WHOLE_BYTES:  # a copy would hold the loop, and the memory of the frame twice
+                self._join()
+                first = self.parts[0]
+                assert isinstance(first, bytearray)
+                frame = first
+            else:
+                frame = bytearray().join(self.parts)
+        return memoryview(frame)[PREFIX_BYTES:]

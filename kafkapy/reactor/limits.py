@@ -17,11 +17,9 @@ FRAMES_PER_TURN = 32
 BYTES_PER_TURN = 1024 * 1024
 """Bytes received from, and sent to, one connection in one turn: about half a millisecond of copying."""
 
-RECEIVE_BYTES = 64 * 1024
-"""The size of one receive call while no large frame is partially received."""
-
 FRAME_RECEIVE_BYTES = 128 * 1024
-"""The size of one receive call for a large frame: a socket seldom holds more, and it fits a core's cache."""
+"""The size of one receive call for a large frame that has no buffer yet: a socket seldom holds more, and it fits a
+core's cache."""
 
 PEEK_BYTES = 4 * 1024
 """The size of one receive call between two frames while the request memory is nearly full."""

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import api_key_of, api_name
-from kafkapy.protocol.connection import Connection, discard
+from kafkapy.protocol.connection import LARGE_REST_BYTES, Connection, discard
 from kafkapy.protocol.serving import ConnectionInfo, Login
 from kafkapy.reactor.limits import (
     BYTES_PER_TURN,
-    FRAME_RECEIVE_BYTES,
     FRAMES_PER_TURN,
     HALF_CLOSED_LINGER_MS,
     PEEK_BYTES,
-    RECEIVE_BYTES,
 )
 from kafkapy.reactor.pending_request import PendingRequest
+from kafkapy.reactor.receiving import receive_rest
 from kafkapy.reactor.region_sender import RegionSender
 from kafkapy.reactor.regions import read_small
 from kafkapy.reactor.rest import Rest
@@ -234,22 +233,20 @@ class Link:
     def _receive(self, bytes_left: int) -> int:
         """Receive once; return how many bytes are left of the turn's, 0 if the channel is drained for now."""
         machine, request_memory = self._machine, self._request_memory
-        rest_bytes = machine.large_rest_bytes
-        if rest_bytes:
-            wanted = min(rest_bytes, FRAME_RECEIVE_BYTES)
+        rest_bytes = machine.rest_bytes
+        if rest_bytes >= LARGE_REST_BYTES:
+            wanted, count = receive_rest(self._channel, machine, rest_bytes)
         else:
-            wanted = RECEIVE_BYTES if request_memory.bytes < request_memory.tight_bytes else PEEK_BYTES
-        data = self._channel.receive(wanted)
-        if data is None:
+            is_tight = request_memory.bytes >= request_memory.tight_bytes
+            wanted = PEEK_BYTES if is_tight else rest_bytes + machine.receive_bytes
+            data = self._channel.receive(wanted)
+            count = -1 if data is None else len(data)
+            if data:
+                machine.feed(data)
+        if count <= 0:
+            if not count:
+                self._end_of_input()
             return 0
-        count = len(data)
-        if not count:
-            self._end_of_input()
-            return 0
-        if rest_bytes:
-            machine.feed_frame(data)
-        else:
-            machine.feed(data)
         self.unstarted_bytes += count
         request_memory.bytes += count
         return bytes_left - count if count == wanted else 0

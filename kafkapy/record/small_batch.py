@@ -25,8 +25,8 @@ TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 _unpack_header = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
-_LEAST_VIEW_BYTES: Final = 8 * 1024
-"""Smaller batches are copied for their checksum: making a view costs more."""
+LEAST_VIEW_BYTES: Final = 8 * 1024
+"""Smaller batches are copied, for their checksum and to be written: making a view costs more."""
 
 
 def takes_plain(rules: ValidationRules) -> bool:
@@ -57,7 +57,7 @@ def check_plain(
         return None
     if count != delta + 1 or count < 1 or not earliest_ms <= base_ms <= latest_ms:
         return None
-    whole: bytes | memoryview = data if size < _LEAST_VIEW_BYTES else memoryview(data)
+    whole: bytes | memoryview = data if size < LEAST_VIEW_BYTES else memoryview(data)
     if crc != crc32c(whole[start + ATTRIBUTES_POSITION : end]):
         return None
     if count == 1 and _is_one_record(data, start + HEADER_BYTES, end):

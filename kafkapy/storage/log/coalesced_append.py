@@ -13,7 +13,8 @@ from kafkapy.errors import ApiError
 from kafkapy.record.append_rules import MAX_INT64, AppendOrigin
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, takes_plain
+from kafkapy.record.small_batch import LEAST_VIEW_BYTES, PLAIN, TRANSACTIONAL, check_plain, takes_plain
+from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log.append import PlacedBatch, Sequel
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerBatch, ProducerEntry, VerificationGuard
@@ -34,7 +35,7 @@ class CoalescedAppend:
     __slots__ = (
         "_attributes",
         "_batches",
-        "_data",
+        "_buffers",
         "_earliest_ms",
         "_epoch",
         "_index_room",
@@ -45,9 +46,11 @@ class CoalescedAppend:
         "_now_ms",
         "_prepared",
         "_sequels",
+        "_tail",
         "_verify",
         "base_offsets",
         "end_offset",
+        "size_bytes",
     )
 
     def __init__(self, log: Log, *, leader_epoch: int, now_ms: int, verify: Verify | None = None) -> None:
@@ -63,17 +66,15 @@ class CoalescedAppend:
         self._latest_ms = min(now_ms + rules.timestamp_after_max_ms, MAX_INT64)
         self._most_bytes = rules.max_message_bytes
         self._index_room = log.segments.active.index_room
-        self._data = bytearray()
+        self._tail = bytearray()
+        """Takes small batches, and the first bytes of a large one, which is written from where it was received."""
+        self._buffers: list[ReadableBuffer] = [self._tail]
+        self.size_bytes = 0
         self._batches: list[PlacedBatch] = []
         self._sequels: list[Sequel] = []
         self._max_timestamp = -1
         self.base_offsets: list[int] = []
         self.end_offset = log.log_end_offset
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the size of all batches."""
-        return len(self._data)
 
     @staticmethod
     def is_possible(log: Log) -> bool:
@@ -101,8 +102,6 @@ class CoalescedAppend:
         if header is None or len(self._batches) >= self._index_room:  # each may need an index entry
             return False
         _, _, _, _, _, _, delta, _, max_timestamp, producer_id, producer_epoch, base_sequence, _ = header
-        written = self._data
-        position = len(written)
         base_offset = self.end_offset
         last_offset = base_offset + delta
         if producer_id >= 0:
@@ -131,9 +130,18 @@ class CoalescedAppend:
                 return False
         elif self._verify is not None:
             return False
-        written += data[start:end]
-        _pack_place(written, position, base_offset, end - start - LOG_OVERHEAD_BYTES, self._epoch)
-        self._batches.append(PlacedBatch(end - start, base_offset, last_offset, max_timestamp, self._epoch))
+        size = end - start
+        tail = self._tail
+        if size < LEAST_VIEW_BYTES:
+            position = len(tail)
+            tail += data[start:end]
+            _pack_place(tail, position, base_offset, size - LOG_OVERHEAD_BYTES, self._epoch)
+        else:
+            tail += PLACE.pack(base_offset, size - LOG_OVERHEAD_BYTES, self._epoch)
+            self._tail = bytearray()
+            self._buffers += (memoryview(data)[start + PLACE.size : end], self._tail)
+        self.size_bytes += size
+        self._batches.append(PlacedBatch(size, base_offset, last_offset, max_timestamp, self._epoch))
         self.base_offsets.append(base_offset)
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
@@ -180,13 +188,15 @@ class CoalescedAppend:
         """
         log, end_offset = self._log, self.end_offset
         if end_offset - log.recovery_point >= log.flush_messages or log.must_roll(
-            len(self._data), self._max_timestamp, end_offset - 1, self._now_ms
+            self.size_bytes, self._max_timestamp, end_offset - 1, self._now_ms
         ):
             return False
+        if not self._tail:
+            self._buffers.pop()
         log.commit_append(
             log.segments.active,
-            [self._data],
-            len(self._data),
+            self._buffers,
+            self.size_bytes,
             self._batches,
             self._now_ms,
             self._sequels,

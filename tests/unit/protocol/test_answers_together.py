@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES, Connection
+from kafkapy.protocol.connection import LARGE_REST_BYTES, MAX_COALESCED_FRAME_BYTES, Connection
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionLimits, Served
 
@@ -116,9 +116,10 @@ def test_a_produce_that_came_in_parts_is_at_hand_with_what_follows_it(cut: int, 
     made = machine(LARGE[:cut])
     assert made.next_frame() is None
     assert made.is_mid_frame
-    if missing := made.large_rest_bytes:
+    assert made.rest_bytes == len(LARGE) - cut
+    if made.rest_bytes >= LARGE_REST_BYTES:
+        assert made.room() is None
         made.feed_frame(LARGE[cut:])
-        assert missing == len(LARGE) - cut
         following = b""
     else:
         made.feed(LARGE[cut:] + following)

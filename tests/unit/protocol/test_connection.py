@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.connection import Connection
+from kafkapy.protocol.connection import LARGE_REST_BYTES, Connection
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionLimits
 from kafkapy.seams import FileRegion
@@ -51,11 +51,17 @@ def spliced(head: bytes, payload: object, tail: bytes) -> Writer:
 def push(connection: Connection, data: bytes) -> None:
     """Give bytes as a driver does: the rest of a large frame on its own, else by feed."""
     while data:
-        count = min(connection.large_rest_bytes, len(data))
-        if not count:
+        rest_bytes = connection.rest_bytes
+        if rest_bytes < LARGE_REST_BYTES:
             connection.feed(data)
             return
-        connection.feed_frame(data[:count])
+        count = min(rest_bytes, len(data))
+        room = connection.room()
+        if room is None:
+            connection.feed_frame(data[:count])
+        else:
+            room[:count] = data[:count]
+            connection.received(count)
         data = data[count:]
 
 
@@ -151,6 +157,72 @@ def test_memory_follows_what_arrived_not_what_was_claimed(sent_bytes: int):
     tracemalloc.stop()
     assert held < 1.2 * count * sent_bytes + 1000 * count
     assert peak < held + 4 * max(sent_bytes, 50_000)
+
+
+@pytest.mark.parametrize("size", [200_000, 2_000_000])
+def test_a_frame_gets_its_buffer_when_half_of_it_has_come(size: int):
+    connection = admitted(ConnectionLimits(max_frame_bytes=100_000_000))
+    tracemalloc.start()
+    connection.feed(struct.pack(">i", size))
+    assert connection.next_frame() is None
+    while connection.rest_bytes > size // 2:
+        assert connection.room() is None
+        connection.feed_frame(bytes(10_000))
+    held_before, _ = tracemalloc.get_traced_memory()
+    room = connection.room()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_before < 0.55 * size
+    assert room is not None
+    assert len(room) == connection.rest_bytes
+    assert held < 1.02 * size
+
+
+def test_a_frame_is_received_straight_into_its_buffer():
+    connection = admitted()
+    body = bytes(range(256)) * 1000
+    connection.feed(framed(body)[:150_000])
+    assert connection.next_frame() is None
+    room = connection.room()
+    assert room is not None
+    room[:] = body[149_996:]
+    connection.received(len(room))
+    frame = connection.next_frame()
+    assert frame is not None
+    assert frame == body
+    assert room.obj is frame.obj
+    assert connection.rest_bytes == 0
+
+
+def test_the_last_bytes_of_a_buffered_frame_may_come_with_the_next_frame():
+    connection = admitted()
+    body = bytes(range(256)) * 1000
+    connection.feed(framed(body)[:150_000])
+    assert connection.next_frame() is None
+    room = connection.room()
+    assert room is not None
+    count = len(room) - 1000
+    room[:count] = body[149_996:-1000]
+    connection.received(count)
+    connection.feed(body[-1000:] + framed(b"next"))
+    assert connection.next_frame() == body
+    assert connection.next_frame() == b"next"
+
+
+@pytest.mark.parametrize(
+    ("size", "receive_bytes"),
+    [(15_000, 65_536), (16_384, 3 * 16_388), (63_000, 63_004), (70_000, 70_004), (500_000, 132 * 1024)],
+)
+def test_whole_frames_are_received_after_one_that_came_in_parts(size: int, receive_bytes: int):
+    connection = admitted()
+    connection.feed(framed(bytes(size))[:-1])
+    assert connection.next_frame() is None
+    assert connection.receive_bytes == receive_bytes
+    push(connection, b"0")
+    assert connection.next_frame() is not None
+    connection.feed(framed(bytes(100))[:50])
+    assert connection.next_frame() is None
+    assert connection.receive_bytes == 65_536
 
 
 def test_a_very_large_frame_is_not_held_twice_when_it_is_complete():

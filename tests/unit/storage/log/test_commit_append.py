@@ -107,6 +107,26 @@ def test_a_truncation_keeps_the_offsets_in_order(log: Log) -> None:
     assert log.high_watermark == 0
 
 
+@pytest.mark.parametrize("sizes", [(10, 20_000, 30), (20_000, 10), (9_000, 9_000), (10, 20), (8_061, 8_062, 8_192)])
+def test_coalesced_batches_of_all_sizes_are_written_as_they_would_be_alone(sizes: tuple[int, ...]) -> None:
+    alone, together = (open_small_log(SimDisk(), segment_bytes=1 << 20) for _ in range(2))
+    for log in (alone, together):
+        append_alone(log, 3)
+    batches = [bytes(batch(2, value_bytes=size // 2)) for size in sizes]
+    for each in batches:
+        alone.append_as_leader(bytearray(each), leader_epoch=3, now_ms=NOW_MS)
+    coalesced = CoalescedAppend(together, leader_epoch=3, now_ms=NOW_MS)
+    data, end = b"".join(batches) + b"the next request", 0
+    for each in batches:
+        assert coalesced.add(data, end, end + len(each))
+        end += len(each)
+    assert coalesced.size_bytes == end
+    assert coalesced.write()
+    written = [log.segments.active.log.file.pread(1 << 20, 0) for log in (alone, together)]
+    assert written[0] == written[1]
+    assert together.log_end_offset == alone.log_end_offset
+
+
 def test_small_requests_are_coalesced_while_another_producer_waits_for_its_verification() -> None:
     log = open_small_log(SimDisk())
     for producer_id in (7, 8):
