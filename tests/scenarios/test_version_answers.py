@@ -56,7 +56,7 @@ def test_the_epoch_follows_each_change_of_the_metadata() -> None:
 def test_a_throttled_client_gets_its_throttle_and_others_none() -> None:
     quota = EntryData(
         entity=[EntityData(entity_type="client-id", entity_name="slow")],
-        ops=[OpData(key="request_percentage", value=0.001)],
+        ops=[OpData(key="request_percentage", value=0.00001)],  # a microsecond in ten seconds
     )
     with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
         versions(broker, 3)
