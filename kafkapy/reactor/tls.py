@@ -21,6 +21,9 @@ from kafkapy.seams import Channel, FileRegion, ReadableBuffer
 CIPHERTEXT_BYTES: Final = 64 * 1024
 """The maximum size of one receive from the channel below: four records."""
 
+RECORD_BYTES: Final = 16 * 1024
+"""The most plaintext that a record carries, and so the most that OpenSSL returns at once."""
+
 RECORD_OVERHEAD_BYTES: Final = 512
 """An upper bound of a record's header and tag, added to the size that the owner wants to receive."""
 
@@ -32,7 +35,8 @@ MOST_UNASKED_BYTES: Final = 64 * 1024
 
 FED_BYTES: Final = 17 * 1024
 """Ciphertext passed to OpenSSL at once: a whole record. It processes all records that it has until one carries data,
-and 17 KiB may be 630 records that only change keys: some milliseconds."""
+and 17 KiB may be 630 records that only change keys: some milliseconds. No less is received at once, either: an owner
+that wants the last byte of a frame needs the whole record that holds it."""
 
 MOST_WASTED_BYTES: Final = 64 * 1024
 """Limit of received ciphertext that carried no data: empty records and key changes cost the broker more than the peer.
@@ -94,6 +98,7 @@ class TlsChannel:
 
     __slots__ = (
         "_is_closed",
+        "_is_drained",
         "_is_ended",
         "_is_polling",
         "_is_writer_set",
@@ -123,6 +128,8 @@ class TlsChannel:
         self._wasted_bytes = 0
         self._is_polling = False
         self._is_writer_set = False
+        self._is_drained = False
+        """Whether the channel below returned less than it was asked for: it is not asked again in the same receive."""
         self._is_ended = False
         self._is_closed = False
         self.on_failed: Callable[[ssl.SSLError], None] | None = None
@@ -144,12 +151,13 @@ class TlsChannel:
         parts: list[bytes] = []
         left = max_bytes
         may_waste = self._wasted_bytes + FED_BYTES
+        self._is_drained = False
         while left and not self._is_ended:
             has_ciphertext = incoming.pending or tls.pending()
             if not has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(left)):
                 break
             try:
-                data = tls.read(left)
+                data = tls.read(left if left < RECORD_BYTES else RECORD_BYTES)
             except ssl.SSLWantReadError:  # part of a record, or one without data
                 continue
             except ssl.SSLError as error:
@@ -168,6 +176,7 @@ class TlsChannel:
         wanted = len(buffer)
         done = 0
         may_waste = self._wasted_bytes + FED_BYTES
+        self._is_drained = False
         while done < wanted and not self._is_ended:
             has_ciphertext = incoming.pending or tls.pending()
             if not has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(wanted - done)):
@@ -208,10 +217,14 @@ class TlsChannel:
         """Pass received ciphertext to OpenSSL, receiving more if necessary; return whether there was any."""
         raw = self._raw
         if not raw:
-            received = self._transport.receive(min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
+            if self._is_drained:
+                return False
+            asked_bytes = max(FED_BYTES, min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
+            received = self._transport.receive(asked_bytes)
             if not received:  # an end without close_notify is fine: frames carry their size, so truncation is detected
                 self._is_ended = received is not None
                 return False
+            self._is_drained = len(received) < asked_bytes
             raw = memoryview(received)
         fed = raw[:FED_BYTES]
         self._raw = raw[FED_BYTES:]

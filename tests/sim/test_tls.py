@@ -16,7 +16,7 @@ from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.loop import SimLoop, run
-from tests.simulator.network import LinkRules, SimClient
+from tests.simulator.network import LinkRules, SimChannel, SimClient
 from tests.simulator.reactor_world import World, answer, wait_handler
 from tests.support.certificates import Authority, client_context, server_context
 
@@ -85,6 +85,29 @@ def test_requests_beyond_a_turn_go_on_without_another_byte_from_the_peer(tls: Se
         assert [await client.receive_frame() for _ in requests] == requests
 
     run(main)
+
+
+def test_the_end_of_a_frame_is_received_with_the_whole_record_that_holds_it(
+    tls: ServerTls, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+):
+    """Frames end amid records, whose rest once came in pieces of 513 bytes: thirty receives for a record."""
+    receives: list[int] = []
+    receive = SimChannel.receive
+
+    def counted(channel: SimChannel, max_bytes: int) -> bytes | None:
+        receives.append(max_bytes)
+        return receive(channel, max_bytes)
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls, rules=LinkRules(0, 0, capacity_bytes=4_000_000), wait=wait_handler)
+        client = await world.connect_tls(context)
+        monkeypatch.setattr(SimChannel, "receive", counted)
+        await client.send(b"".join(frame(b"wait 0 " + bytes(130_000 + 131 * number)) for number in range(20)))
+        for _ in range(20):
+            await client.receive_frame()
+
+    run(main)
+    assert min(receives) >= 16 * 1024
 
 
 def test_requests_held_while_muted_are_served_when_that_ends(tls: ServerTls, context: ssl.SSLContext):
