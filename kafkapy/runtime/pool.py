@@ -4,11 +4,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from kafkapy.seams import IoPool
 
 T = TypeVar("T")
+_Outcome: TypeAlias = tuple[T | None, BaseException | None]
 
 WORK_BYTES: Final = 128 << 20
 """Memory that all heavy work may hold at a time, beside its requests: two batches of Kafka's default max.message.bytes
@@ -176,19 +177,18 @@ class Lane:
 
 async def run_in_pool(io_pool: IoPool, call: Callable[[], T]) -> T:
     """Run a blocking call on a worker; return its result or raise its error."""
-    future: asyncio.Future[tuple[T | None, BaseException | None]] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[list[_Outcome[T]]] = asyncio.get_running_loop().create_future()
     io_pool.submit(call, partial(_complete, future))
-    result, error = await future
+    result, error = (await future).pop()
     if error is None:
         return result  # type: ignore[return-value]
     try:
         raise error
     finally:
-        del future, error  # breaks the reference cycle with the traceback, which keeps the call's data alive
+        del error  # breaks the reference cycle with the traceback, which keeps the call's data alive
 
 
-def _complete(
-    future: asyncio.Future[tuple[T | None, BaseException | None]], result: T | None, error: BaseException | None
-) -> None:
+def _complete(future: asyncio.Future[list[_Outcome[T]]], result: T | None, error: BaseException | None) -> None:
+    """Give the future the outcome in a list, from which it is taken: frames of the traceback may hold the future."""
     if not future.done():
-        future.set_result((result, error))
+        future.set_result([(result, error)])

@@ -1,11 +1,14 @@
 """HeavyWork: what needs memory on a worker, within one account."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from kafkapy.runtime.pool import ANSWER_BYTES, SMALL_ANSWER_BYTES, SMALL_WORK_BYTES, WORK_BYTES, HeavyWork
+from kafkapy.reactor.io_pool import ThreadIoPool
+from kafkapy.runtime.pool import ANSWER_BYTES, SMALL_ANSWER_BYTES, SMALL_WORK_BYTES, WORK_BYTES, HeavyWork, run_in_pool
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop, run
 
@@ -117,3 +120,38 @@ async def test_results_that_nobody_takes_leave_room_for_small_ones_only(work: Wo
         room.release()
         room.release()
     assert heavy.answer_bytes == 0
+
+
+class Inflated:
+    """Stands for the megabytes that a call on a worker has in a local variable when it raises."""
+
+
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_what_a_failed_call_held_is_freed_without_a_garbage_collection(no_collections: None) -> None:
+    """Even if the awaited future is still held: from Python 3.12 the traceback leads to frames that have it."""
+    held: list[weakref.ref[Inflated]] = []
+
+    def inflate() -> None:
+        inflated = Inflated()
+        held.append(weakref.ref(inflated))
+        raise ValueError("more than is allowed")
+
+    async def main() -> asyncio.Future[object]:
+        pool = ThreadIoPool(asyncio.get_running_loop(), thread_count=1)
+        call = run_in_pool(pool, inflate)
+        awaited: asyncio.Future[object] = call.send(None)
+        await asyncio.wait([awaited], timeout=60)
+        with pytest.raises(ValueError, match="more than is allowed"):
+            call.send(None)
+        pool.close()
+        return awaited
+
+    awaited = asyncio.run(main())
+    assert awaited.done()
+    assert [inflated() for inflated in held] == [None]
