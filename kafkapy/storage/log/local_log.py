@@ -296,6 +296,7 @@ class LocalLog:
         """Close the files without syncing."""
         for segment in self.segments:
             segment.close()
+        self.pending_deletions.close_files()
 
     def rename_directory(self, directory: str) -> None:
         """Rename the log's directory; open files stay open."""

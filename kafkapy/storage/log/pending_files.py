@@ -114,6 +114,11 @@ class PendingFileDeletions:
         self._waiting.clear()
         self._put_back.clear()
 
+    def close_files(self) -> None:
+        """Close the pending files; they stay, for the next start to delete."""
+        for pending in self._waiting:
+            pending.segment.close()
+
     def move(self, old_directory: str, new_directory: str) -> None:
         """Update the paths after the log's directory was renamed."""
         self._put_back = [new_directory + path[len(old_directory) :] for path in self._put_back]

@@ -1,6 +1,7 @@
 """SystemDisk on real files. What the tests of storage assume of a disk holds for it and for SimDisk alike."""
 
 import errno
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def test_many_buffers_are_written_in_order(place: tuple[Disk, str]) -> None:
     buffers = [bytes([i % 251]) * 3 for i in range(3000)]
     assert file.pwrite(buffers, 10) == 9000
     assert file.pread(9000, 10) == b"".join(buffers)
+    file.close()
 
 
 def test_directories(place: tuple[Disk, str]) -> None:
@@ -129,24 +131,33 @@ def test_modification_times_are_milliseconds(tmp_path: Path) -> None:
     assert 1_600_000_000_000 < disk.modified_ms(f"{tmp_path}/f") < 10_000_000_000_000
 
 
-def handles(place: tuple[Disk, str], capacity: int, count: int) -> tuple[OpenFiles, list[FileHandle]]:
+@pytest.fixture
+def make_handles(place: tuple[Disk, str]) -> Iterator[Callable[..., tuple[OpenFiles, list[FileHandle]]]]:
+    """Makes handles whose files hold their numbers, and closes them with the test."""
     disk, path = place
-    files = OpenFiles(disk, capacity)
-    found = [FileHandle(files, f"{path}/{i}") for i in range(count)]
-    for i, handle in enumerate(found):
-        handle.create().pwrite((b"%d" % i,), 0)
-    return files, found
+    made: list[FileHandle] = []
+
+    def make(*, capacity: int, count: int) -> tuple[OpenFiles, list[FileHandle]]:
+        files = OpenFiles(disk, capacity)
+        made.extend(FileHandle(files, f"{path}/{i}") for i in range(count))
+        for i, handle in enumerate(made):
+            handle.create().pwrite((b"%d" % i,), 0)
+        return files, made
+
+    yield make
+    for handle in made:
+        handle.close()
 
 
-def test_the_least_used_files_are_closed(place: tuple[Disk, str]) -> None:
-    files, found = handles(place, capacity=3, count=10)
+def test_the_least_used_files_are_closed(make_handles: Callable[..., tuple[OpenFiles, list[FileHandle]]]) -> None:
+    files, found = make_handles(capacity=3, count=10)
     assert len(files) == 3
     assert [handle.file.pread(1, 0) for handle in found] == [b"%d" % i for i in range(10)]
     assert len(files) == 3
 
 
-def test_pinned_files_stay_open(place: tuple[Disk, str]) -> None:
-    files, found = handles(place, capacity=2, count=6)
+def test_pinned_files_stay_open(make_handles: Callable[..., tuple[OpenFiles, list[FileHandle]]]) -> None:
+    files, found = make_handles(capacity=2, count=6)
     regions = [PinnedRegion(handle, 0, 1) for handle in found]
     assert [region.read() for region in regions] == [b"%d" % i for i in range(6)]
     for region in regions:
@@ -157,9 +168,11 @@ def test_pinned_files_stay_open(place: tuple[Disk, str]) -> None:
     assert len(files) <= 6
 
 
-def test_a_deleted_file_is_readable_until_it_is_released(place: tuple[Disk, str]) -> None:
+def test_a_deleted_file_is_readable_until_it_is_released(
+    place: tuple[Disk, str], make_handles: Callable[..., tuple[OpenFiles, list[FileHandle]]]
+) -> None:
     disk, path = place
-    files, [handle] = handles(place, capacity=2, count=1)
+    files, [handle] = make_handles(capacity=2, count=1)
     region = PinnedRegion(handle, 0, 1)
     handle.delete()
     assert not disk.exists(f"{path}/0")
