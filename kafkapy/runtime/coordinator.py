@@ -11,7 +11,7 @@ The subclasses are the kinds of coordinator: group_coordinator.py, transaction_c
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
@@ -20,7 +20,7 @@ from kafkapy.errors import ApiError
 from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.record.batch import RecordBatch, batches
+from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.runtime.turns import Turn
@@ -40,6 +40,8 @@ STEPS_PER_SLICE: Final = 200
 """Records and batches replayed before other tasks run, unless TURN_MS is over first: one to four milliseconds."""
 LOAD_TIME_WINDOW_MS: Final = 30_000
 LOAD_TIMES_KEPT: Final = 1000
+LOGGED_VERSIONS: Final = 5
+"""The number of unknown versions that a log line names; the others are counted together."""
 
 T = TypeVar("T")
 HostT = TypeVar("HostT", bound="ShardHost[Any]")
@@ -231,22 +233,23 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
 
     async def _replay_log(self, host: HostT) -> None:
         """Replay the log into the shard up to its end: only the shard appends to it."""
-        unknown_count = 0
+        unknown: Counter[str] = Counter()
         while host.is_loading() and host.replayed_offset < host.log.log_end_offset:
             data = await self._read(host)
             self._turn.begin()
             for batch in batches(data):
                 if self._turn.is_over():
                     await self._give_way()
-                unknown_count += await self._replay_batch(host, batch)
+                await self._replay_batch(host, batch, unknown)
                 host.replayed_offset = batch.next_offset
                 if not host.is_loading():
                     return
-        if unknown_count:
+        if unknown:
             self.logger.warning(
-                "Ignored %d records of %s whose types this version does not know; they may be from an aborted upgrade",
-                unknown_count,
+                "Ignored %d records of %s with unknown versions (%s); they may be left over from an aborted upgrade",
+                unknown.total(),
                 host.partition.topic_partition,
+                "; ".join(f"{count} of {versions}" for versions, count in unknown.items()),
             )
 
     async def _read(self, host: HostT) -> bytes:
@@ -263,15 +266,14 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
             finally:
                 read.region.release()
 
-    async def _replay_batch(self, host: HostT, batch: RecordBatch) -> int:
-        """Replay a batch; return the number of its records with unknown types."""
+    async def _replay_batch(self, host: HostT, batch: RecordBatch, unknown: "Counter[str]") -> None:
+        """Replay a batch; count its records with unknown versions."""
         from kafkapy.record.control import end_txn_marker_of
 
         if batch.is_control:
             for record in batch.records():
                 host.replay_marker(batch.producer_id, is_commit=end_txn_marker_of(record).is_commit)
-            return 0
-        unknown_count = 0
+            return
         producer_id = batch.producer_id if batch.is_transactional else -1
         decode_record = host.coordinator_log.codec.decode_record
         for record in batch.records():
@@ -279,12 +281,12 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 continue
             decoded = decode_record(record.key, record.value)
             if decoded is None:
-                unknown_count += 1
+                versions = _versions_of(record)
+                unknown[versions if versions in unknown or len(unknown) < LOGGED_VERSIONS else "others"] += 1
             else:
                 host.shard.replay(decoded, record.offset, producer_id)
             if self._turn.is_over():
                 await self._give_way()
-        return unknown_count
 
     async def _give_way(self) -> None:
         await asyncio.sleep(0)
@@ -305,6 +307,15 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     def _own_tasks(self) -> Iterable["asyncio.Task[None] | None"]:
         """Return further tasks of the kind, to be cancelled by `close`."""
         return ()
+
+
+def _versions_of(record: Record) -> str:
+    """Return the versions of key and value, with which both begin: "key 0, value 2"."""
+    return ", ".join(
+        f"{name} {int.from_bytes(part[:2], 'big', signed=True)}"
+        for name, part in (("key", record.key), ("value", record.value))
+        if part is not None
+    )
 
 
 @lru_cache(maxsize=16384)

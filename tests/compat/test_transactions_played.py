@@ -45,6 +45,10 @@ def played_to_kafkapy(directory: Path) -> list[dict[str, Any]]:
         script.play_crafted(play)
         script.play_renewed(play)
         play.client.close()
+        unknown = (
+            "of __transaction_state-0 with unknown versions (1 of key 0, value 2; 1 of key 1, value 1; 1 of key 1)"
+        )
+        assert f"Ignored 3 records {unknown}" in Path(f"{directory}.log").read_text()
         return play.scenarios
 
 

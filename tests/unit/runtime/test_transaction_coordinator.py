@@ -12,6 +12,8 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.record.builder import build_batch
+from kafkapy.runtime.coordinator import LOGGED_VERSIONS
 from kafkapy.runtime.marker_writer import MARKERS_PER_FLUSH, MOST_MARKERS_NOW
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from tests.simulator.io_pool import SimIoPool
@@ -213,6 +215,42 @@ async def test_a_transaction_that_is_decided_is_completed_by_the_next_start(loop
     await settle()
     assert producer.state() == "CompleteAbort"
     assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
+
+
+def test_records_of_unknown_versions_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture):
+    """Apache Kafka 4.3.1 logs each: "Unknown message value with version 2 while loading transaction state from
+    __transaction_state-0. Ignoring it. It could be a left over from an aborted upgrade."
+    """
+
+    @on_loop
+    async def check(loop: SimLoop) -> None:
+        hosting, producer = await hosting_with_producer(loop)
+        (known,) = [record for batch in batches_of(hosting, TRANSACTION_STATE_TOPIC) for record in batch.records()]
+        assert known.key is not None
+        assert known.value is not None
+        other = known.key[:-1] + b"u"
+        unknown = [
+            (other, b"\0\2" + known.value[2:]),
+            (b"\0\1" + other[2:], known.value),
+            (b"\0\1" + other[2:], None),
+            *((version.to_bytes(2, "big"), b"\0\0") for version in range(2, 2 + LOGGED_VERSIONS)),
+        ]
+        for key, value in [*unknown, (known.key[:-1] + b"v", known.value)]:
+            hosting.log(TRANSACTION_STATE_TOPIC).append_as_leader(
+                bytearray(build_batch([(NOW_MS, key, value, ())])), leader_epoch=0, now_ms=NOW_MS
+            )
+        await hosting.transactions.close()
+        hosting.restart()
+        await hosting.loaded()
+        assert set(hosting.transactions.host_of("t").shard.transactions) == {producer.transactional_id, "v"}
+
+    check()
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warning == (
+        "Ignored 8 records of __transaction_state-0 with unknown versions (1 of key 0, value 2; 1 of key 1, value 1; "
+        "1 of key 1; 1 of key 2, value 0; 1 of key 3, value 0; 3 of others); they may be left over from an aborted "
+        "upgrade"
+    )
 
 
 @on_loop
