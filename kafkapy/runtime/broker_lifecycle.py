@@ -116,6 +116,8 @@ class BrokerLifecycle:
         self.state = LifecycleState.NOT_RUNNING
         self.broker_epoch = -1
         """-1 until registered."""
+        self.refusal: ApiError | None = None
+        """The reason why the last request of the start is retried; None once it is answered."""
 
     async def register(self) -> int:
         """Register with the controller and start to send heartbeats; return the broker epoch.
@@ -283,14 +285,16 @@ class BrokerLifecycle:
         A broker that was killed waits here until its previous session expires, as in Apache Kafka: until then another
         process may have its id (DUPLICATE_BROKER_REGISTRATION).
         """
-        logged = ""
         while True:
             try:
-                return await send()
+                response = await send()
             except ApiError as error:
                 if error.code not in RETRIED_ERRORS:
                     raise
-                if str(error) != logged:
-                    logged = str(error)
-                    log.info("No response from the controller yet, trying again: %s", logged)
+                if str(error) != str(self.refusal):
+                    log.info("No response from the controller yet, trying again: %s", error)
+                self.refusal = error
+            else:
+                self.refusal = None
+                return response
             await asyncio.sleep(RETRY_MS / 1000)

@@ -190,11 +190,7 @@ class BrokerServer:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._quorum_node.caught_up_to(await self._registered())
         except TimeoutError:
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                "The broker did not register with a controller within "
-                f"initial.broker.registration.timeout.ms={timeout_ms} ms: is a majority of the controllers running?",
-            ) from None
+            raise self._registration_timed_out(timeout_ms) from None
         self._node.metadata_is_known()
         self._node.conditions["registration"] = lambda: self._lifecycle.missing
 
@@ -206,6 +202,20 @@ class BrokerServer:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
             raise await self._quorum_node.explained_refusal(error) from error
+
+    def _registration_timed_out(self, timeout_ms: int) -> ApiError:
+        """Return the error of a start without registration, with the last reason why it was retried."""
+        refusal = self._lifecycle.refusal
+        reason = "Is a majority of the controllers running?"
+        if refusal is not None and refusal.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            reason = f"DUPLICATE_BROKER_REGISTRATION: another process is registered with node.id={self.node_id}"
+        elif refusal is not None:
+            reason = f"{str(refusal).rstrip('.')}. {reason}"
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "The broker did not register with a controller within "
+            f"initial.broker.registration.timeout.ms={timeout_ms} ms. {reason}",
+        )
 
     async def _start_replicas(self) -> None:
         """Load the logs, then lead and follow partitions as in the metadata."""

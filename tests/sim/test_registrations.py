@@ -1,0 +1,43 @@
+"""A broker whose node id is taken does not start, and says why."""
+
+from tests.simulator.cluster_world import ClusterWorld, Computer
+from tests.simulator.process_lives import ProcessLoop, run_processes
+
+TIMEOUT_MS = 3000
+
+
+class Twin(Computer):
+    """A computer whose broker has the node id of another one."""
+
+    def properties(self) -> dict[str, str]:
+        return {**super().properties(), "node.id": "2"}
+
+
+def test_a_start_that_finds_its_node_id_taken_says_so() -> None:
+    async def main(loop: ProcessLoop) -> None:
+        roles = {1: "controller", 2: "broker"}
+        world = ClusterWorld(loop, 0, roles, initial_broker_registration_timeout_ms=str(TIMEOUT_MS))
+        world.start()
+        await world.until(world.is_whole, 10, "the first broker serves")
+        twin = Twin(world, 3, "broker")
+        twin.format()
+        supervisor = loop.create_task(twin.supervise())
+        await world.until(lambda: bool(world.history), 10, "the second broker gives up")
+        assert not supervisor.done()
+        assert "DUPLICATE_BROKER_REGISTRATION: another process is registered with node.id=2" in world.history[0]
+        assert f"initial.broker.registration.timeout.ms={TIMEOUT_MS}" in world.history[0]
+        assert "majority" not in world.history[0]
+
+    run_processes(main, seed=0, limit_seconds=60)
+
+
+def test_a_start_without_a_controller_says_so() -> None:
+    async def main(loop: ProcessLoop) -> None:
+        roles = {1: "controller", 2: "broker"}
+        world = ClusterWorld(loop, 0, roles, initial_broker_registration_timeout_ms=str(TIMEOUT_MS))
+        world.computers[1].is_held = True
+        world.start()
+        await world.until(lambda: bool(world.history), 10, "the broker gives up")
+        assert "No controller appears to be active. Is a majority of the controllers running?" in world.history[0]
+
+    run_processes(main, seed=0, limit_seconds=60)
