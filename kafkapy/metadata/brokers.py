@@ -137,11 +137,11 @@ class BrokerControl:
     ) -> RegisterBrokerRecord:
         """Return the record that registers a broker; a new incarnation gets the epoch `next_offset`.
 
-        `is_local`: the broker runs in the controller's process, so an earlier incarnation is known to be dead. An
+        `is_local`: the broker runs in the controller's process, which has locked the directories of the request. An
         incarnation that registers again keeps its epoch, its fencing and its shutdown state. Raises ApiError.
         """
-        if not is_local:
-            self._check_session(request, now_ms)
+        self._check_cluster(request)
+        self._check_session(request, now_ms, is_local=is_local)
         self._check_registration(request)
         existing = self.brokers.get(request.broker_id)
         is_same = existing is not None and existing.incarnation_id == request.incarnation_id
@@ -170,8 +170,18 @@ class BrokerControl:
         existing = self.brokers.get(request.broker_id)
         return existing is None or existing.incarnation_id != request.incarnation_id
 
-    def _check_session(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
-        if self.is_new_incarnation(request) and self.has_valid_session(request.broker_id, now_ms):
+    def _check_cluster(self, request: BrokerRegistrationRequest) -> None:
+        if request.cluster_id != self._cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
+            )
+
+    def _check_session(self, request: BrokerRegistrationRequest, now_ms: int, *, is_local: bool) -> None:
+        if not self.is_new_incarnation(request) or not self.has_valid_session(request.broker_id, now_ms):
+            return
+        former = self.brokers[request.broker_id]
+        if not (is_local and any(directory in request.log_dirs for directory in former.directories)):
             raise ApiError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 "Another broker is registered with that broker id. If the broker was recently restarted this should "
@@ -179,11 +189,6 @@ class BrokerControl:
             )
 
     def _check_registration(self, request: BrokerRegistrationRequest) -> None:
-        if request.cluster_id != self._cluster_id:
-            raise ApiError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
-            )
         if request.is_migrating_zk_broker:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
         if self._features.has_directory_assignment:

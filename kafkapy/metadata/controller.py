@@ -179,8 +179,8 @@ class Controller:
         """Register a broker; a new incarnation first loses the leaderships and ISR memberships of the previous one.
 
         A broker in the controller's process (`is_local`) does not wait for the session of its previous incarnation to
-        expire (a deviation): that incarnation is dead, as this process holds its directories. In Apache Kafka it waits
-        nine seconds after a kill -9.
+        expire (a deviation) if it has a directory of that incarnation: as this process has locked it, the incarnation
+        is dead. In Apache Kafka it waits nine seconds after a kill -9.
         """
         record = self.brokers.registration_record(
             request, next_offset=self.next_offset, now_ms=now_ms, is_local=is_local

@@ -93,6 +93,40 @@ def test_another_incarnation_is_refused_while_the_session_lives() -> None:
     assert cluster.register(1, incarnation=2) > 0
 
 
+def register_in_controller(cluster: Cluster, **changes: Any) -> int:
+    """Register the next incarnation of broker 1, which runs in the controller's process."""
+    request = registration_request(1, incarnation=2, **changes)
+    response = cluster.commit(cluster.controller.decide_register_broker(request, cluster.now_ms, is_local=True))
+    return int(response.broker_epoch)
+
+
+def test_a_broker_in_the_controllers_process_that_holds_a_directory_of_the_last_incarnation_need_not_wait() -> None:
+    cluster = Cluster()
+    cluster.start_broker(1, log_dirs=[directory_id(1), directory_id(2)])
+
+    assert register_in_controller(cluster, log_dirs=[directory_id(2)]) > cluster.epochs[1]
+
+
+def test_a_broker_in_the_controllers_process_does_not_supersede_one_with_other_directories() -> None:
+    cluster = Cluster(broker_count=1)
+
+    with pytest.raises(ApiError) as refusal:
+        register_in_controller(cluster, log_dirs=[directory_id(2)])
+    cluster.now_ms += 9001
+
+    assert refusal.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert register_in_controller(cluster, log_dirs=[directory_id(2)]) > cluster.epochs[1]
+
+
+def test_a_registration_of_another_cluster_is_refused_for_good_even_if_the_id_is_taken() -> None:
+    cluster = Cluster(broker_count=1)
+
+    with pytest.raises(ApiError) as refusal:
+        cluster.register(1, incarnation=2, cluster_id="other")
+
+    assert refusal.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
 def test_same_incarnation_keeps_its_epoch_and_stays_unfenced() -> None:
     cluster = Cluster(broker_count=1)
     epoch = cluster.epochs[1]
