@@ -1,14 +1,16 @@
-"""The places that docs/questions.md names are there, and `tools.show` prints them."""
+"""The places and names in docs/questions.md and docs/chains.md are there, and `tools.show` prints them."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tools.show import main, show
+from tools.show import MOST_SHOWN, main, show
 
-PAGE = Path(__file__).parents[3] / "docs" / "questions.md"
-PLACES = sorted(set(re.findall(r"`([\w/]+\.py(?:::[\w.]+)?)`", PAGE.read_text(encoding="utf-8"))))
+DOCS = Path(__file__).parents[3] / "docs"
+QUESTIONS, CHAINS = ((DOCS / name).read_text(encoding="utf-8") for name in ("questions.md", "chains.md"))
+PLACES = sorted(set(re.findall(r"`([\w/]+\.py(?:::[\w.]+)?)`", QUESTIONS)))
+NAMES = sorted(set(re.findall(r"`([A-Z]\w+\.\w+)`", QUESTIONS + CHAINS)))
 
 
 def test_the_page_names_places() -> None:
@@ -18,6 +20,23 @@ def test_the_page_names_places() -> None:
 @pytest.mark.parametrize("place", PLACES)
 def test_each_place_of_the_page_is_there(place: str) -> None:
     assert place.partition("::")[2].rpartition(".")[2] in show(place)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_method_that_the_pages_name_is_found_without_its_file(name: str) -> None:
+    assert re.match(r"kafkapy/[\w/]+\.py:\d+\n", show(name))
+
+
+def test_a_name_alone_is_found_in_all_files() -> None:
+    assert show("_settle_range") == show("runtime/replica_fetcher.py::ReplicaFetcher._settle_range")
+    assert show("SHORTAGES") == show("storage/log_dir.py::SHORTAGES")
+    assert show("FollowerLogs") == show("replication/follower_log.py::FollowerLogs")
+
+
+def test_of_a_name_with_many_definitions_the_places_are_listed() -> None:
+    lines = show("apply_delta").splitlines()
+    assert len(lines) > MOST_SHOWN
+    assert all(re.fullmatch(r"kafkapy/[\w/]+\.py:\d+ \w+\.apply_delta", line) for line in lines)
 
 
 def test_a_method_is_shown_with_its_lines() -> None:
@@ -30,7 +49,10 @@ def test_a_file_is_shown_by_its_outline() -> None:
     assert re.search(r"^ +\d+     roll  Start a new segment", show("kafkapy/storage/log/log.py"), re.M)
 
 
-@pytest.mark.parametrize("place", ["storage/gone.py", "storage/log/log.py::Log.gone", "storage/log/log.py::gone"])
+@pytest.mark.parametrize(
+    "place",
+    ["storage/gone.py", "storage/log/log.py::Log.gone", "storage/log/log.py::gone", "Log.gone", "gone_for_good"],
+)
 def test_a_place_that_is_not_there_is_reported(place: str, capsys, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["show", place])
     assert main() == 1
