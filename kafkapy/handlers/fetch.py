@@ -19,7 +19,7 @@ OFFSET_NOT_AVAILABLE is only used by ListOffsets (KIP-207), as in Apache Kafka 4
 A consumer above its consumer_byte_rate or request_percentage gets an empty response with throttle_time_ms, and its
 connection is muted for that time (KIP-219); its session is unchanged. Followers are exempt from both quotas.
 
-follower_fetch.py has what differs for followers, fetch_reading.py what both share.
+follower_fetch.py has what differs for followers, fetch_reading.py what both share; fetch_wire.py makes the response.
 
 Deviation: Apache Kafka waits for other partitions if one is unknown or forbidden; here every error is answered at once.
 Deviation: Apache Kafka gives a privileged session, which may evict those of consumers, to any client that sends a

@@ -134,7 +134,7 @@ class Log:
         return self.log_start_offset == self.log_end_offset
 
     def update_config(self, config: LogConfig) -> None:
-        """Apply a new configuration, effective from the next append."""
+        """Apply a configuration: a key counts from its next use (by an append, a retention check, the cleaner)."""
         self.config = self.local_log.config = config
         self._rules = RulesByOrigin(config, self.topic_partition)
         self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
