@@ -161,7 +161,7 @@ process.roles: broker, controller, or both in one process.
 producer.id.expiration.check.interval.ms: No effect: producers are dropped when their log is next looked at.
 producer.id.expiration.ms: A partition forgets a producer that has not written for so long, unless its transaction is open.
 producer.purgatory.purge.interval.requests: No effect: a wait that is over is forgotten at once.
-queued.max.request.bytes: How many bytes of requests may be received and not handled yet, of all connections. -1: 256 MiB here (unlimited in Apache Kafka).
+queued.max.request.bytes: How many bytes of requests may be received and not handled yet, of all connections; the last of them may exceed that. -1: 256 MiB here (unlimited in Apache Kafka).
 queued.max.requests: How many requests may wait to be handled before no connection is read any more.
 quota.window.num: Over how many windows a client's rates are measured.
 quota.window.size.seconds: How long such a window is.

@@ -137,7 +137,7 @@ class Processor:
         self.maybe_resume_waiting()
 
     def maybe_resume_waiting(self) -> None:
-        if self.request_memory.waiting and not self.request_memory.is_full:
+        if self.request_memory.may_resume:
             self._resume_soon()
 
     def wake_waiting(self, link: "Link") -> None:

@@ -13,11 +13,17 @@ A partially received frame holds bytes that are freed only when it is complete. 
 * While little is free, a connection that is between two frames receives little at once: enough for a small request, or
   for the size of a larger one.
 * So that partial frames cannot deadlock, one of the waiting readers, the lease holder, may receive whatever its frame's
-  size. It keeps the lease until its frame is complete, unless it stalls (stall_watch.py).
+  size. It keeps the lease until its frame is complete, unless it stalls (stall_watch.py). If its frame has exceeded the
+  bound, the next one gets the lease only after requests were answered.
+
+So the bytes never exceed `most_bytes`: the bound, and one frame. Apache Kafka's memory pool may be exceeded by one
+request as well (SimpleMemoryPool, not strict).
 """
 
 from collections.abc import Callable
 from typing import Final, Protocol
+
+from kafkapy.reactor.limits import RECEIVE_BYTES
 
 TIGHT_SHARE: Final = 8
 """When less than this fraction (1/8) is free, connections receive little at once, and no lease is passed on."""
@@ -46,6 +52,7 @@ class RequestMemory:
         "bytes",
         "lease_holder",
         "max_bytes",
+        "most_bytes",
         "requests",
         "tight_bytes",
         "waiting",
@@ -56,6 +63,8 @@ class RequestMemory:
         assert max_bytes > 0
         assert max_requests > 0
         self.max_bytes = max_bytes
+        self.most_bytes = max_bytes + RECEIVE_BYTES + max_frame_bytes
+        """The bytes are never more: the bound, the last receive that fitted, and the lease holder's frame."""
         self._max_requests = max_requests
         self._roomy_bytes = max(0, max_bytes - 2 * max_frame_bytes)  # below this every frame may be received
         self.tight_bytes = max_bytes - max_bytes // TIGHT_SHARE
@@ -72,6 +81,19 @@ class RequestMemory:
         return self.bytes >= self.max_bytes or self.requests >= self._max_requests
 
     @property
+    def may_resume(self) -> bool:
+        """Whether there may be a waiting reader that can go on."""
+        return bool(self.waiting) and (not self.is_full or self._may_lease)
+
+    @property
+    def _may_lease(self) -> bool:
+        """Whether the lease is free, and no earlier holder's frame exceeds the bound.
+
+        Without such a frame the bytes may all belong to partial frames, of which none would be completed.
+        """
+        return self.lease_holder is None and self.bytes < self.max_bytes + RECEIVE_BYTES
+
+    @property
     def waits_for_turns(self) -> bool:
         """Whether the count of queued requests, not of bytes, makes readers wait."""
         return self.requests >= self._max_requests
@@ -82,7 +104,7 @@ class RequestMemory:
             return True
         if self._has_room_for(reader):
             return True
-        if reader.begun_frame_bytes and self.lease_holder in (None, reader):
+        if reader.begun_frame_bytes and (self.lease_holder is reader or self._may_lease):
             self.lease_holder = reader
             return True
         self.waiting[reader] = None
@@ -117,10 +139,10 @@ class RequestMemory:
     def resume_waiting(self) -> None:
         """Resume the waiting readers that there is room for; the others keep their places in the queue."""
         for reader in list(self.waiting):
-            is_lease_free = self.lease_holder is None
-            if self.is_full and not is_lease_free:
+            may_lease = self._may_lease
+            if self.is_full and not may_lease:
                 return
-            may_try = self._has_room_for(reader) or (is_lease_free and reader.begun_frame_bytes > 0)
+            may_try = self._has_room_for(reader) or (may_lease and reader.begun_frame_bytes > 0)
             if may_try and reader in self.waiting:
                 del self.waiting[reader]
                 reader.resume()

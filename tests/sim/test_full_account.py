@@ -2,10 +2,11 @@
 
 import asyncio
 import struct
+from random import Random
 
 import pytest
 
-from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.limits import RECEIVE_BYTES, ReactorLimits
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.network import SimClient
 from tests.simulator.reactor_world import World, wait_handler
@@ -155,5 +156,71 @@ def test_a_large_frame_that_comes_slowly_keeps_the_lease() -> None:
             await asyncio.sleep(0.2)
         await rest
         assert not slow.is_ended
+
+    run(main)
+
+
+async def send_wait(world: World, body_bytes: int) -> SimClient:
+    """Return a connection that has sent a request which is answered after 20 s, or sends it as it may."""
+    client, request = world.connect(), b"wait 20000 " + bytes(body_bytes)
+    await client.send_frame(request)
+    return client
+
+
+@pytest.mark.parametrize("body_bytes", [700_000, 3 << 20, 6 << 20])
+def test_requests_at_work_take_at_most_one_frame_more_than_the_account(body_bytes: int) -> None:
+    """As in Apache Kafka: a frame may begin while anything is free. However many large requests come, others wait."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, LIMITS, wait=wait_handler)
+        memory = world.reactor.request_memory
+        sending = [asyncio.create_task(send_wait(world, body_bytes)) for _ in range(20)]
+        most_bytes = answered = 0
+        while loop.time() < 600 and answered < len(sending):
+            await asyncio.sleep(0.05)
+            most_bytes = max(most_bytes, memory.bytes)
+            answered = sum(task.done() and bool(task.result().received) for task in sending)
+        assert answered == len(sending)
+        assert ACCOUNT_BYTES // 2 < most_bytes <= ACCOUNT_BYTES + RECEIVE_BYTES + len(b"wait 20000 ") + body_bytes + 4
+        assert not memory.bytes
+        assert not any(task.result().is_ended for task in sending)
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_account_is_exceeded_by_one_frame_at_most_whatever_comes(seed: int) -> None:
+    """Frames of all sizes, some larger than the account, some of which stall; connections that end in between."""
+
+    async def main(loop: SimLoop) -> None:
+        random = Random(seed)
+        world = World(loop, LIMITS, wait=wait_handler)
+        memory = world.reactor.request_memory
+        assert memory.most_bytes == ACCOUNT_BYTES + RECEIVE_BYTES + LIMITS.connection.max_frame_bytes
+        largest = 12 << 20
+
+        async def requests() -> None:
+            for _ in range(5):
+                body_bytes = random.choice([1000, 60_000, 700_000, 3 << 20, largest - 100])
+                if random.random() < 0.3:
+                    client = await begin_frame(world, body_bytes, body_bytes // 3)
+                    await asyncio.sleep(random.random() * 5)
+                else:
+                    client = world.connect()
+                    await client.send_frame(b"wait %d " % random.randrange(1, 20_000) + bytes(body_bytes))
+                    assert await client.receive_frame()
+                client.channel.close()
+
+        everybody = [asyncio.create_task(requests()) for _ in range(30)]
+        most_bytes = 0
+        while loop.time() < 3600 and not all(task.done() for task in everybody):
+            await asyncio.sleep(0.02)
+            most_bytes = max(most_bytes, memory.bytes)
+        for task in everybody:
+            assert task.done()
+            task.result()
+        assert ACCOUNT_BYTES < most_bytes <= ACCOUNT_BYTES + RECEIVE_BYTES + largest
+        assert not memory.waiting
+        assert not memory.bytes
 
     run(main)
