@@ -106,6 +106,7 @@ class LeaderEpochs:
             return False
         del self._epochs[:kept_from], self._starts[:kept_from]
         self._starts[0] = start_offset
+        assert self._starts[:2] == sorted(set(self._starts[:2])), f"start offsets {self._starts[:2]} do not increase"
         self.is_dirty = True
         return True
 
@@ -115,6 +116,7 @@ class LeaderEpochs:
         The checkpoint file need not be written for that as long as the next load does the same: not if epochs at the
         end were removed and others are left. Records of these may follow, which the file gives to a removed epoch.
         """
+        assert 0 <= start_offset <= end_offset, f"a log from {start_offset} to {end_offset}"
         was_dirty = self.is_dirty
         is_shorter = self.truncate_to(end_offset)
         self.truncate_from_start(start_offset)

@@ -219,6 +219,8 @@ class CleaningPass:
     ) -> Iterator[Progress]:
         """Write the retained records of a group into one segment."""
         plan = self.plan
+        assert group == sorted(group), f"segments {group} are read in order"
+        assert group[-1] < plan.end_offset, f"segments {group} of a pass up to {plan.end_offset}"
         delete_cleaned_files(self._disk, plan.directory, group[0])
         cleaned = Segment.create(
             self._files, plan.directory, group[0], self._config, now_ms=plan.now_ms, suffix=CLEANED_SUFFIX
@@ -242,6 +244,8 @@ class CleaningPass:
     def _count(self, batch_filter: BatchFilter, read_bytes: int, written_bytes: int) -> None:
         self.bytes_read += read_bytes
         self.bytes_written += written_bytes
+        assert batch_filter.records_kept <= batch_filter.records_read, "records are removed, never added"
+        assert written_bytes >= 0, f"{written_bytes} bytes were written"
         self.records_read = batch_filter.records_read
         self.records_kept = batch_filter.records_kept
         self.records_without_key = batch_filter.records_without_key

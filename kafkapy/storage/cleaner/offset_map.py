@@ -43,6 +43,8 @@ class OffsetMap:
 
     def __init__(self, buffer_bytes: int, *, load_factor: float, needed_entries: int | None = None) -> None:
         """needed_entries: the largest possible number of keys; the table is not made larger than they need."""
+        assert 0 < load_factor <= 1, f"a load factor of {load_factor}"
+        assert needed_entries is None or needed_entries >= 0, f"{needed_entries} entries are needed"
         self.buffer_entries = max(min(buffer_bytes, MAX_BUFFER_BYTES) // ENTRY_BYTES, 2)
         self._slot_count = self.buffer_entries
         if needed_entries is not None:
@@ -83,6 +85,7 @@ class OffsetMap:
                 new_entries += 1
             table[at + 2] = offset + 1
         self.entry_count += new_entries
+        assert self.entry_count < self._slot_count, "a lookup ends at an empty slot"
         assert self.entry_count <= self.max_entries, "keys for a full offset map"
 
     def get(self, key: bytes) -> int:

@@ -81,9 +81,12 @@ def first_dirty_offset(log_start_offset: int, log_end_offset: int, clean_to: int
 
 def log_to_clean(log: LogState, now_ms: int) -> LogToClean:
     """Return the range that a pass could clean, and how dirty the log is."""
+    assert log.segments, "a log has at least one segment"
+    assert log.log_start_offset <= log.last_stable_offset <= log.log_end_offset, f"{log.last_stable_offset} of {log}"
     first_dirty = first_dirty_offset(log.log_start_offset, log.log_end_offset, log.clean_to)
     dirty = _inactive_from(log.segments, first_dirty)
     uncleanable = max(_first_uncleanable(log, dirty, now_ms), first_dirty)
+    assert first_dirty <= uncleanable, f"dirty from {first_dirty} on, not to be cleaned from {uncleanable} on"
     containing = _floor(log.segments, uncleanable)
     end_offset = containing.base_offset if containing is not None else log.segments[-1].base_offset
     dirty_start = min(first_dirty, end_offset)

@@ -61,6 +61,7 @@ class Flush:
 
     def run(self) -> None:
         """Sync the files, then run `others`. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
+        assert not self.is_done, f"{self.log} is flushed twice by one flush"
         doing = f"flush of {self.log.topic_partition}"
         is_counted = self.log.log_dir.on_flushed is not None
         began_ns = time.perf_counter_ns() if is_counted else 0
@@ -108,6 +109,7 @@ class Flush:
             log.log_dir.go_offline(f"flush of {log.topic_partition}{self.failure or ' failed'}")
             return
         is_current = self.truncation_count == log.truncation_count
+        assert not is_current or self.end_offset <= log.log_end_offset, f"{log} was flushed to {self.end_offset}"
         log.note_flushed(self.end_offset if is_current else log.recovery_point, now_ms)
 
     def _release(self) -> None:

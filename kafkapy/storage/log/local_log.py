@@ -73,17 +73,18 @@ class LocalLog:
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         if jitter_ms > 0 and self._jitter is not None:
             segment.roll_jitter_ms = self._jitter(jitter_ms)
+            assert 0 <= segment.roll_jitter_ms < jitter_ms, f"{segment.roll_jitter_ms} of {jitter_ms} ms"
 
     def roll(self, base_offset: int, log_end_offset: int, producers: ProducerState, now_ms: int) -> Segment:
         """Start a new active segment, with a producer snapshot at its start. On an error the old one stays active."""
+        assert base_offset >= log_end_offset, f"a segment at {base_offset} of a log up to {log_end_offset}"
         old = self.segments.active
         segment = self.new_segment(base_offset, now_ms)
         failpoint("log.roll.after_files")
         try:
             old.become_inactive()
             failpoint("log.roll.after_trim")
-            producers.map_end_offset = base_offset
-            self.snapshots.maybe_take(producers)
+            self.snapshots.maybe_take(producers, base_offset)
         except OSError:
             segment.delete()
             old.become_active(self.config.segment_index_bytes)
@@ -99,6 +100,7 @@ class LocalLog:
         The truncation is durable before anything else is written. Otherwise, if the next segment began at `offset`,
         recovery would not read this segment again, and the removed batches could reappear after a power failure.
         """
+        assert self.segments.first.base_offset <= offset, f"{self.segments.first} is removed as a whole"
         self.reader.known.clear()
         self.has_new_names = True  # the snapshots at and above `offset` are deleted
         behind = [segment for segment in self.segments if segment.base_offset > offset]
@@ -106,6 +108,7 @@ class LocalLog:
             self.schedule_deletion(behind[::-1])  # the last first, all before the truncation: a crash leaves no gap
             self._disk.sync_directory(self.directory)
         active = self.segments.active
+        assert active.base_offset <= offset, f"{active} is to be cut at {offset}"
         cut_bytes = active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
         failpoint("log.truncate.after_cut")
         if cut_bytes:
@@ -121,6 +124,7 @@ class LocalLog:
         for segment in old:
             if segment.base_offset != offset:
                 self.segments.remove(segment)
+        assert len(self.segments) == 1, f"{len(self.segments)} segments in a log that starts over"
         self.snapshots.delete_outside(0, 0)
         self.snapshots.last_offset = 0
 
@@ -130,6 +134,7 @@ class LocalLog:
         If a rename fails for lack of space, that segment and those after it in the list stay in the log, and the caller
         tries again later. Skipping one would leave a gap after a crash, and recovery would end the log there.
         """
+        assert len(segments) < len(self.segments), "a log keeps at least one segment"
         self.reader.known.clear()
         for segment in segments:
             self._mark_deleted(segment)
@@ -153,6 +158,8 @@ class LocalLog:
         After a crash recovery keeps the old segments if the .log file was not yet renamed to .swap, the new one
         otherwise. The producer snapshot at its base offset stays; those of the other segments are deleted with them.
         """
+        assert cleaned.base_offset == replaced[0].base_offset, f"{cleaned} begins where {replaced[0]} did"
+        assert self.segments.active not in replaced, "the active segment is not cleaned"
         self.reader.known.clear()
         failpoint("log.swap.before")
         cleaned.rename_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
@@ -300,6 +307,7 @@ class LocalLog:
 
     def rename_directory(self, directory: str) -> None:
         """Rename the log's directory; open files stay open."""
+        assert directory != self.directory, f"{directory} has that name"
         failpoint("log.directory.before_rename")
         self._disk.rename(self.directory, directory)
         failpoint("log.directory.after_rename")

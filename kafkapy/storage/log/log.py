@@ -278,9 +278,8 @@ class Log:
         """
         last = batches[-1]
         end_offset = last.last_offset + 1
-        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset < end_offset, (
-            f"{self} to {end_offset}"
-        )
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= self.log_end_offset, f"{self}"
+        assert self.log_end_offset <= batches[0].base_offset < end_offset, f"{self}: {batches[0]} to {end_offset}"
         try:
             segment.append(data, size_bytes, batches)
         except OSError as error:
@@ -294,7 +293,7 @@ class Log:
             producer.add_batch(last_sequence, last_offset, offset_delta, timestamp_ms)
         if prepared is not None:
             commit_producers(self, prepared, segment)
-        self.producer_state.map_end_offset = end_offset
+        self.producer_state.note_end(end_offset)
         if end_offset - self.recovery_point >= self.flush_messages:
             self.flush_required_to = end_offset
 
@@ -399,9 +398,7 @@ class Log:
         """
         self.log_dir.check_online()
         if offset > self.high_watermark:
-            message = (
-                f"log start offset {offset} of {self.topic_partition} above the high watermark {self.high_watermark}"
-            )
+            message = f"log start offset {offset} of {self.topic_partition} above high watermark {self.high_watermark}"
             raise ApiError(OFFSET_OUT_OF_RANGE, message)
         if offset <= self.log_start_offset:
             return False
@@ -441,9 +438,11 @@ class Log:
         assert end_offset <= self.log_end_offset, f"{self} was flushed up to {end_offset}"
         self.last_flush_ms = now_ms
         self.recovery_point = max(self.recovery_point, end_offset)
+        self._check_offsets()
 
     def lower_recovery_point(self, offset: int) -> None:
         """Stop counting records at or above `offset` as durable, before the log is truncated there."""
+        assert offset >= 0, f"recovery point {offset} of {self}"
         self.recovery_point = min(self.recovery_point, offset)
 
     def note_truncation_begun(self, offset: int) -> None:
@@ -465,6 +464,7 @@ class Log:
         """Record that the cleaner has compacted everything below `offset`, or is to start there; None if unknown."""
         assert offset is None or offset >= 0, f"{self} is clean up to {offset}"
         self.clean_to = offset
+        self._check_offsets()
 
     def note_topic_id(self, topic_id: Uuid | None) -> None:
         """Record the id in partition.metadata."""
@@ -485,6 +485,7 @@ class Log:
 
     def note_ready_to_close(self, end_offset: int) -> None:
         """Record a complete closing flush up to end_offset: `close` syncs the files again only if something changed."""
+        assert end_offset <= self.log_end_offset, f"{self} was flushed up to {end_offset}"
         self._closing_offset = end_offset
 
     @property

@@ -43,6 +43,7 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
         assert following is not None, "a log keeps at least one segment"
         log.maybe_increment_log_start_offset(following.base_offset)
         log.local_log.schedule_deletion(segments)
+        assert log.segments.first is following, f"{log} begins with {log.segments.first}, not {following}"
     logger.info("Deleting %d segments of %s due to %s", len(segments), log.topic_partition, due.reason)
     return len(segments)
 
@@ -64,7 +65,6 @@ def swap_in_cleaned(
     """
     log.log_dir.check_online()
     assert replaced[0].base_offset == base_offset, "a cleaned segment begins where the first one did"
-    assert log.segments.active not in replaced, "the active segment is not cleaned"
     with log.failures("looking at a cleaned segment"):
         cleaned = log.local_log.load_cleaned(base_offset, has_txn_index=has_txn_index, now_ms=now_ms)
     try:

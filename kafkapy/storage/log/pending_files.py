@@ -30,6 +30,7 @@ class FileDeletion:
 
     def run(self) -> None:
         """Unlink the files, ignoring missing ones. Blocks. Raises OSError."""
+        assert not self._deleted_count, f"{self.describe()} are deleted twice"
         for path in self._files:
             self._disk.delete(path)
             self._deleted_count += 1
@@ -77,6 +78,7 @@ class PendingFileDeletions:
 
         Pinned regions stay readable until they are released.
         """
+        assert delay_ms >= 0, f"a delay of {delay_ms} ms"
         paths = []
         if self._retry_ms <= now_ms:
             paths, self._put_back = self._put_back, []

@@ -134,6 +134,7 @@ class LogReader:
             read.aborted_transactions = aborted
         if end_offset >= 0:
             self._note_end(segment, end_position, end_offset)
+        assert end_position <= segment.size, f"a read up to byte {end_position} of {segment}"
         read.next_offset = end_offset
         read.size_bytes = end_position - position
         read.region = PinnedRegion(segment.log, position, end_position - position)

@@ -37,6 +37,7 @@ def due_segments(
     retention.ms and retention.bytes do not apply without `delete` in cleanup.policy: then only segments below the log
     start offset are due.
     """
+    assert log_start_offset <= high_watermark, f"a log start offset {log_start_offset} above {high_watermark}"
     deletable = _below_high_watermark(segments, high_watermark)
     due = DueSegments(
         _count_below_start(segments, deletable, log_start_offset), f"log start offset {log_start_offset} breach"

@@ -40,6 +40,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
 def truncate_fully_and_start_at(log: "Log", offset: int, log_start_offset: int | None = None) -> None:
     """Remove everything; the log is then empty, with the log end offset `offset`."""
     log.log_dir.check_online()
+    assert offset >= 0, f"{log.topic_partition} starts over at {offset}"
     with log.failures("truncating"):
         _start_over(log, offset, log_start_offset if log_start_offset is not None else offset)
 
@@ -73,3 +74,4 @@ def _rebuild_producers(log: "Log") -> None:
         now_ms=log.now_ms,
         was_clean_shutdown=False,
     )
+    assert log.producer_state.map_end_offset == log.log_end_offset, f"{log}: {log.producer_state.map_end_offset}"

@@ -47,6 +47,7 @@ class LogDirectory:
 
         Raises OSError; StorageError if another process has locked it.
         """
+        assert self._lock is None, f"{self.path} is locked by this process"
         if not self._disk.exists(self.path):
             logger.info("Log directory %s not found, creating it.", self.path)
             self._disk.make_directory(self.path)
@@ -123,6 +124,7 @@ class LogDirectory:
 
         Raises StorageError; ApiError KAFKA_STORAGE_ERROR at a shortage (the old file stays).
         """
+        assert min(offsets.values(), default=0) >= 0, f"negative offsets in {name} of {self.path}"
         with self._writing:
             if sequence < self._sequences.get(name, 0):
                 return

@@ -22,7 +22,9 @@ class LogTable(dict[TopicPartition, Log]):
         self.counts[log.log_dir.path] += 1
 
     def __delitem__(self, topic_partition: TopicPartition) -> None:
-        self.counts[self[topic_partition].log_dir.path] -= 1
+        path = self[topic_partition].log_dir.path
+        assert self.counts[path] > 0, f"no log is counted in {path}"
+        self.counts[path] -= 1
         super().__delitem__(topic_partition)
 
     def take(self, topic_partition: TopicPartition) -> Log | None:

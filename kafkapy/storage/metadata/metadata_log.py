@@ -192,6 +192,7 @@ class MetadataLog:
             logger.warning("Truncating the metadata log to %d: %s", self.view.end_offset, error.message)
             truncate_to(self.log, self.view.end_offset)
         flush_log(self.log)
+        assert self.view.end_offset == self.log.log_end_offset, f"{self.view.end} is not the end of {self.log}"
         self.view.durable_end_offset = self.view.end_offset
 
     def _damaged(self, found: str, place: str) -> StorageError:
@@ -242,6 +243,7 @@ class MetadataLog:
         result = self.log.append_as_leader(
             data, leader_epoch=leader_epoch, now_ms=now_ms, origin=AppendOrigin.RAFT_LEADER
         )
+        assert self.log.log_end_offset == result.last_offset + 1, f"{self.log} after {result}"
         failpoint("quorum.log.after_append")
         return result.last_offset
 
@@ -284,6 +286,8 @@ class MetadataLog:
     def reset_to_snapshot(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
         """Empty the log and set its start and end to the snapshot's end offset. The snapshot must be durable."""
         truncate_fully_and_start_at(self.log, snapshot_id.offset)
+        assert self.log.is_empty, f"{self.log} was reset to {snapshot_id}"
+        assert self.log.log_end_offset == snapshot_id.offset, f"{self.log} was reset to {snapshot_id}"
         self.drop_snapshots_before(snapshot_id, now_ms=now_ms)
 
     # ---- trimming

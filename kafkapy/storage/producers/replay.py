@@ -104,12 +104,13 @@ def rebuild_producers(
     Takes snapshots at the last two segments' base offsets and at the end, so that the next rebuild is short. After a
     clean stop without any snapshot there were no producers.
     """
+    assert end_offset >= 0, f"a log up to {end_offset}"
     active = segments.active if len(segments) else None
     previous = segments.before(active) if active is not None else None
     snapshot_at = {segment.base_offset for segment in (previous, active) if segment is not None}
     if snapshots.latest is None and was_clean_shutdown:
         for offset in sorted({*snapshot_at, end_offset}):
-            producers.map_end_offset = offset
+            producers.note_end(offset)
             snapshots.take_if_there_is_room(producers)
         return
     had_none = producers.is_empty and producers.map_end_offset >= end_offset
@@ -117,11 +118,11 @@ def rebuild_producers(
     if end_offset > producers.map_end_offset and not had_none:
         for segment in segments.between(producers.map_end_offset, end_offset):
             start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
-            producers.map_end_offset = start_offset
+            producers.note_end(start_offset)
             if segment.base_offset in snapshot_at:
                 snapshots.take_if_there_is_room(producers)
             _replay_segment(producers, segment, start_offset, end_offset)
-    producers.map_end_offset = end_offset
+    producers.note_end(end_offset)
     snapshots.take_if_there_is_room(producers)
 
 
@@ -136,6 +137,7 @@ def truncate_and_reload(
         return
     found = snapshots.read_latest()
     snapshots.last_offset, entries = found if found is not None else (log_start_offset, [])
+    assert found is None or found[0] <= end_offset, f"a snapshot at {snapshots.last_offset} of a log up to {end_offset}"
     producers.load(entries, snapshots.last_offset, now_ms)
 
 

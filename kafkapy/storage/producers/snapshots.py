@@ -31,6 +31,7 @@ class ProducerSnapshots:
         return self.offsets[-1] if self.offsets else None
 
     def path(self, offset: int) -> str:
+        assert offset >= 0, f"a snapshot at {offset}"
         return segment_file(self.directory, offset, SNAPSHOT_SUFFIX)
 
     def take_if_there_is_room(self, state: ProducerState) -> None:
@@ -42,12 +43,14 @@ class ProducerSnapshots:
                 raise
             self._disk.delete(self.path(state.map_end_offset))
 
-    def maybe_take(self, state: ProducerState) -> bool:
+    def maybe_take(self, state: ProducerState, offset: int | None = None) -> bool:
         """Write the state if it is newer than the last snapshot; return whether it was. Raises OSError.
 
-        The next flush syncs the file. Recovery detects a partial file by its CRC and uses an older one.
+        offset: where the log goes on, if that is above the state's end. The next flush syncs the file. Recovery detects
+        a partial file by its CRC and uses an older one.
         """
-        offset = state.map_end_offset
+        offset = state.map_end_offset if offset is None else offset
+        assert offset >= state.map_end_offset, f"a snapshot at {offset} of producers as of {state.map_end_offset}"
         if offset <= self.last_offset:
             return False
         path = self.path(offset)

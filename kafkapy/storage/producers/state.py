@@ -196,6 +196,7 @@ class ProducerState:
 
     def commit(self, prepared: PreparedAppend) -> None:
         """Apply an append that was written; then call `complete` for each of its ended transactions."""
+        assert prepared.duplicate is None, f"{prepared.duplicate} is not appended again"
         started: list[tuple[int, int]] = []
         for producer_id, staged in prepared.staged.items():
             entry = self.producers.setdefault(producer_id, staged.entry)
@@ -248,6 +249,7 @@ class ProducerState:
     def complete(self, completed: CompletedTransaction) -> None:
         """End a transaction; it stays unstable until the high watermark has passed its marker."""
         assert completed.first_offset in self._open, f"{completed} was never begun"
+        assert completed.first_offset < completed.last_offset, f"{completed} ends before it begins"
         del self._open[completed.first_offset]
         self._unreplicated[completed.first_offset] = completed.last_offset
         self._find_first_unstable()
@@ -331,8 +333,14 @@ class ProducerState:
             and now_ms - entry.last_timestamp_ms >= self.producer_id_expiration_ms
         )
 
+    def note_end(self, map_end_offset: int) -> None:
+        """Record that all batches below `map_end_offset` are applied. Without producers it may decrease."""
+        assert map_end_offset >= self.map_end_offset or self.is_empty, f"{self.map_end_offset} to {map_end_offset}"
+        self.map_end_offset = map_end_offset
+
     def clear(self, map_end_offset: int) -> None:
         """Remove everything except verifications; set map_end_offset."""
+        assert map_end_offset >= 0, f"producers as of {map_end_offset}"
         self.producers.clear()
         self._open.clear()
         self._unreplicated.clear()

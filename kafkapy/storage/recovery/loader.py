@@ -170,6 +170,7 @@ class LogLoader:
         recovery_point = end_offset if is_flushed else min(self._recovery_point, end_offset)
         start_offset = max(self._start_checkpoint, self._segments.first.base_offset)
         self._epochs.clip(start_offset, end_offset)
+        assert recovery_point <= end_offset, f"{self._topic_partition}: {recovery_point} of {end_offset} is durable"
         producers = self._load_producers(start_offset, end_offset)
         return LoadedLog(
             self._segments,

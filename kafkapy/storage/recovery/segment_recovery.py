@@ -273,7 +273,7 @@ class SegmentRecovery:
     def _stop(self, valid_bytes: int, next_offset: int, *, holds: bool = False) -> bool:
         self._valid_bytes = valid_bytes
         self._next_offset = next_offset
-        self._producers.map_end_offset = next_offset
+        self._producers.note_end(next_offset)
         return holds
 
     def _take_careful(self, chunk: bytes) -> bool:

@@ -90,6 +90,8 @@ def split(disk: Disk, directory: str, segment: Segment, parts: list[Part]) -> No
 
     Invalid data after the last part is copied with that part. Blocks. Raises OSError.
     """
+    assert parts[0].base_offset == segment.base_offset or parts[0].position == 0, f"{segment} keeps its first batch"
+    assert parts[-1].end_position <= segment.size, f"parts of {segment} end at byte {parts[-1].end_position}"
     logger.info("Splitting overflowed segment %s", segment.log.path)
     parts[-1].end_position = segment.size
     paths = [segment_file(directory, part.base_offset, LOG_SUFFIX) for part in parts]

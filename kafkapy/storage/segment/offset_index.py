@@ -66,7 +66,9 @@ class OffsetIndex(SparseIndex):
         """Add an entry. The index must not be full, the offset above the last."""
         assert not self.is_full, f"append to a full index {self.handle.path}"
         assert self.entry_count == 0 or offset > self.last_offset, f"{offset} is not above {self.last_offset}"
-        self._add_entry(ENTRY.pack(offset - self.base_offset, position))
+        relative_offset = offset - self.base_offset
+        assert 0 <= relative_offset <= MAX_INT32, f"{offset} does not fit an index from {self.base_offset}"
+        self._add_entry(ENTRY.pack(relative_offset, position))
         self._last_offset = offset
 
     def lookup(self, offset: int, *, wait: bool = False) -> OffsetPosition:

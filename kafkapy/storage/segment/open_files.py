@@ -59,6 +59,8 @@ class PinnedRegion(FileRegion):
     __slots__ = ("_handle",)
 
     def __init__(self, handle: "FileHandle", position: int, length: int) -> None:
+        assert position >= 0, f"a region at {position} of {handle.path}"
+        assert length >= 0, f"a region of {length} bytes of {handle.path}"
         self.file = handle.file
         self.position = position
         self.length = length
@@ -79,6 +81,7 @@ class OpenFiles:
     __slots__ = ("_ring", "capacity", "disk")
 
     def __init__(self, disk: Disk, capacity: int = DEFAULT_CAPACITY) -> None:
+        assert capacity > 0, "a file is open while it is used"
         self.disk = disk
         self.capacity = capacity
         self._ring: dict[FileHandle, None] = {}
@@ -147,6 +150,7 @@ class FileHandle:
         return self.file
 
     def _open(self, *, create: bool) -> File:
+        assert self._file is None, f"{self.path} is open"
         self._file = file = self._files.disk.open(self.path, create=create)
         self.is_referenced = True  # so that _close_some, called next, does not close it
         self._files.add(self)
@@ -162,6 +166,7 @@ class FileHandle:
 
     def pin(self, holder: object) -> None:
         """Keep the file open for `holder`, which calls `unpin` once."""
+        assert holder not in self.pins, f"{holder} pins {self.path} twice"
         self.pins.add(holder)
 
     def unpin(self, holder: object) -> None:
@@ -171,6 +176,7 @@ class FileHandle:
 
     def cut_regions(self, size: int) -> None:
         """Empty the regions that extend beyond `size`: their bytes are removed and may be overwritten."""
+        assert size >= 0, f"{self.path} is cut at byte {size}"
         for holder in list(self.pins):
             if isinstance(holder, PinnedRegion) and holder.position + holder.length > size:
                 holder.file = CutFile(self.path)

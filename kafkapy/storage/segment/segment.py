@@ -83,6 +83,7 @@ class Segment:
         self, files: OpenFiles, directory: str, base_offset: int, config: LogConfig, *, now_ms: int, suffix: str = ""
     ) -> None:
         """Set the file names only; use `create` or `load` to make a segment."""
+        assert base_offset >= 0, f"a segment at {base_offset}"
         self.base_offset = base_offset
         self.log = FileHandle(files, segment_file(directory, base_offset, LOG_SUFFIX) + suffix)
         self.offset_index = OffsetIndex(
@@ -180,6 +181,7 @@ class Segment:
 
     def _take_back_append(self, offset_entries: int, time_entries: int) -> None:
         """Truncate what a failed append may have written. If that fails too, recovery truncates it."""
+        assert (offset_entries < 0) == (time_entries < 0), "entries were added to both indexes, or to none"
         self._is_longer = True
         self._largest = None  # may include unwritten records: read again when needed
         if self.size == 0:
@@ -329,6 +331,7 @@ class Segment:
 
     def truncate_to_position(self, position: int) -> int:
         """Truncate the .log file at `position`; regions that extend beyond it become empty. Return the bytes cut."""
+        assert 0 <= position <= self.size, f"{self} is cut at byte {position}"
         cut_bytes = self.size - position
         self.log.cut_regions(position)
         self.log.file.truncate(position)

@@ -44,6 +44,7 @@ class Segments:
         """Add a segment; it replaces one with the same base offset."""
         slot = bisect_right(self._base_offsets, segment.base_offset)
         if slot and self._base_offsets[slot - 1] == segment.base_offset:
+            assert self._segments[slot - 1] is not segment, f"{segment} is added twice"
             self._segments[slot - 1] = segment
             return
         self._base_offsets.insert(slot, segment.base_offset)
@@ -51,6 +52,7 @@ class Segments:
 
     def remove(self, segment: Segment) -> None:
         slot = self._segments.index(segment)
+        assert self._base_offsets[slot] == segment.base_offset, f"{segment} is listed at {self._base_offsets[slot]}"
         del self._segments[slot], self._base_offsets[slot]
 
     def floor(self, offset: int) -> Segment | None:

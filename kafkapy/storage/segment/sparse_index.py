@@ -88,6 +88,7 @@ class SparseIndex:
 
     def resize(self, max_bytes: int) -> None:
         """Set how many entries fit, keeping those there are. The file grows as they are written."""
+        assert max_bytes >= 0, f"{max_bytes} bytes of {self.handle.path}"
         count = self.entry_count
         self.max_entries = max(max_bytes // self.ENTRY_BYTES, count)
 
@@ -102,6 +103,7 @@ class SparseIndex:
 
     def truncate_to_entries(self, entry_count: int) -> None:
         """Remove the entries from `entry_count` on; the file then holds zeros in their place."""
+        assert entry_count >= 0, f"{self.handle.path} cut to {entry_count} entries"
         if entry_count >= self.entry_count:
             return
         first_kept, kept_back = self._kept_back
@@ -135,6 +137,9 @@ class SparseIndex:
     def _add_entry(self, entry: bytes) -> None:
         """Add an entry to the buffer. Raises OSError if a full buffer cannot be written; then it was not added."""
         before = self._kept_back
+        assert not before[1] or before[0] + len(before[1]) // self.ENTRY_BYTES == self._entry_count, (
+            f"buffered entries from {before[0]} do not end at {self._entry_count}"
+        )
         entries = before[1] + entry if before[1] else entry
         self._kept_back = (self._entry_count + 1 - len(entries) // self.ENTRY_BYTES, entries)
         self._entry_count += 1
@@ -154,6 +159,7 @@ class SparseIndex:
             self._kept_back = _NOTHING_KEPT_BACK
 
     def _write(self, entries: ReadableBuffer, slot: int) -> None:
+        assert slot >= 0, f"slot {slot} of {self.handle.path}"
         self.handle.note_written()
         try:
             self.handle.file.pwrite((entries,), slot * self.ENTRY_BYTES)
@@ -164,6 +170,7 @@ class SparseIndex:
     def append_entries(self, entries: bytes | bytearray) -> None:
         """Add encoded entries, which must follow the last one; those that do not fit are dropped. Raises OSError."""
         width = self.ENTRY_BYTES
+        assert len(entries) % width == 0, f"{len(entries)} bytes are no whole number of entries"
         count = min(len(entries) // width, self.room)
         if count <= 0:
             return
@@ -178,10 +185,12 @@ class SparseIndex:
         return self.max_entries - self.entry_count
 
     def read_entry(self, slot: int, *, wait: bool) -> bytes:
+        assert 0 <= slot < self.entry_count, f"slot {slot} of {self.entry_count} in {self.handle.path}"
         return self._read(slot, 1, wait=wait)
 
     def _read(self, slot: int, count: int, *, wait: bool) -> bytes:
         """Return encoded entries. Raises NeedsWarming unless `wait`; CorruptIndexError if the file is too short."""
+        assert slot >= 0, f"slot {slot} of {self.handle.path}"
         width = self.ENTRY_BYTES
         first_kept, kept_back = self._kept_back
         in_file = min(count, first_kept - slot) if kept_back else count

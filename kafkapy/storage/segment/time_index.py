@@ -75,6 +75,7 @@ class TimeIndex(SparseIndex):
         if timestamp_ms <= last.timestamp_ms:
             return False
         assert self._entry_count == 0 or offset >= last.offset, f"offset {offset} is below the last, {last.offset}"
+        assert offset >= self.base_offset, f"offset {offset} is below the base offset {self.base_offset}"
         self._add_entry(ENTRY.pack(timestamp_ms, offset - self.base_offset))
         self._last_entry = TimestampOffset(timestamp_ms, offset)
         return True

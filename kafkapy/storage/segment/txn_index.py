@@ -73,10 +73,12 @@ class _Blocks:
 
     def cut(self, block_count: int) -> None:
         """Keep only the first block_count blocks, which are full."""
+        assert block_count * BLOCK_ENTRIES <= self.entry_count, f"{block_count} blocks of {self.entry_count} entries"
         del self.first_offsets[block_count:], self.last_offsets[block_count:], self.stable_offsets[block_count:]
         self.entry_count = block_count * BLOCK_ENTRIES
 
     def entries_in(self, number: int) -> int:
+        assert 0 <= number * BLOCK_ENTRIES < self.entry_count, f"block {number} of {self.entry_count} entries"
         return min(BLOCK_ENTRIES, self.entry_count - number * BLOCK_ENTRIES)
 
 
@@ -110,6 +112,8 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry; its marker must be above those of all other entries."""
+        assert aborted.first_offset < aborted.last_offset, f"{aborted} ends before it begins"
+        assert aborted.last_offset >= self.base_offset, f"{aborted} in a segment from {self.base_offset}"
         blocks = self._loaded()
         assert not blocks.entry_count or aborted.last_offset > blocks.last_offsets[-1], "markers are appended in order"
         self.handle.note_written()
@@ -126,6 +130,7 @@ class TransactionIndex:
         has ended, and later segments need not be searched. max_count: return at most the first this many, at least 1.
         Raises NeedsWarming unless `wait`; CorruptIndexError, OSError.
         """
+        assert max_count is None or max_count > 0, f"at most {max_count} transactions"
         if not self._exists:
             return [], False
         blocks = self._loaded()

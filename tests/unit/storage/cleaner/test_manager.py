@@ -9,7 +9,6 @@ import pytest
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.record.batch import Record
-from kafkapy.record.builder import build_batch
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.legacy import build_message_set
 from kafkapy.record.validate import AppendOrigin
@@ -25,6 +24,7 @@ from kafkapy.storage.log.opening import assign_topic_id
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.types import uuid_from_string
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.cleaning import NOW_MS, PARTITION, CompactedLogs, append, consume, stored, stored_batches
 from tests.support.interpreter import needs_interpreter
 from tests.support.logs import marker

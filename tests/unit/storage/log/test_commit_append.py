@@ -9,10 +9,13 @@ import pytest
 
 import kafkapy
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.storage.log.append import PlacedBatch
 from kafkapy.storage.log.coalesced_append import CoalescedAppend
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.own_append import append_own_records
 from kafkapy.storage.log.replacement import take_over
+from kafkapy.storage.producers.entry import ProducerEntry
+from kafkapy.storage.producers.state import ProducerState
 from kafkapy.types import OffsetAndEpoch
 from tests.simulator.disk import SimDisk
 from tests.support.logs import NOW_MS, batch, open_small_log
@@ -97,6 +100,36 @@ def test_an_append_behind_broken_offsets_is_an_assertion(log: Log, append: Any) 
     log.high_watermark = 2
     with pytest.raises(AssertionError):
         append(log, 3)
+
+
+@pytest.mark.parametrize(("base_offset", "last_offset"), [(0, 0), (0, 5), (2, 1)])
+def test_a_batch_that_does_not_follow_the_log_is_an_assertion(log: Log, base_offset: int, last_offset: int) -> None:
+    data = bytes(batch())
+    placed = PlacedBatch(len(data), base_offset, last_offset, NOW_MS, 3)
+    with pytest.raises(AssertionError):
+        log.commit_append(log.segments.active, [data], len(data), [placed], NOW_MS)
+    assert log.log_end_offset == 1
+
+
+def test_a_roll_that_fails_leaves_the_producers_at_the_log_end() -> None:
+    """A replica rolls where its leader's next batch begins, which may be above the log end of a compacted log."""
+    disk = SimDisk()
+    log = open_small_log(disk)
+    append_alone(log, 3)
+    disk.fail("write", errno.ENOSPC, path=".snapshot")
+    with pytest.raises(ApiError):
+        log.roll(NOW_MS, at_offset=10)
+    append_alone(log, 3)
+    assert log.producer_state.map_end_offset == log.log_end_offset == 2
+
+
+def test_producers_do_not_go_back() -> None:
+    state = ProducerState()
+    state.note_end(5)
+    state.note_end(2)  # no producers: as after a truncation
+    state.load([ProducerEntry(7, last_timestamp_ms=NOW_MS)], 5, NOW_MS)
+    with pytest.raises(AssertionError):
+        state.note_end(4)
 
 
 def test_a_truncation_keeps_the_offsets_in_order(log: Log) -> None:

@@ -6,7 +6,6 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.record.batch import batches
-from kafkapy.record.builder import build_batch
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import (
@@ -34,6 +33,7 @@ from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES
 from kafkapy.types import OffsetAndEpoch
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, marker, open_small_log
 
 LOG_END, TXN_COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED

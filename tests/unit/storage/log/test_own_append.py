@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.builder import NewRecord
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.own_append import ProducerMarker, append_own_markers, append_own_records
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.logs import NOW_MS, append, marker, open_small_log
 
 EPOCH = 3

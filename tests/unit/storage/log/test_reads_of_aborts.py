@@ -1,9 +1,9 @@
 """A read of committed records ends where it would have to tell of too many aborted transactions."""
 
-from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import MAX_ABORTED_IN_READ, FetchIsolation
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.logs import NOW_MS, marker, open_small_log
 
 COUNT = MAX_ABORTED_IN_READ + 500

@@ -43,12 +43,11 @@ class Partition:
         origin: AppendOrigin = CLIENT,
         transactional: bool = False,
         verification: Any = None,
-        timestamp_ms: int = NOW_MS,
     ) -> BatchMetadata | None:
         last_sequence = (sequence + count - 1) & MAX_INT32
         last_offset = self.end_offset + count - 1
         batch = ProducerBatch(
-            producer_id, epoch, sequence, last_sequence, self.end_offset, last_offset, timestamp_ms, transactional
+            producer_id, epoch, sequence, last_sequence, self.end_offset, last_offset, NOW_MS, transactional
         )
         prepared = self.state.prepare([batch], origin, verification=verification)
         if prepared.duplicate is None:

@@ -9,7 +9,6 @@ import pytest
 
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
-from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.maintenance import delete_due_files
@@ -19,6 +18,7 @@ from kafkapy.storage.manager.recovery_process import hand_over
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.txn_index import ENTRY, VERSION, AbortedTransaction
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, open_small_log
 
 CONFIG: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 200}

@@ -6,12 +6,12 @@ import pytest
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
-from kafkapy.record.builder import build_batch
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, segment_file
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.recovery.loader import LastStop
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION
 
 FAR = 1 << 31
