@@ -40,13 +40,13 @@ def _session() -> Any:
 @cache
 def _batches() -> list[bytes]:
     """Return batches of generated trades as a producer would send them."""
-    from kafkapy.record.builder import build_batch
+    from kafkapy.record.builder import BatchFields, build_batch
     from spark_jobs.generator import Market, generate
 
     market = Market(events=BATCH_TRADES * BATCHES, late=0, duplicates=0, malformed=0)
     records = [(event.arrival_ms, event.key.encode(), event.value, ()) for event in generate(market)]
     chunks = [records[start : start + BATCH_TRADES] for start in range(0, len(records), BATCH_TRADES)]
-    return [build_batch(chunk, compression=ZSTD) for chunk in chunks]
+    return [build_batch(chunk, BatchFields(compression=ZSTD)) for chunk in chunks]
 
 
 def fill(server: Server, topic: str, trades: int, partitions: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.servers import ApacheKafka
 from kafkapy.record.batch import LOG_APPEND_TIME_FLAG
-from kafkapy.record.builder import NewRecord, build_batch, seal
+from kafkapy.record.builder import BatchFields, NewRecord, build_batch, seal
 from tests.support.client_requests import create_topic, fetch, list_offset, produce
 from tests.support.wire import WireClient
 
@@ -91,7 +91,7 @@ def batches_to_send(dice: random.Random, producer_id: int) -> Iterator[bytes]:
         fields: dict[str, Any] = {"compression": dice.randrange(5)}
         if dice.random() < 0.3:
             fields |= {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
-        batch = bytearray(build_batch(records, **fields))
+        batch = bytearray(build_batch(records, BatchFields(**fields)))
         if number % 3 == 2:
             mutate(dice, batch, records, fields)
         elif "producer_id" in fields:
@@ -156,7 +156,7 @@ def mutate(dice: random.Random, batch: bytearray, records: list[NewRecord], fiel
             11: list(range(5, 5 + len(records))),
             12: [2 * index for index in range(len(records))],
         }[kind]
-        batch[:] = build_batch(records, offset_deltas=deltas, last_offset_delta=len(records) - 1, **fields)
+        batch[:] = build_batch(records, BatchFields(offset_deltas=deltas, last_offset_delta=len(records) - 1, **fields))
     elif kind == 13:  # a producer without a sequence
         batch[43:57] = (7).to_bytes(8, "big") + bytes(2) + (-1).to_bytes(4, "big", signed=True)
     elif kind == 14:  # a base timestamp that is not the first record's

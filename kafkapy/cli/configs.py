@@ -21,7 +21,9 @@ from kafkapy.cli.client import (
     parse_settings,
 )
 from kafkapy.cli.failure import fail
+from kafkapy.cli.options import takes
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.dataclass import dataclass
 
 app = typer.Typer(help="Describe and alter configs at run time.", no_args_is_help=True)
 
@@ -32,73 +34,85 @@ Group = Annotated[str | None, typer.Option("--group", "-g", help="The consumer g
 SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default", 6: "logger", 7: "subscription", 8: "group"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeOptions:
+    """What `kafkapy configs describe` is told."""
+
+    topic: Topic = None
+    broker: Broker = None
+    group: Group = None
+    everything: Annotated[bool, typer.Option("--all", help="Show configs at their default, too.")] = False
+    with_documentation: Annotated[bool, typer.Option("--explain", help="Say what each config does, too.")] = False
+    as_json: AsJson = False
+    bootstrap_server: Server = DEFAULT_SERVER
+    client_config: ClientConfig = None
+
+
 @app.command()
-def describe(
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show configs at their default, too.")] = False,
-    with_documentation: Annotated[bool, typer.Option("--explain", help="Say what each config does, too.")] = False,
-    as_json: AsJson = False,
-    bootstrap_server: Server = DEFAULT_SERVER,
-    client_config: ClientConfig = None,
-) -> None:
+@takes(DescribeOptions)
+def describe(options: DescribeOptions) -> None:
     """Show what is set, where it comes from, and with --all what stands at its default."""
-    with failures(bootstrap_server):
-        resource = _resource(topic, broker, group)
-        admin = admin_client(bootstrap_server, client_config)
+    with failures(options.bootstrap_server):
+        resource = _resource(options.topic, options.broker, options.group)
+        admin = admin_client(options.bootstrap_server, options.client_config)
         ((_, entries, error),) = outcomes(admin.describe_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
             raise typer.Exit(fail(error))
     rows = [_row(entry) for _, entry in sorted(entries.items())]
-    shown = [row for row in rows if everything or row["source"] != "default"]
-    if with_documentation:
+    shown = [row for row in rows if options.everything or row["source"] != "default"]
+    if options.with_documentation:
         _document(resource.restype.value, shown)
-    if as_json:
+    if options.as_json:
         print_json(shown)
         return
     cells = [[row["name"], "(hidden)" if row["is_sensitive"] else row["value"], row["source"]] for row in shown]
     columns = ["CONFIG", "VALUE", "SOURCE"]
-    if with_documentation:
+    if options.with_documentation:
         columns.append("WHAT IT DOES")
         cells = [[*cell, row["documentation"]] for cell, row in zip(cells, shown, strict=True)]
     print_table(columns, cells)
 
 
-@app.command()
-def alter(
-    topic: Topic = None,
-    broker: Broker = None,
-    group: Group = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterOptions:
+    """What `kafkapy configs alter` is told."""
+
+    topic: Topic = None
+    broker: Broker = None
+    group: Group = None
     to_set: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a config; may be repeated, as all of these."),
-    ] = None,
+    ] = None
     to_delete: Annotated[
         list[str] | None,
         typer.Option("--delete", "-d", metavar="KEY", help="Remove a config: its default applies again."),
-    ] = None,
+    ] = None
     to_append: Annotated[
         list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Append to a config that is a list.")
-    ] = None,
+    ] = None
     to_subtract: Annotated[
         list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Remove from a config that is a list.")
-    ] = None,
-    bootstrap_server: Server = DEFAULT_SERVER,
-    client_config: ClientConfig = None,
-) -> None:
+    ] = None
+    bootstrap_server: Server = DEFAULT_SERVER
+    client_config: ClientConfig = None
+
+
+@app.command()
+@takes(AlterOptions)
+def alter(options: AlterOptions) -> None:
     """Set configs, or take them back to their defaults; all of the changes are made, or none."""
-    with failures(bootstrap_server):
+    with failures(options.bootstrap_server):
         changes = [
-            *(("SET", key, value) for key, value in parse_settings(to_set).items()),
-            *(("DELETE", key, None) for key in to_delete or ()),
-            *(("APPEND", key, value) for key, value in parse_settings(to_append).items()),
-            *(("SUBTRACT", key, value) for key, value in parse_settings(to_subtract).items()),
+            *(("SET", key, value) for key, value in parse_settings(options.to_set).items()),
+            *(("DELETE", key, None) for key in options.to_delete or ()),
+            *(("APPEND", key, value) for key, value in parse_settings(options.to_append).items()),
+            *(("SUBTRACT", key, value) for key, value in parse_settings(options.to_subtract).items()),
         ]
         if not changes:
             raise typer.BadParameter("nothing to alter: give --set, --delete, --append or --subtract")
-        resource = _resource(topic, broker, group, changes)
-        admin = admin_client(bootstrap_server, client_config)
+        resource = _resource(options.topic, options.broker, options.group, changes)
+        admin = admin_client(options.bootstrap_server, options.client_config)
         ((_, _, error),) = outcomes(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
             raise typer.Exit(fail(error))

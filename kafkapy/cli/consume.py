@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,9 @@ from kafkapy.cli.client import (
     failures,
 )
 from kafkapy.cli.failure import fail, note
+from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
+from kafkapy.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkapy.decoders.formats import Decoded, Decoders
@@ -32,16 +34,19 @@ KNOWN_FORMATS = (
 MAX_OFFSET = 2**63 - 1
 
 
-def consume(
-    topic: Annotated[str, typer.Argument(show_default=False, help="The topic to read.")],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeOptions:
+    """What `kafkapy consume` is told."""
+
+    topic: Annotated[str, typer.Argument(show_default=False, help="The topic to read.")]
     from_beginning: Annotated[
         bool,
         typer.Option("--from-beginning", "-B", help="Begin at the first record; without, only new records are shown."),
-    ] = False,
+    ] = False
     partition: Annotated[
         list[int] | None,
         typer.Option("--partition", "-p", min=0, help="Read this partition; may be repeated. Without, all are read."),
-    ] = None,
+    ] = None
     offset: Annotated[
         int | None,
         typer.Option(
@@ -52,70 +57,76 @@ def consume(
             max=MAX_OFFSET,
             help="Begin at this offset of each partition; a negative one counts from the end.",
         ),
-    ] = None,
+    ] = None
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Read as a member of this consumer group, and commit offsets.")
-    ] = None,
+    ] = None
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")
-    ] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", "-e", help="Stop at the end of every partition.")] = False,
+    ] = None
+    until_end: Annotated[bool, typer.Option("--until-end", "-e", help="Stop at the end of every partition.")] = False
     timeout_ms: Annotated[
         int | None, typer.Option("--timeout-ms", min=1, help="Stop when no record has come for this long.")
-    ] = None,
+    ] = None
     isolation: Annotated[
         str, typer.Option("--isolation", help="read_committed (no open or aborted transactions) or read_uncommitted.")
-    ] = "read_committed",
+    ] = "read_committed"
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help="Print the key and this text before each value.")
-    ] = None,
+    ] = None
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print each record as a JSON object, from which produce --json restores it."),
-    ] = False,
-    key_format: Annotated[str, typer.Option("--key-format", help=f"How keys are decoded: {KNOWN_FORMATS}.")] = "text",
+    ] = False
+    key_format: Annotated[str, typer.Option("--key-format", help=f"How keys are decoded: {KNOWN_FORMATS}.")] = "text"
     value_format: Annotated[
         str, typer.Option("--value-format", help="How values are decoded; the formats of --key-format.")
-    ] = "text",
+    ] = "text"
     schema_registry: Annotated[
         str | None,
         typer.Option(
             "--schema-registry", metavar="URL|DIR", help="Where schemas are: a registry, or NUMBER.avsc, .json, .desc."
         ),
-    ] = None,
-    bootstrap_server: Server = DEFAULT_SERVER,
-    client_config: ClientConfig = None,
-) -> None:
+    ] = None
+    bootstrap_server: Server = DEFAULT_SERVER
+    client_config: ClientConfig = None
+
+
+@takes(ConsumeOptions)
+def consume(options: ConsumeOptions) -> None:
     """Print the records of a topic as lines, until --max-messages, --until-end, --timeout-ms or Ctrl-C."""
-    _check_options(from_beginning=from_beginning, partition=partition, offset=offset, group=group)
-    decoders = _decoders(key_format, value_format, schema_registry)
-    with failures(bootstrap_server):
-        properties = client_properties(
-            bootstrap_server,
-            client_config,
-            group_id=group if group is not None else "kafkapy-console",
-            enable_auto_commit=group is not None,
-            enable_partition_eof=True,
-            auto_offset_reset="earliest" if from_beginning else "latest",
-            isolation_level=isolation,
-        )
+    _check_options(options)
+    decoders = _decoders(options.key_format, options.value_format, options.schema_registry)
+    with failures(options.bootstrap_server):
+        properties = _properties(options)
         check_reachable(properties)
         kafka = confluent()
         with _consumer(kafka, properties) as consumer:
-            partition_count = _begin(kafka, consumer, topic, partition, offset, from_beginning, group)
-            if sys.stderr.isatty() and sys.stdout.isatty() and not until_end:
-                note(f"waiting for records of {topic}, Ctrl-C ends")
-            write = _json_writer(decoders) if as_json else _text_writer(key_separator, decoders)
-            ignored = () if group is not None else (kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,)
-            end_after = partition_count if until_end else None
-            _print_records(kafka, consumer, write, max_messages, end_after, timeout_ms, ignored)
+            partition_count = _begin(kafka, consumer, options)
+            if sys.stderr.isatty() and sys.stdout.isatty() and not options.until_end:
+                note(f"waiting for records of {options.topic}, Ctrl-C ends")
+            write = _json_writer(decoders) if options.as_json else _text_writer(options.key_separator, decoders)
+            _print_records(kafka, consumer, write, partition_count, options)
 
 
-def _check_options(*, from_beginning: bool, partition: list[int] | None, offset: int | None, group: str | None) -> None:
+def _properties(options: ConsumeOptions) -> dict[str, Any]:
+    """Return librdkafka's properties."""
+    return client_properties(
+        options.bootstrap_server,
+        options.client_config,
+        group_id=options.group if options.group is not None else "kafkapy-console",
+        enable_auto_commit=options.group is not None,
+        enable_partition_eof=True,
+        auto_offset_reset="earliest" if options.from_beginning else "latest",
+        isolation_level=options.isolation,
+    )
+
+
+def _check_options(options: ConsumeOptions) -> None:
     """Raise BadParameter for options that contradict each other."""
-    if from_beginning and offset is not None:
+    if options.from_beginning and options.offset is not None:
         raise typer.BadParameter("--from-beginning and --offset both say where to begin: give one of them")
-    if group is not None and (offset is not None or partition):
+    if options.group is not None and (options.offset is not None or options.partition):
         raise typer.BadParameter("a member of a group is given its partitions and offsets: no --partition, no --offset")
 
 
@@ -131,31 +142,24 @@ def _consumer(kafka: Any, properties: dict[str, Any]) -> Iterator[Any]:
         consumer.close()
 
 
-def _begin(
-    kafka: Any,
-    consumer: Any,
-    topic: str,
-    partitions: list[int] | None,
-    offset: int | None,
-    from_beginning: bool,
-    group: str | None,
-) -> int:
+def _begin(kafka: Any, consumer: Any, options: ConsumeOptions) -> int:
     """Subscribe, or assign partitions without a group; return the number of partitions."""
+    topic = options.topic
     metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
         raise typer.Exit(fail(f"{topic}: {metadata.error.str()}"))
-    if group is not None:
+    if options.group is not None:
         consumer.subscribe([topic])
         return len(metadata.partitions)
-    wanted = partitions or sorted(metadata.partitions)
+    wanted = options.partition or sorted(metadata.partitions)
     missing = sorted(set(wanted) - set(metadata.partitions))
     if missing:
         raise typer.Exit(fail(f"{topic} has no partition {', '.join(map(str, missing))}"))
-    start = kafka.OFFSET_BEGINNING if from_beginning else kafka.OFFSET_END
+    start = kafka.OFFSET_BEGINNING if options.from_beginning else kafka.OFFSET_END
     assigned = [kafka.TopicPartition(topic, each, start) for each in wanted]
-    if offset is not None:
+    if options.offset is not None:
         for each in assigned:
-            each.offset = _absolute(consumer, each, offset)
+            each.offset = _absolute(consumer, each, options.offset)
     consumer.assign(assigned)
     return len(assigned)
 
@@ -168,26 +172,20 @@ def _absolute(consumer: Any, partition: Any, offset: int) -> int:
     return int(max(low, high + offset))
 
 
-def _print_records(
-    kafka: Any,
-    consumer: Any,
-    write: Any,
-    max_messages: int | None,
-    partition_count: int | None,
-    timeout_ms: int | None,
-    ignored: Sequence[int],
-) -> None:
-    """Print records until an end is reached. Raises KafkaException for errors whose codes are not `ignored`.
+def _print_records(kafka: Any, consumer: Any, write: Any, partition_count: int, options: ConsumeOptions) -> None:
+    """Print records until an end is reached. Raises KafkaException.
 
-    librdkafka looks for its group's coordinator even if partitions are assigned, and reads them without it.
+    librdkafka looks for its group's coordinator even if partitions are assigned, and reads them without it: without a
+    group, that it may not know the group is ignored.
     """
+    ignored = () if options.group is not None else (kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,)
     ended: set[int] = set()
     count = 0
     last_s = time.monotonic()
-    while max_messages is None or count < max_messages:
+    while options.max_messages is None or count < options.max_messages:
         message = consumer.poll(POLL_S)
         if message is None:
-            if timeout_ms is not None and (time.monotonic() - last_s) * 1000 >= timeout_ms:
+            if options.timeout_ms is not None and (time.monotonic() - last_s) * 1000 >= options.timeout_ms:
                 return
             continue
         error = message.error()
@@ -197,7 +195,7 @@ def _print_records(
             last_s = time.monotonic()
         elif error.code() == kafka.KafkaError._PARTITION_EOF:
             ended.add(message.partition())
-            if partition_count is not None and len(ended) >= partition_count:
+            if options.until_end and len(ended) >= partition_count:
                 return
         elif error.code() not in ignored:
             raise kafka.KafkaException(error)

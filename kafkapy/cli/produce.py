@@ -18,7 +18,9 @@ from kafkapy.cli.client import (
     failures,
 )
 from kafkapy.cli.failure import INTERRUPTED, fail, note
+from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 
 FLUSH_TIMEOUT_S = 30.0
@@ -29,20 +31,23 @@ PROMPT = "> "
 MAX_PARTITION = 2**31 - 1
 
 
-def produce(
-    topic: Annotated[str, typer.Argument(show_default=False, help="The topic to write to.")],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceOptions:
+    """What `kafkapy produce` is told."""
+
+    topic: Annotated[str, typer.Argument(show_default=False, help="The topic to write to.")]
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE...]", help="Files to read lines from; without, standard input is read."),
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    ] = None
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help="The text between key and value in each line.")
-    ] = None,
+    ] = None
     header: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be repeated."),
-    ] = None,
+    ] = None
     partition: Annotated[
         int,
         typer.Option(
@@ -53,53 +58,61 @@ def produce(
             max=MAX_PARTITION,
             help="The partition; -1 chooses by key, or at random if there is none.",
         ),
-    ] = -1,
-    compression: Annotated[
-        str, typer.Option("--compression", help="The codec: none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
+    ] = -1
+    compression: Annotated[str, typer.Option("--compression", help="The codec: none, gzip, snappy, lz4 or zstd.")] = (
+        "none"
+    )
     acks: Annotated[
         str,
         typer.Option("--acks", help="Which replicas must have a record before it counts as delivered: 0, 1 or all."),
-    ] = "all",
+    ] = "all"
     is_json: Annotated[
         bool, typer.Option("--json", help="A line is an object, as consume --json prints it; exact, if it did.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")] = False,
-    bootstrap_server: Server = DEFAULT_SERVER,
-    client_config: ClientConfig = None,
-) -> None:
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")] = False
+    bootstrap_server: Server = DEFAULT_SERVER
+    client_config: ClientConfig = None
+
+
+@takes(ProduceOptions)
+def produce(options: ProduceOptions) -> None:
     """Produce a record for each line."""
-    with failures(bootstrap_server):
+    with failures(options.bootstrap_server):
         properties = client_properties(
-            bootstrap_server,
-            client_config,
-            acks=acks,
-            compression_type=compression,
+            options.bootstrap_server,
+            options.client_config,
+            acks=options.acks,
+            compression_type=options.compression,
             linger_ms=5,
             message_timeout_ms=int(FLUSH_TIMEOUT_S * 1000),
         )
         check_reachable(properties)
-        sender = _Sender(confluent().Producer(properties), topic)
-        headers = [_header(text) for text in header or ()]
+        sender = _Sender(confluent().Producer(properties), options.topic)
         try:
-            for number, line in enumerate(_lines(files), start=1):
-                try:
-                    record = _json_record(line) if is_json else _text_record(line, key, key_separator)
-                except ValueError as error:
-                    sender.finish(FLUSH_TIMEOUT_S + 1)
-                    raise typer.Exit(fail(f"line {number}: {error}")) from error
-                record.setdefault("partition", partition)
-                record.setdefault("headers", headers)
-                sender.send(record)
-            sender.finish(FLUSH_TIMEOUT_S + 1)
+            _send_lines(sender, options)
         except KeyboardInterrupt as error:
             sender.finish(INTERRUPTED_FLUSH_S)
             note(f"interrupted: {sender.summary()}")
             raise typer.Exit(INTERRUPTED) from error
     if sender.failures:
         raise typer.Exit(fail(f"{len(sender.failures)} records were not taken: {sender.failures[0]}"))
-    if not quiet:
+    if not options.quiet:
         print(sender.summary())
+
+
+def _send_lines(sender: "_Sender", options: ProduceOptions) -> None:
+    """Send a record for each line, and wait until all are delivered. Exits at a line that is no record."""
+    headers = [_header(text) for text in options.header or ()]
+    for number, line in enumerate(_lines(options.files), start=1):
+        try:
+            record = _json_record(line) if options.is_json else _text_record(line, options.key, options.key_separator)
+        except ValueError as error:
+            sender.finish(FLUSH_TIMEOUT_S + 1)
+            raise typer.Exit(fail(f"line {number}: {error}")) from error
+        record.setdefault("partition", options.partition)
+        record.setdefault("headers", headers)
+        sender.send(record)
+    sender.finish(FLUSH_TIMEOUT_S + 1)
 
 
 class _Sender:

@@ -9,7 +9,9 @@ import typer
 
 from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
 from kafkapy.cli.connected import checked, connected
+from kafkapy.cli.options import takes
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 from kafkapy.metadata.client_quotas import CLIENT_ID, IP, MATCH_DEFAULT, MATCH_EXACT, USER
 
@@ -31,28 +33,55 @@ Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Of an a
 IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Of each address that has no own.")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoseQuotas:
+    """Whose quotas a command is about, and which server it asks."""
+
+    user: User = None
+    user_defaults: UserDefaults = False
+    client_id: ClientId = None
+    client_defaults: ClientDefaults = False
+    ip: Ip = None
+    ip_defaults: IpDefaults = False
+    bootstrap_server: Server = DEFAULT_SERVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions(WhoseQuotas):
+    """What `kafkapy security quota list` is told."""
+
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOptions(WhoseQuotas):
+    """What `kafkapy security quota set` is told."""
+
+    quotas: Annotated[list[str], typer.Argument(metavar="QUOTA=VALUE...", help="producer_byte_rate=1048576 ...")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveOptions(WhoseQuotas):
+    """What `kafkapy security quota remove` is told."""
+
+    quotas: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUOTA...]", help="Which; without one, all.", show_default=False)
+    ] = None
+
+
 @quota_app.command("list")
-def list_quotas(
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client_id: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
-    as_json: AsJson = False,
-    bootstrap_server: Server = DEFAULT_SERVER,
-) -> None:
+@takes(ListOptions)
+def list_quotas(options: ListOptions) -> None:
     """List quotas: all, or those that name a user, client-id or address."""
-    named = _named(user, user_defaults, client_id, client_defaults, ip, ip_defaults)
     rows = sorted(
         (
             {"user": _shown(USER, names), "client-id": _shown(CLIENT_ID, names), "ip": _shown(IP, names), **quota}
-            for names, quotas in _described(bootstrap_server, named)
+            for names, quotas in _described(options.bootstrap_server, _named(options))
             for quota in ({"quota": key, "value": value} for key, value in quotas.items())
         ),
         key=lambda row: [str(row[column] or "") for column in ("user", "client-id", "ip", "quota")],
     )
-    if as_json:
+    if options.as_json:
         print_json(rows)
     else:
         columns = ("user", "client-id", "ip", "quota", "value")
@@ -61,43 +90,25 @@ def list_quotas(
 
 
 @quota_app.command("set")
-def set_quotas(
-    quotas: Annotated[list[str], typer.Argument(metavar="QUOTA=VALUE...", help="producer_byte_rate=1048576 ...")],
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client_id: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
-    bootstrap_server: Server = DEFAULT_SERVER,
-) -> None:
+@takes(SetOptions)
+def set_quotas(options: SetOptions) -> None:
     """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate of a user, a
     client-id or both; connection_creation_rate of an ip."""
     from kafkapy.protocol.messages.alter_client_quotas_request import OpData
 
-    named = _some(_named(user, user_defaults, client_id, client_defaults, ip, ip_defaults))
-    _alter(bootstrap_server, named, [OpData(key, value) for key, value in map(_parsed, quotas)])
+    named = _some(_named(options))
+    _alter(options.bootstrap_server, named, [OpData(key, value) for key, value in map(_parsed, options.quotas)])
 
 
 @quota_app.command("remove")
-def remove_quotas(
-    quotas: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUOTA...]", help="Which; without one, all.", show_default=False)
-    ] = None,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client_id: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
-    bootstrap_server: Server = DEFAULT_SERVER,
-) -> None:
+@takes(RemoveOptions)
+def remove_quotas(options: RemoveOptions) -> None:
     """Remove quotas of a user, a client-id, both, or an ip."""
     from kafkapy.protocol.messages.alter_client_quotas_request import OpData
 
-    named = _some(_named(user, user_defaults, client_id, client_defaults, ip, ip_defaults))
-    keys = quotas or [key for names, found in _described(bootstrap_server, named) if names == named for key in found]
-    _alter(bootstrap_server, named, [OpData(key, remove=True) for key in keys])
+    named, server = _some(_named(options)), options.bootstrap_server
+    keys = options.quotas or [key for names, found in _described(server, named) if names == named for key in found]
+    _alter(server, named, [OpData(key, remove=True) for key in keys])
 
 
 def _described(server: str, named: Entity) -> list[tuple[Entity, dict[str, float]]]:
@@ -128,20 +139,13 @@ def _alter(server: str, named: Entity, operations: list[Any]) -> None:
             checked(result)
 
 
-def _named(
-    user: str | None,
-    user_defaults: bool,
-    client_id: str | None,
-    client_defaults: bool,
-    ip: str | None,
-    ip_defaults: bool,
-) -> Entity:
+def _named(whose: WhoseQuotas) -> Entity:
     """Return the entity that the options name, None for the defaults of a type. Raises BadParameter."""
     names: Entity = {}
     for entity_type, name, is_default in (
-        (USER, user, user_defaults),
-        (CLIENT_ID, client_id, client_defaults),
-        (IP, ip, ip_defaults),
+        (USER, whose.user, whose.user_defaults),
+        (CLIENT_ID, whose.client_id, whose.client_defaults),
+        (IP, whose.ip, whose.ip_defaults),
     ):
         if name is not None and is_default:
             raise typer.BadParameter(f"either one {entity_type} or the defaults")

@@ -1,10 +1,12 @@
 """Builds batches of magic 2. Before compression the bytes are identical to those of Kafka's MemoryRecordsBuilder."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
 from typing import Final, TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
@@ -40,33 +42,41 @@ NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
 """(timestamp_ms, key, value, headers) of a record whose offset follows from its position in the batch."""
 
 
-def build_batch(
-    records: Sequence[NewRecord],
-    *,
-    base_offset: int = 0,
-    offset_deltas: Sequence[int] | None = None,
-    last_offset_delta: int | None = None,
-    compression: int = NONE,
-    level: int | None = None,
-    timestamp_type: int = CREATE_TIME,
-    max_timestamp: int | None = None,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    is_control: bool = False,
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """Return one batch that holds the records.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFields:
+    """What a batch's header says beside its records.
 
     Defaults: offset_deltas 0, 1, ... (a compacted batch has gaps); last_offset_delta the last of these (a compacted
-    batch keeps its original one); max_timestamp the largest of the records (LOG_APPEND_TIME requires it). Header keys
-    are encoded with surrogateescape.
+    batch keeps its original one); max_timestamp the largest of the records (LOG_APPEND_TIME requires it).
     """
-    assert timestamp_type == CREATE_TIME or max_timestamp is not None
+
+    base_offset: int = 0
+    offset_deltas: Sequence[int] | None = None
+    last_offset_delta: int | None = None
+    compression: int = NONE
+    level: int | None = None
+    timestamp_type: int = CREATE_TIME
+    max_timestamp: int | None = None
+    leader_epoch: int = NO_LEADER_EPOCH
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    is_transactional: bool = False
+    is_control: bool = False
+    delete_horizon_ms: int | None = None
+
+
+PLAIN_FIELDS: Final = BatchFields()
+
+
+def build_batch(records: Sequence[NewRecord], fields: BatchFields = PLAIN_FIELDS) -> bytes:
+    """Return one batch that holds the records. Header keys are encoded with surrogateescape."""
+    max_timestamp, delete_horizon_ms = fields.max_timestamp, fields.delete_horizon_ms
+    assert fields.timestamp_type == CREATE_TIME or max_timestamp is not None
+    offset_deltas = fields.offset_deltas
     if offset_deltas is None:
         offset_deltas = range(len(records))
+    last_offset_delta = fields.last_offset_delta
     if last_offset_delta is None:
         last_offset_delta = offset_deltas[-1] if offset_deltas else 0
     base_timestamp = records[0][0] if records else NO_TIMESTAMP
@@ -75,20 +85,24 @@ def build_batch(
     if max_timestamp is None:
         max_timestamp = max((record[0] for record in records), default=NO_TIMESTAMP)
     payload: bytes | bytearray = encode_records(records, offset_deltas, base_timestamp)
-    if compression != NONE:
-        payload = compress(compression, payload, level)
-    attributes = (
-        compression
-        | (LOG_APPEND_TIME_FLAG if timestamp_type == LOG_APPEND_TIME else 0)
-        | (TRANSACTIONAL_FLAG if is_transactional else 0)
-        | (CONTROL_FLAG if is_control else 0)
-        | (DELETE_HORIZON_FLAG if delete_horizon_ms is not None else 0)
-    )
+    if fields.compression != NONE:
+        payload = compress(fields.compression, payload, fields.level)
     header = BATCH_HEADER.pack(
-        base_offset, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload), leader_epoch, 2, 0, attributes,
-        last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
+        fields.base_offset, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload), fields.leader_epoch, 2, 0,
+        _attributes(fields), last_offset_delta, base_timestamp, max_timestamp, fields.producer_id,
+        fields.producer_epoch, fields.base_sequence, len(records),
     )  # fmt: skip
     return seal(header, payload)
+
+
+def _attributes(fields: BatchFields) -> int:
+    return (
+        fields.compression
+        | (LOG_APPEND_TIME_FLAG if fields.timestamp_type == LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_FLAG if fields.is_transactional else 0)
+        | (CONTROL_FLAG if fields.is_control else 0)
+        | (DELETE_HORIZON_FLAG if fields.delete_horizon_ms is not None else 0)
+    )
 
 
 def seal(header: bytes, payload: bytes | bytearray | memoryview) -> bytes:
@@ -140,16 +154,12 @@ def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, leader_e
     return seal(header, payload)
 
 
-def build_batch_of(records: Iterable[Record], **fields: int | bool | None) -> bytes:
-    """Return one batch of records with increasing offsets; base_offset defaults to the first record's offset."""
+def build_batch_of(records: Iterable[Record], fields: BatchFields) -> bytes:
+    """Return one batch of records, at their offsets: those from fields.base_offset on."""
     records = list(records)
-    base_offset = fields.pop("base_offset", records[0].offset if records else 0)
-    assert isinstance(base_offset, int)
     return build_batch(
         [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
-        base_offset=base_offset,
-        offset_deltas=[record.offset - base_offset for record in records],
-        **fields,  # type: ignore[arg-type]  # the arguments of build_batch
+        replace(fields, offset_deltas=[record.offset - fields.base_offset for record in records]),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkapy.errors import ProtocolError
 from kafkapy.record.batch import CONTROL_FLAG, NO_LEADER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_FLAG, Record
-from kafkapy.record.builder import build_batch, build_batch_of_one, encode_record
+from kafkapy.record.builder import BatchFields, build_batch, build_batch_of_one, encode_record
 from kafkapy.record.errors import InvalidRecordsError
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def build_raft_control(
     """Return one control batch of the Raft log or of a snapshot, with one record per message."""
     return build_batch(
         [(timestamp_ms, _TYPE_BY_NAME[message.NAME].key(), message.encode(_RAFT_VERSION), ()) for message in messages],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        is_control=True,
+        BatchFields(base_offset=base_offset, leader_epoch=leader_epoch, is_control=True),
     )
 
 

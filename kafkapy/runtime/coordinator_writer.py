@@ -9,7 +9,7 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import EncodeError
 from kafkapy.record.batch import HEADER_BYTES, NO_SEQUENCE
-from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.builder import BatchFields, NewRecord, build_batch
 from kafkapy.record.compression import NONE
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
@@ -154,15 +154,16 @@ class CoordinatorWriter:
 
     def _batch_of(self, encoded: Sequence[NewRecord], compression: int, write: TransactionalWrite | None) -> bytes:
         if write is None:
-            return build_batch(encoded, compression=compression, base_sequence=self._coordinator_log.base_sequence)
-        return build_batch(
-            encoded,
+            base_sequence = self._coordinator_log.base_sequence
+            return build_batch(encoded, BatchFields(compression=compression, base_sequence=base_sequence))
+        fields = BatchFields(
             compression=compression,
             producer_id=write.producer_id,
             producer_epoch=write.producer_epoch,
             base_sequence=FIRST_SEQUENCE,
             is_transactional=True,
         )
+        return build_batch(encoded, fields)
 
 
 def size_bound(record: NewRecord) -> int:

@@ -22,9 +22,9 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.record.batch import LOG_APPEND_TIME, RecordBatch
-from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, LZ4, NONE, ZSTD
 from tests.compat.conftest import new_server
+from tests.support.batches import build_batch
 from tests.support.client_requests import (
     EARLIEST,
     LATEST,

@@ -91,17 +91,17 @@ def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "reported"),
+    ("damage", "reported"),
     [
-        ("metadata", "{", "metadata is not what Spark wrote"),
-        ("metadata", None, "metadata is missing"),
-        ("offsets/0", "v1\n{", "offsets/0 is not what Spark wrote"),
-        ("offsets/0", None, "batch 0 was committed, its offsets are missing"),
-        ("commits/0", "garbage", "commits/0 is not what Spark wrote"),
-        ("sources/0/0", "{", "sources/0/0 is not what Spark wrote"),
+        (("metadata", "{"), "metadata is not what Spark wrote"),
+        (("metadata", None), "metadata is missing"),
+        (("offsets/0", "v1\n{"), "offsets/0 is not what Spark wrote"),
+        (("offsets/0", None), "batch 0 was committed, its offsets are missing"),
+        (("commits/0", "garbage"), "commits/0 is not what Spark wrote"),
+        (("sources/0/0", "{"), "sources/0/0 is not what Spark wrote"),
     ],
 )
-def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, config, file, text, reported):
+def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, config, damage, reported):
     fill(bootstrap, topic, [b"a"])
     checkpoint = tmp_path / "checkpoint"
     for name, good in (
@@ -112,6 +112,7 @@ def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, conf
     ):
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoint / name).write_text(good or 'v1\n{"batchWatermarkMs":0}\n{}')
+    file, text = damage
     (checkpoint / file).unlink() if text is None else (checkpoint / file).write_text(text)
     with pytest.raises(JobError, match=f"is corrupt .{reported}.*--reset-output"):
         bronze.run(BronzeConfig(**config))

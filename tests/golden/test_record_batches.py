@@ -17,7 +17,6 @@ from kafkapy.record.batch import (
     crc_is_valid,
     scan_headers,
 )
-from kafkapy.record.builder import build_batch_of
 from kafkapy.record.compression import NAMES
 from kafkapy.record.control import (
     ControlType,
@@ -29,6 +28,7 @@ from kafkapy.record.control import (
     read_raft_control,
 )
 from kafkapy.record.legacy import build_message_set
+from tests.support.batches import build_batch_of
 
 TIMESTAMP_TYPES = {"NoTimestampType": NO_TIMESTAMP_TYPE, "CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME}
 

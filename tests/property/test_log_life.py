@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
 from kafkapy.record.batch import Record, RecordBatch, batches
-from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.builder import NewRecord
 from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log.append import AppendResult
 from kafkapy.storage.log.local_log import SharedByLogs
@@ -25,6 +25,7 @@ from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 
 PARTITION = TopicPartition("t", 0)
 HOUR_MS = 3_600_000

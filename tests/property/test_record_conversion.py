@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from kafkapy.errors import ApiError
 from kafkapy.record.batch import Record, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY
 from kafkapy.record.convert import down_convert, up_convert
 from kafkapy.record.legacy import build_message_set
+from tests.support.batches import build_batch
 
 NULLABLE = st.none() | st.binary(max_size=30)
 TIMES = st.integers(-1, 2**41)

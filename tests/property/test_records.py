@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.record.batch import Record, RecordBatch, batches, crc_is_valid, scan_headers
-from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.builder import NewRecord
 from kafkapy.record.compression import NONE, ZSTD, compress, decompress
 from kafkapy.record.errors import InvalidRecordsError, RecordsError
 from kafkapy.record.legacy import build_message_set
 from kafkapy.record.validate import AppendOrigin, ValidationRules, check_as_is, validate_and_assign
 from kafkapy.record.varint import encode_varint, read_varint, read_varlong
 from kafkapy.record.walk import Walk, walk_records
+from tests.support.batches import build_batch
 
 CODECS = st.sampled_from(range(5))
 MAYBE_BYTES = st.none() | st.binary(max_size=150)

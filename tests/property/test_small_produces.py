@@ -15,11 +15,11 @@ from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.serving import coalesce_nothing
 from kafkapy.record.batch import ATTRIBUTES_POSITION, CRC_POSITION
-from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP
 from kafkapy.storage.log.log import Log
 from tests.simulator.broker_world import Machine, Topic
 from tests.simulator.loop import START_WALL_MS, SimLoop, run
+from tests.support.batches import build_batch
 from tests.support.wire import request_frame
 
 HOUR_MS = 3_600_000

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.reader import FetchIsolation
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.logs import NOW_MS, marker, open_small_log
 
 PRODUCERS = (7, 8, 9)

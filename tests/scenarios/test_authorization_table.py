@@ -14,8 +14,8 @@ import pytest
 from kafkapy import Broker
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.protocol.api import APIS
-from kafkapy.record.builder import build_batch
 from tests.support.authorization_script import ALL, NO_TOPIC, PROPERTIES, play, request, set_up
+from tests.support.batches import build_batch
 from tests.support.wire import WireClient, request_frame
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.tsv"

@@ -23,9 +23,10 @@ from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from kafkapy.record.builder import build_batch, seal
+from kafkapy.record.builder import seal
 from kafkapy.record.compression import GZIP, LZ4, MAX_APPENDED_BYTES, NONE, SNAPPY, ZSTD, compress
 from tests.support.bad_frames import changed, changed_batch, frames_of, header, served
+from tests.support.batches import build_batch
 from tests.support.client_requests import LATEST, batch_of, consume, create_topic, list_offset, metadata, produce
 from tests.support.wire import WireClient
 

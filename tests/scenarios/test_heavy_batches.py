@@ -8,8 +8,9 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
-from kafkapy.record.builder import build_batch, encode_records, seal
+from kafkapy.record.builder import encode_records, seal
 from kafkapy.record.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
+from tests.support.batches import build_batch
 from tests.support.client_requests import (
     LATEST,
     batch_of,

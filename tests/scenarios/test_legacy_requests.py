@@ -24,9 +24,9 @@ from kafkapy.protocol.messages.legacy_fetch_request import LegacyFetchRequest
 from kafkapy.protocol.messages.legacy_list_offsets_request import LegacyListOffsetsRequest
 from kafkapy.protocol.messages.legacy_produce_request import LegacyProduceRequest
 from kafkapy.record.batch import Record, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, NONE
 from kafkapy.record.legacy import build_message_set
+from tests.support.batches import build_batch
 from tests.support.client_requests import produce_request as produce_request_of_today
 from tests.support.wire import ConnectionClosed, WireClient
 

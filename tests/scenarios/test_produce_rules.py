@@ -9,9 +9,10 @@ import pytest
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.batch import LOG_APPEND_TIME, Record
-from kafkapy.record.builder import build_batch, seal
+from kafkapy.record.builder import seal
 from kafkapy.record.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkapy.record.legacy import build_message_set
+from tests.support.batches import build_batch
 from tests.support.client_requests import (
     EARLIEST,
     LATEST,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, NONE, SNAPPY
+from tests.support.batches import build_batch
 from tests.support.client_requests import LATEST, create_topic, list_offset, produce
 from tests.support.wire import WireClient
 

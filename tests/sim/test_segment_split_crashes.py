@@ -12,7 +12,6 @@ import pytest
 
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batch_at, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.storage import checkpoint
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from kafkapy.storage.log.flush import flush_log
@@ -20,6 +19,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogManager
 from tests.simulator.crash_enumeration import SOAK_FACTOR, Moment, Recorder, crashes
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.chance import SeededRandom
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, load_logs
 

@@ -22,11 +22,11 @@ from kafkapy.protocol.api import message_type
 from kafkapy.protocol.json_lines import to_json
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.primitives import Message
-from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from tests.simulator.broker_world import Machine, Topic
 from tests.simulator.loop import START_WALL_MS, SimLoop, run
 from tests.support.bad_frames import changed, changed_batch, frames_of, golden_bodies, served
+from tests.support.batches import build_batch
 from tests.support.wire import request_frame
 
 CHANGED_FRAMES: Final = 6

@@ -26,7 +26,6 @@ from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdReq
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.batch import RecordBatch, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.quorum_node import Network
 from kafkapy.storage.log.log import Log
@@ -37,6 +36,7 @@ from tests.simulator.helper import SimHelper
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import START_WALL_MS, SimClock, SimLoop
 from tests.simulator.network import LinkRules, SimClient, SimConnector, SimListener, SimNetwork
+from tests.support.batches import build_batch
 from tests.support.chance import SeededRandom
 from tests.support.wire import request_frame
 

@@ -28,13 +28,13 @@ from kafkapy.protocol.messages.offset_fetch_request import (
 )
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.batch import batches
-from kafkapy.record.builder import build_batch
 from kafkapy.types import ZERO_UUID
 from tests.simulator.cluster_checker import ClusterChecker, ViolationError
 from tests.simulator.cluster_world import CLIENT_PORT, ClusterWorld, host_of
 from tests.simulator.faulty_network import FaultyConnector
 from tests.simulator.loop import START_WALL_MS
 from tests.simulator.network import SimChannel, SimClient
+from tests.support.batches import build_batch
 from tests.support.wire import request_frame
 
 CALL_S: Final = 3.0

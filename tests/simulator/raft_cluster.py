@@ -395,6 +395,21 @@ class Node:
         assert core.high_watermark in (-1, len(self.committed))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What differs between clusters. loss, duplicates: the share of messages that never arrive, or arrive twice."""
+
+    loss: float = 0.0
+    duplicates: float = 0.0
+    takes_snapshots: bool = False
+    kraft_version: int = 1
+    new_node: "Callable[[Cluster, int], Node]" = Node
+    timeouts: Mapping[str, int] = field(default_factory=lambda: KAFKAS_TIMEOUTS)
+
+
+DEFAULT_OPTIONS = ClusterOptions()
+
+
 class Cluster:
     """Nodes, the network between them, time, and what must always hold."""
 
@@ -403,25 +418,20 @@ class Cluster:
         seed: int,
         voter_count: int,
         observer_count: int = 0,
-        *,
-        loss: float = 0.0,
-        duplicates: float = 0.0,
-        takes_snapshots: bool = False,
-        kraft_version: int = 1,
-        new_node: "Callable[[Cluster, int], Node]" = Node,
-        timeouts: Mapping[str, int] = KAFKAS_TIMEOUTS,
+        options: ClusterOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """loss, duplicates: the share of messages that never arrive, and of those that arrive twice."""
         self.seed = seed
         self.rng = random.Random(seed)
         self.now_ms = 0
-        self.loss = loss
-        self.duplicates = duplicates
-        self.takes_snapshots = takes_snapshots
-        self.timeouts = timeouts
+        self.loss = options.loss
+        self.duplicates = options.duplicates
+        self.takes_snapshots = options.takes_snapshots
+        self.timeouts = options.timeouts
         voter_ids = range(1, voter_count + 1)
         self.static_voters = VoterSet(map(voter_of, voter_ids))
-        self.nodes = {node_id: new_node(self, node_id) for node_id in range(1, voter_count + observer_count + 1)}
+        self.nodes = {
+            node_id: options.new_node(self, node_id) for node_id in range(1, voter_count + observer_count + 1)
+        }
         self.partitioned: set[int] = set()
         """Nodes that reach only each other; the others reach only the others."""
         self.snapshots_sent: dict[OffsetAndEpoch, Snapshot] = {}
@@ -437,8 +447,8 @@ class Cluster:
         self.event_count = 0
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        if kraft_version > 0:
-            bootstrap = Snapshot(OffsetAndEpoch(0, 0), [], self.static_voters, kraft_version)
+        if options.kraft_version > 0:
+            bootstrap = Snapshot(OffsetAndEpoch(0, 0), [], self.static_voters, options.kraft_version)
             for node_id in voter_ids:
                 self.nodes[node_id].platter.snapshots[bootstrap.snapshot_id] = bootstrap
             self.static_voters = VoterSet()

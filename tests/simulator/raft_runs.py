@@ -8,7 +8,15 @@ import random
 from typing import Any
 
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
-from tests.simulator.raft_cluster import KAFKAS_TIMEOUTS, SHORT_TIMEOUTS, Cluster, Node, key_of, voter_of
+from tests.simulator.raft_cluster import (
+    KAFKAS_TIMEOUTS,
+    SHORT_TIMEOUTS,
+    Cluster,
+    ClusterOptions,
+    Node,
+    key_of,
+    voter_of,
+)
 
 FACTOR = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 APPEND_MS = (20, 50, 120)
@@ -23,7 +31,7 @@ def started(seed: int, voter_count: int, observer_count: int = 0, **options: Any
     """Return a running cluster: a seed out of twelve has Apache Kafka's time-outs, the others have shorter ones."""
     pace = random.Random(f"pace {seed}")
     timeouts = KAFKAS_TIMEOUTS if pace.randrange(12) == 0 else SHORT_TIMEOUTS
-    cluster = Cluster(seed, voter_count, observer_count, timeouts=timeouts, **options)
+    cluster = Cluster(seed, voter_count, observer_count, ClusterOptions(timeouts=timeouts, **options))
     cluster.start_all()
     cluster.append_every(pace.choice(APPEND_MS))
     return cluster

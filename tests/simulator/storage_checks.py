@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 from kafkapy.record.batch import NO_SEQUENCE, Record, RecordBatch, batch_at, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
@@ -27,6 +26,7 @@ from kafkapy.types import TopicPartition
 from tests.simulator.crash_enumeration import Crash
 from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.storage_script import COMPACTED, NOW_MS, Appended, Promise, clean, committed, config_for, start
+from tests.support.batches import build_batch
 from tests.support.cleaning import consume, last_values
 
 WHOLE, CUT, EMPTY = "whole", "tail lost", "no log"

@@ -12,7 +12,6 @@ from typing import Any
 from kafkapy.config.log import LogConfig
 from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.record.batch import Record, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
 from kafkapy.storage.cleaner.manager import CleanerManager
@@ -24,6 +23,7 @@ from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition
 from tests.simulator.crash_enumeration import Moment, Recorder
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.chance import SeededRandom
 from tests.support.logs import delete_due_logs, load_logs, marker
 

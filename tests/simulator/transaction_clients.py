@@ -27,8 +27,8 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kafkapy.record.builder import build_batch
 from tests.simulator.broker_world import KafkaClient, Machine
+from tests.support.batches import build_batch
 from tests.support.client_requests import READ_COMMITTED, batches_in, fetch_request, kept_batches, produce_request
 from tests.support.history import NOT_ACKNOWLEDGED, End, Event, Limit, Observe, Outcome, Poll, SendOffset, Write
 
@@ -176,6 +176,10 @@ class NoMembership:
         return
 
 
+LOST_SHARE = 0.03
+"""Of requests and responses."""
+
+
 class TransactionClient:
     """A producer of one kind; several may share a transactional id, and fence each other."""
 
@@ -188,7 +192,6 @@ class TransactionClient:
         is_v2: bool,
         numbers: "list[int]",
         random: Random,
-        lost_share: float = 0.03,
         membership: Membership | None = None,
     ) -> None:
         """numbers: the next number of a transaction of the id, shared by its clients."""
@@ -202,7 +205,7 @@ class TransactionClient:
         self._stage = stage
         self._random = random
         self._numbers = numbers
-        self._connection = stage.new_connection(random, lost_share=lost_share)
+        self._connection = stage.new_connection(random, lost_share=LOST_SHARE)
         self._sequences: dict[tuple[str, int], int] = {}
         self._transaction: Transaction | None = None
         self._is_ready = False

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerG
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.simulator.transaction_clients import NOT_YET, TOPICS, Lost, Membership, Stage
+from tests.simulator.transaction_clients import LOST_SHARE, NOT_YET, TOPICS, Lost, Membership, Stage
 from tests.support.membership import assignment, subscription
 
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 600, 300, 100
@@ -45,7 +45,7 @@ class Member:
         self._group_id = group_id
         self._name = name
         self._random = random
-        self._connection = stage.new_connection(random, lost_share=0.03)
+        self._connection = stage.new_connection(random, lost_share=LOST_SHARE)
 
     async def is_in(self) -> bool:
         """Join, or send a heartbeat; return whether the group has this member now. At times a new one joins instead."""

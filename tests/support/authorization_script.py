@@ -21,7 +21,7 @@ from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType
 from kafkapy.protocol.api import APIS, message_type
 from kafkapy.protocol.field_table import FIELDS
 from kafkapy.protocol.primitives import MessageStruct
-from kafkapy.record.builder import build_batch
+from tests.support.batches import build_batch
 from tests.support.client_requests import create_topic, until
 from tests.support.offsets import find_coordinator
 from tests.support.wire import WireClient

@@ -7,7 +7,6 @@ from typing import Any
 from kafkapy.config.log import LogConfig
 from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.record.batch import Record, RecordBatch, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
 from kafkapy.storage.cleaner.manager import CleanerManager, Cleaning, CleaningReport
 from kafkapy.storage.log.flush import flush_log
@@ -16,6 +15,7 @@ from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 from tests.support.chance import SeededRandom
 from tests.support.logs import NOW_MS, load_logs
 

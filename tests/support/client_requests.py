@@ -13,8 +13,8 @@ from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition,
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.batch import Record, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.types import ReplicaKey
+from tests.support.batches import build_batch
 from tests.support.wire import WireClient
 
 READ_COMMITTED = 1

@@ -14,7 +14,6 @@ from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
-from kafkapy.record.builder import build_batch
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.hosted_partitions import HostedPartition, HostedPartitions
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -29,6 +28,7 @@ from kafkapy.timer.wheel import TimingWheel
 from tests.simulator.disk import SimDisk
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop, run
+from tests.support.batches import build_batch
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, Cluster
 from tests.support.logs import load_logs

@@ -3,7 +3,6 @@
 from typing import Any
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.loading import LogLoading
@@ -11,6 +10,7 @@ from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
+from tests.support.batches import build_batch
 
 PARTITION = TopicPartition("t", 0)
 DIRECTORY = "/logs/t-0"

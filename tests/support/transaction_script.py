@@ -37,11 +37,11 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from kafkapy.record.batch import batches
-from kafkapy.record.builder import build_batch
 from kafkapy.transaction.metadata import TransactionMetadata
 from kafkapy.transaction.records import TransactionRecord, decode_record, encode_record
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
+from tests.support.batches import build_batch
 from tests.support.client_requests import create_topic, fetch, produce_request, until
 from tests.support.wire import WireClient
 

@@ -34,7 +34,7 @@ from kafkapy.record.batch import (
     NO_TIMESTAMP,
     RecordBatch,
 )
-from kafkapy.record.builder import build_batch_of, seal
+from kafkapy.record.builder import BatchFields, build_batch_of, seal
 from kafkapy.record.columns import (
     RecordColumns,
     join_records,
@@ -231,13 +231,14 @@ class BatchFilter:
             return None
         is_append_time = batch.timestamp_type == LOG_APPEND_TIME
         has_tombstone = any(record.value is None for record in kept)
-        data = build_batch_of(
-            kept,
+        fields = BatchFields(
+            base_offset=kept[0].offset,
             compression=batch.compression,
             timestamp_type=LOG_APPEND_TIME if is_append_time else CREATE_TIME,
             max_timestamp=batch.max_timestamp if is_append_time else None,
             delete_horizon_ms=self._horizon_ms if has_tombstone else None,
         )
+        data = build_batch_of(kept, fields)
         max_timestamp = batch.max_timestamp if is_append_time else max(record.timestamp_ms for record in kept)
         return KeptBatch(data, len(data), kept[-1].offset, max_timestamp, len(kept))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafkapy.record.append_rules import AppendOrigin
 from kafkapy.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from kafkapy.record.builder import NewRecord, build_batch, build_batch_of_one, encode_record
+from kafkapy.record.builder import BatchFields, NewRecord, build_batch, build_batch_of_one, encode_record
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.storage.log.append import AppendedBatch, PlacedBatch
 from kafkapy.storage.log.log import Log
@@ -48,7 +48,9 @@ def append_own_records(
             producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, base_sequence),
         )
     else:
-        batch = build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, base_sequence=base_sequence)
+        batch = build_batch(
+            records, BatchFields(base_offset=base_offset, leader_epoch=leader_epoch, base_sequence=base_sequence)
+        )
     size_bytes = len(batch)
     if size_bytes > log.client_rules.max_message_bytes:
         return False

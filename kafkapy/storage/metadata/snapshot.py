@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.voters_record import VotersRecord
 from kafkapy.raft.control_records import voters_from_record, voters_to_record
 from kafkapy.raft.voters import VoterSet
 from kafkapy.record.batch import RecordBatch, batches
-from kafkapy.record.builder import build_batch
+from kafkapy.record.builder import BatchFields, build_batch
 from kafkapy.record.control import build_raft_control, read_raft_control
 from kafkapy.seams import Disk, File, failpoint
 from kafkapy.types import OffsetAndEpoch
@@ -194,7 +194,9 @@ class SnapshotWriter:
     def append(self, values: list[bytes]) -> None:
         """Write a data batch. Raises OSError."""
         records = [(self._now_ms, None, value, ()) for value in values]
-        data = build_batch(records, base_offset=self._next_offset, leader_epoch=self.snapshot_id.leader_epoch)
+        data = build_batch(
+            records, BatchFields(base_offset=self._next_offset, leader_epoch=self.snapshot_id.leader_epoch)
+        )
         self._next_offset += len(values)
         self._part.append(data)
 

@@ -367,11 +367,11 @@ def bootstrap_checkpoint(
     """Return bootstrap.checkpoint: header, the feature levels above 0 except kraft.version, `more`, footer."""
     from kafkapy.metadata.record_serde import encode_record
     from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
-    from kafkapy.record.builder import build_batch
+    from kafkapy.record.builder import BatchFields, build_batch
 
     values = [encode_record(record, 0) for record in (*_feature_records(features), *more)]
     header = _control_batch([(CONTROL_SNAPSHOT_HEADER, SnapshotHeaderRecord().encode(0))], base_offset=0, now_ms=now_ms)
-    data = build_batch([(now_ms, None, value, ()) for value in values], base_offset=1, leader_epoch=0)
+    data = build_batch([(now_ms, None, value, ()) for value in values], BatchFields(base_offset=1, leader_epoch=0))
     footer = _control_batch([_snapshot_footer()], base_offset=1 + len(values), now_ms=now_ms)
     return header + data + footer
 
@@ -422,11 +422,9 @@ def _snapshot_footer() -> tuple[int, bytes]:
 
 def _control_batch(records: Iterable[tuple[int, bytes]], *, base_offset: int, now_ms: int) -> bytes:
     """Return a batch of control records (type, value); a control record's key is int16 version 0, int16 type."""
-    from kafkapy.record.builder import build_batch
+    from kafkapy.record.builder import BatchFields, build_batch
 
     return build_batch(
         [(now_ms, b"\0\0" + control_type.to_bytes(2, "big"), value, ()) for control_type, value in records],
-        base_offset=base_offset,
-        leader_epoch=0,
-        is_control=True,
+        BatchFields(base_offset=base_offset, leader_epoch=0, is_control=True),
     )

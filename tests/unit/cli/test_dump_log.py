@@ -6,8 +6,8 @@ import pytest
 
 from kafkapy.cli.dump_log import main
 from kafkapy.record.batch import Record
-from kafkapy.record.builder import build_batch_of
 from kafkapy.record.control import ControlType
+from tests.support.batches import build_batch_of
 
 BATCH = build_batch_of([Record(5, 1000, b"k", b"v"), Record(6, 1001, None, b"w\xff\xed\xa0\x80")])
 LOG = "00000000000000000005.log"

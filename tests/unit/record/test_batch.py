@@ -13,11 +13,11 @@ from kafkapy.record.batch import (
     increment_sequence,
     scan_headers,
 )
-from kafkapy.record.builder import build_batch, build_batch_of
 from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.control import ControlType, control_type_of, end_txn_marker_of, read_raft_control
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, RecordTooLargeError
 from kafkapy.record.legacy import LegacyBatch, build_message_set
+from tests.support.batches import build_batch, build_batch_of
 
 RECORDS = [Record(7, 1000, b"k", b"v", (("h", b"1"), ("n", None))), Record(9, 990, None, None)]
 BATCH = build_batch_of(RECORDS)

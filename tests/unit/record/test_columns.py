@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.record.batch import RecordBatch
-from kafkapy.record.builder import build_batch
 from kafkapy.record.columns import (
     join_records,
     latest_timestamp_delta,
@@ -16,6 +15,7 @@ from kafkapy.record.columns import (
     with_base_timestamp,
 )
 from kafkapy.record.errors import InvalidRecordsError
+from tests.support.batches import build_batch
 
 BLOBS = st.one_of(st.none(), st.binary(max_size=300))
 RECORDS = st.lists(

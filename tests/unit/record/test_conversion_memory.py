@@ -7,13 +7,13 @@ import pytest
 
 from kafkapy.record.append_rules import ValidationRules
 from kafkapy.record.batch import Record, batch_at, batches
-from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress, inflated_at_most
 from kafkapy.record.convert import down_convert, up_convert
 from kafkapy.record.errors import RecordTooLargeError
 from kafkapy.record.leader_batch import bytes_to_check
 from kafkapy.record.legacy import build_message_set
 from kafkapy.record.validate import validate_and_assign
+from tests.support.batches import build_batch
 
 COUNT = 5000
 SLACK_BYTES = 400_000

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, Record, RecordBatch, batches
-from kafkapy.record.builder import build_batch, seal
+from kafkapy.record.builder import seal
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, RecordTooLargeError
@@ -20,6 +20,7 @@ from kafkapy.record.validate import (
     place,
     validate_and_assign,
 )
+from tests.support.batches import build_batch
 
 NOW_MS = 1_700_000_000_000
 RULES = ValidationRules(topic_partition="trades-0")

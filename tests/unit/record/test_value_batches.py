@@ -3,7 +3,8 @@
 import pytest
 
 from kafkapy.record.batch import TRANSACTIONAL_FLAG
-from kafkapy.record.builder import build_batch, build_batch_of_one, build_batch_of_values, encode_record
+from kafkapy.record.builder import build_batch_of_one, build_batch_of_values, encode_record
+from tests.support.batches import build_batch
 
 
 @pytest.mark.parametrize("values", [[b"a"], [b"", b"b" * 63, b"c" * 64, b"d" * 9000], [b"e"] * 9000])

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from kafkapy.record import walk as walk_module
-from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.builder import NewRecord
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint
 from kafkapy.record.walk import Walk, _walk_fast, _walk_with_care, walk_records, walk_records_in
+from tests.support.batches import build_batch
 from tests.support.interpreter import needs_interpreter
 
 

@@ -12,13 +12,13 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import batches
-from kafkapy.record.builder import build_batch
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.runtime.coordinator import java_hash
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.shard_host import HostState
 from tests.simulator.loop import SimLoop
+from tests.support.batches import build_batch
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import NOW_MS, new_walk, on_loop, settle, topic_id
 

@@ -24,9 +24,9 @@ from kafkapy.raft.wire import (
     response_to_message,
 )
 from kafkapy.record.batch import batch_at
-from kafkapy.record.builder import build_batch
 from kafkapy.record.errors import RecordsError
 from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
+from tests.support.batches import build_batch
 
 PEER = WirePeer("cluster", "CONTROLLER")
 HERE = (Endpoint("CONTROLLER", "localhost", 9093),)
