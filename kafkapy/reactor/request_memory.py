@@ -17,16 +17,21 @@ A partially received frame holds bytes that are freed only when it is complete. 
   bound, the next one gets the lease only after requests were answered.
 
 So the bytes never exceed `most_bytes`: the bound, and one frame. Apache Kafka's memory pool may be exceeded by one
-request as well (SimpleMemoryPool, not strict).
+request as well (SimpleMemoryPool, not strict). Memory beside them: a begun frame of up to MOST_WHOLE_BYTES
+(protocol/partial_frame.py) has a buffer of its size once half of it has come.
 """
 
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kafkapy.reactor.limits import RECEIVE_BYTES
+from kafkapy.protocol.connection import LARGE_REST_BYTES, MAX_COALESCED_FRAME_BYTES
 
 TIGHT_SHARE: Final = 8
 """When less than this fraction (1/8) is free, connections receive little at once, and no lease is passed on."""
+
+
+LAST_RECEIVE_BYTES: Final = LARGE_REST_BYTES + MAX_COALESCED_FRAME_BYTES
+"""What one receive gets at most of a connection that is not in a large frame."""
 
 
 class Reader(Protocol):
@@ -63,7 +68,7 @@ class RequestMemory:
         assert max_bytes > 0
         assert max_requests > 0
         self.max_bytes = max_bytes
-        self.most_bytes = max_bytes + RECEIVE_BYTES + max_frame_bytes
+        self.most_bytes = max_bytes + LAST_RECEIVE_BYTES + max_frame_bytes
         """The bytes are never more: the bound, the last receive that fitted, and the lease holder's frame."""
         self._max_requests = max_requests
         self._roomy_bytes = max(0, max_bytes - 2 * max_frame_bytes)  # below this every frame may be received
@@ -91,7 +96,7 @@ class RequestMemory:
 
         Without such a frame the bytes may all belong to partial frames, of which none would be completed.
         """
-        return self.lease_holder is None and self.bytes < self.max_bytes + RECEIVE_BYTES
+        return self.lease_holder is None and self.bytes < self.max_bytes + LAST_RECEIVE_BYTES
 
     @property
     def waits_for_turns(self) -> bool:

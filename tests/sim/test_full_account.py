@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from kafkapy.reactor.limits import RECEIVE_BYTES, ReactorLimits
+from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.request_memory import LAST_RECEIVE_BYTES
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.network import SimClient
 from tests.simulator.reactor_world import World, wait_handler
@@ -181,7 +182,9 @@ def test_requests_at_work_take_at_most_one_frame_more_than_the_account(body_byte
             most_bytes = max(most_bytes, memory.bytes)
             answered = sum(task.done() and bool(task.result().received) for task in sending)
         assert answered == len(sending)
-        assert ACCOUNT_BYTES // 2 < most_bytes <= ACCOUNT_BYTES + RECEIVE_BYTES + len(b"wait 20000 ") + body_bytes + 4
+        assert (
+            ACCOUNT_BYTES // 2 < most_bytes <= ACCOUNT_BYTES + LAST_RECEIVE_BYTES + len(b"wait 20000 ") + body_bytes + 4
+        )
         assert not memory.bytes
         assert not any(task.result().is_ended for task in sending)
 
@@ -196,7 +199,7 @@ def test_the_account_is_exceeded_by_one_frame_at_most_whatever_comes(seed: int) 
         random = Random(seed)
         world = World(loop, LIMITS, wait=wait_handler)
         memory = world.reactor.request_memory
-        assert memory.most_bytes == ACCOUNT_BYTES + RECEIVE_BYTES + LIMITS.connection.max_frame_bytes
+        assert memory.most_bytes == ACCOUNT_BYTES + LAST_RECEIVE_BYTES + LIMITS.connection.max_frame_bytes
         largest = 12 << 20
 
         async def requests() -> None:
@@ -219,7 +222,7 @@ def test_the_account_is_exceeded_by_one_frame_at_most_whatever_comes(seed: int) 
         for task in everybody:
             assert task.done()
             task.result()
-        assert ACCOUNT_BYTES < most_bytes <= ACCOUNT_BYTES + RECEIVE_BYTES + largest
+        assert ACCOUNT_BYTES < most_bytes <= ACCOUNT_BYTES + LAST_RECEIVE_BYTES + largest
         assert not memory.waiting
         assert not memory.bytes
 
