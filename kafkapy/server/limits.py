@@ -92,12 +92,16 @@ us). Kafka's documentation advises 100,000 descriptors."""
 MACOS_OPEN_MAX: Final = 10_240
 
 
-def open_file_capacity() -> int:
-    """Return how many file descriptors are for log files: two thirds of the limit; the rest is for sockets."""
+def open_file_capacity(node_count: int = 1) -> int:
+    """Return how many file descriptors are for log files: two thirds of the limit; the rest is for sockets.
+
+    node_count: how many nodes of this process share them; each gets its part.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return MAX_OPEN_FILES
-    return min(max(soft * 2 // 3, MIN_OPEN_FILES), MAX_OPEN_FILES)
+    whole = MAX_OPEN_FILES
+    if soft != resource.RLIM_INFINITY:
+        whole = min(max(soft * 2 // 3, MIN_OPEN_FILES), MAX_OPEN_FILES)
+    return whole // node_count
 
 
 def raise_open_file_limit() -> None:

@@ -269,6 +269,10 @@ class Node:
         acls = LoadedAcls(lambda: self.controller.image if self._has_metadata else None)
         return new_authorizer(self.config.security, acls)
 
+    def share_open_files(self, node_count: int) -> None:
+        """Keep to this node's part of the open files, one of `node_count` running nodes of this process."""
+        self.log_manager.files.resize(open_file_capacity(node_count))
+
     def _new_log_manager(self) -> LogManager:
         return LogManager(
             self.disk,

@@ -131,3 +131,5 @@ class InProcessCluster:
         )
         await server.start()
         self._servers[node.node_id] = server
+        for each in self._servers.values():
+            each.node.share_open_files(len(self._servers))

@@ -95,6 +95,11 @@ class OpenFiles:
         if len(self._ring) > self.capacity:
             self._close_some(handle)
 
+    def resize(self, capacity: int) -> None:
+        """Change the maximum; files beyond a smaller one are closed when the next is opened."""
+        assert capacity > 0
+        self.capacity = capacity
+
     def discard(self, handle: "FileHandle") -> None:
         self._ring.pop(handle, None)
 
