@@ -37,8 +37,8 @@ def limited(client: WireClient):
 def test_connections_beyond_the_rate_of_their_address_are_closed_after_a_delay(bootstrap, limited) -> None:
     served, begun_s = 0, time.monotonic()
     while is_served(bootstrap, limited):
-        served, begun_s = served + 1, time.monotonic()
+        served += 1
         assert served < 100
     assert served >= 10, "ten seconds of the rate pass at once"
-    assert 0.5 <= time.monotonic() - begun_s <= 30
+    assert time.monotonic() - begun_s >= 0.95, "the eleventh is a second early, however long those before it took"
     assert all(is_served(bootstrap, OTHER) for _ in range(20))
