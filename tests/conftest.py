@@ -2,14 +2,19 @@
 
 A test whose name differs from process to process is refused: pytest-xdist would run nothing at all. Of its workers one
 runs all files of Spark: a session of Spark takes 17 s of CPU until its first stream has ended.
+
+The last test of a file fails if the file leaves many descriptors open: select() watches none above 1023.
 """
 
 import os
+from collections.abc import Generator
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.descriptors import Descriptors
 
 settings.register_profile(
     "kafkapy",
@@ -18,12 +23,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("kafkapy")
+descriptors = Descriptors()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: an address in a test's name; give the parameters ids")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        left = descriptors.left_open()
+        assert not left, f"{item.path.name} leaves descriptors open: {', '.join(left)}"
 
 
 @pytest.hookimpl(optionalhook=True)

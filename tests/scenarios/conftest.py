@@ -26,9 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="says something of kafkapy alone"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker for all tests that do not stop it."""
+    """A broker for all tests here that do not stop it. Its many files are closed after the last of them."""
     with serving(tmp_path_factory) as bootstrap_servers:
         yield bootstrap_servers
 
