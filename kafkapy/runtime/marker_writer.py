@@ -1,6 +1,7 @@
 """Writes the markers of decided transactions to their partitions, with retries until each has its marker.
 
-Markers requested in one turn of the event loop are written together in the next; those for one partition are one write.
+Markers requested in one turn of the event loop are written together in the next; those for one partition are one write,
+and so are the completions of transactions of one shard that these markers end.
 Those of partitions in which no other transaction is open have nothing to wait for, and are written at once.
 If all partitions are led here and accept theirs, the transaction is complete when `tried` returns. A partition that
 cannot take its marker now (offline directory, full disk, no leader) delays no response: it is retried, with back-off
@@ -35,7 +36,7 @@ MOST_MARKERS_NOW: Final = 4
 """Markers of a transaction that are written with its decision: a connection may have 32 of these in one turn."""
 
 LOGGED_REFUSALS: Final = 5
-"""The number of refused partitions that a log line names."""
+"""The number of refused partitions, or of transactional ids, that a log line names."""
 
 WRITTEN: Final = frozenset(
     (
@@ -303,20 +304,41 @@ class MarkerWriter:
                     of_pending.append(partition)
                 else:
                     pending.refused[partition] = ErrorCode(code)
+        by_host: dict[TransactionHost, list[tuple[PendingMarkers, Sequence[TopicPartition]]]] = {}
         for pending, partitions in written.items():
-            self._settle(pending, partitions)
+            by_host.setdefault(pending.host, []).append((pending, partitions))
+        for host, of_host in by_host.items():
+            if len(of_host) == 1:
+                self._settle(*of_host[0])
+            else:
+                self._settle_together(host, of_host)
 
     def _settle(self, pending: PendingMarkers, written: Sequence[TopicPartition]) -> None:
         """Record the written markers, which may complete the transaction; schedule a retry of the refused ones."""
-        transactional_id = pending.effect.transactional_id
         is_noted = True
         try:
             pending.host.note_written(pending.effect, written)
         except ApiError as error:
             is_noted = False
-            logger.warning(
-                "Could not write the completion of the transaction of %s, trying again: %s", transactional_id, error
-            )
+            _log_incomplete([pending], error)
+        self._end_or_retry(pending, is_noted)
+
+    def _settle_together(
+        self, host: "TransactionHost", written: Sequence[tuple[PendingMarkers, Sequence[TopicPartition]]]
+    ) -> None:
+        """As `_settle`, for transactions of one shard: their completions are one write."""
+        is_noted = True
+        try:
+            host.note_all_written([(pending.effect, partitions) for pending, partitions in written])
+        except ApiError as error:
+            is_noted = False
+            _log_incomplete([pending for pending, _ in written], error)
+        for pending, _ in written:
+            self._end_or_retry(pending, is_noted)
+
+    def _end_or_retry(self, pending: PendingMarkers, is_noted: bool) -> None:
+        """Schedule a retry if a partition has refused its marker, or if what was written could not be noted."""
+        transactional_id = pending.effect.transactional_id
         if self._is_closed or not pending.host.is_active:
             self._end_try(pending)
         elif ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
@@ -332,6 +354,16 @@ class MarkerWriter:
             )
             self._waiting.add(pending)
             self._wheel.add(pending, self._clock.monotonic_ms() + pending.take_backoff())
+
+
+def _log_incomplete(transactions: Sequence[PendingMarkers], error: ApiError) -> None:
+    ids = [pending.effect.transactional_id for pending in transactions[:LOGGED_REFUSALS]]
+    rest = len(transactions) - len(ids)
+    logger.warning(
+        "Could not write the completion of the transactions of %s, trying again: %s",
+        ", ".join(ids) + (f" and {rest} more" if rest else ""),
+        error,
+    )
 
 
 def _refusals(refused: Mapping[TopicPartition, ErrorCode]) -> str:

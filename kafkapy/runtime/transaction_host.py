@@ -5,7 +5,7 @@ are committed, and appends CompleteCommit or CompleteAbort when all partitions h
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.runtime.shard_host import ShardHost
@@ -31,6 +31,9 @@ class TransactionHost(ShardHost[TransactionShard]):
 
     def describe_load(self) -> str:
         return f"{len(self.shard.transactions)} transactional ids"
+
+    def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
+        """Ignore a marker: WriteTxnMarkers takes any partition, but no transaction has records in this one."""
 
     def on_active(self) -> None:
         """Complete the transactions that were decided before the load."""
@@ -71,9 +74,18 @@ class TransactionHost(ShardHost[TransactionShard]):
 
         Raises ApiError if the completion cannot be appended; call again with no partitions.
         """
-        if not self.is_active:
-            return
-        decision = self.shard.markers_written(effect, partitions, self._clock.wall_ms())
+        if self.is_active:
+            self._complete(self.shard.markers_written(effect, partitions, self._clock.wall_ms()))
+
+    def note_all_written(self, written: Sequence[tuple[WriteMarkers, Iterable[TopicPartition]]]) -> None:
+        """As `note_written`, for several transactions: the completions are one write."""
+        if self.is_active:
+            now_ms = self._clock.wall_ms()
+            decisions = [self.shard.markers_written(effect, partitions, now_ms) for effect, partitions in written]
+            completions = [record for decision in decisions for record in decision.records]
+            self._complete(TransactionDecision(records=completions, is_atomic=False))
+
+    def _complete(self, decision: TransactionDecision) -> None:
         if decision.records:
             failpoint("transaction.complete.before_append")
             self._carry_out(decision)

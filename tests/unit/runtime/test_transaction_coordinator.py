@@ -4,6 +4,7 @@ import asyncio
 import errno
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
@@ -15,7 +16,9 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.record.builder import build_batch
 from kafkapy.runtime.coordinator import LOGGED_VERSIONS
 from kafkapy.runtime.marker_writer import MARKERS_PER_FLUSH, MOST_MARKERS_NOW
+from kafkapy.runtime.markers import Marker, MarkerResults
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from kafkapy.types import TopicPartition
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, on_loop, settle, topic_id
@@ -52,16 +55,43 @@ async def test_markers_of_one_turn_for_one_partition_are_one_write(loop: SimLoop
     for producer in producers:
         await producer.init()
         await producer.send()
-    writes: list[str] = []
+    writes: Counter[str] = Counter()
 
     def note(operation: str, path: str) -> None:
-        if operation == "write" and path.startswith("/data/orders-0/") and path.endswith(".log"):
-            writes.append(path)
+        if operation == "write" and path.endswith(".log"):
+            writes[path.split("/")[2]] += 1
 
     hosting.disk.hook = note
     assert await asyncio.gather(*(producer.end() for producer in producers)) == [0] * 10
-    assert len(writes) == 1
     assert shape_of(batches_of(hosting, "orders")) == ["records"] * 10 + ["marker"] * 10
+    assert [producer.state() for producer in producers] == ["CompleteCommit"] * 10
+    assert writes == {"orders-0": 1, "__transaction_state-0": 10 + 1}, "ten decisions, and their completions together"
+
+
+@on_loop
+async def test_completions_that_cannot_be_written_together_are_tried_again(loop: SimLoop):
+    hosting, _ = await hosting_with_producer(loop)
+    producers = [SimProducer(hosting, f"t-{number}") for number in range(3)]
+    for producer in producers:
+        await producer.init()
+        await producer.send()
+    state_writes = 0
+
+    def fill_disk(operation: str, path: str) -> None:
+        nonlocal state_writes
+        if operation == "write" and path.startswith("/data/__transaction_state-0/"):
+            state_writes += 1
+            if state_writes > len(producers):
+                raise OSError(errno.ENOSPC, "no space")
+
+    hosting.disk.hook = fill_disk
+    assert await asyncio.gather(*(producer.end() for producer in producers)) == [0] * 3
+    assert shape_of(batches_of(hosting, "orders")) == ["records"] * 3 + ["marker"] * 3
+    assert [producer.state() for producer in producers] == ["PrepareCommit"] * 3
+    hosting.disk.hook = None
+    await asyncio.sleep(1)
+    assert [producer.state() for producer in producers] == ["CompleteCommit"] * 3
+    assert shape_of(batches_of(hosting, "orders")) == ["records"] * 3 + ["marker"] * 3
 
 
 def is_answered_at_once(end: Coroutine[Any, Any, int]) -> bool:
@@ -251,6 +281,24 @@ def test_records_of_unknown_versions_are_ignored_with_a_warning(caplog: pytest.L
         "1 of key 1; 1 of key 2, value 0; 1 of key 3, value 0; 3 of others); they may be left over from an aborted "
         "upgrade"
     )
+
+
+@on_loop
+async def test_a_marker_in_the_log_of_the_coordinator_keeps_no_shard_from_loading(loop: SimLoop):
+    """WriteTxnMarkers takes any partition, and any producer id."""
+    hosting, producer = await hosting_with_producer(loop)
+    await producer.send()
+    results: list[MarkerResults] = []
+    marker = Marker(producer_id=77, producer_epoch=0, is_commit=True, coordinator_epoch=0, transaction_version=0)
+    own = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+    hosting._new_sink().write({own: [marker]}, timeout_ms=1000, on_done=results.append)
+    assert results == [{own: [ErrorCode.NONE]}]
+    await hosting.transactions.close()
+    hosting.restart()
+    await hosting.loaded()
+    assert producer.state() == "Ongoing"
+    assert await producer.end() == ErrorCode.NONE
+    assert producer.state() == "CompleteCommit"
 
 
 @on_loop
