@@ -1,7 +1,8 @@
 """Measured values, under the names that they have in Apache Kafka's JMX."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from kafkapy.named_tuple import NamedTuple
 
 
 class Gauge(NamedTuple):

@@ -6,8 +6,9 @@ in kafkapy reaches the operating system only through these interfaces.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.native import mypyc_attr
 
 T = TypeVar("T")

@@ -2,7 +2,9 @@
 
 import base64
 import binascii
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+from kafkapy.named_tuple import NamedTuple
 
 Uuid: TypeAlias = bytes
 """The 16 bytes of a Kafka UUID, as on the wire and on disk. Text form: unpadded URL-safe base64, 22 characters."""

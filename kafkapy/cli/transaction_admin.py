@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kafkapy.cli.client import TIMEOUT_S
 from kafkapy.cli.connection import Connection
 from kafkapy.errors import ProtocolError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kafkapy.protocol.messages.describe_producers_response import ProducerState

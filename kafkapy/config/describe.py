@@ -8,7 +8,6 @@ as sensitive. The documentation of keys is in documentation.py.
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cache
-from typing import NamedTuple
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import (
@@ -33,6 +32,7 @@ from kafkapy.config.rules import (
 )
 from kafkapy.config.topic import inherited_values, parse_overrides
 from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
 
 UNKNOWN_TYPE = 0
 

@@ -6,7 +6,7 @@ messages. Source: KIP-226, KIP-714, KIP-848, KIP-932.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import (
@@ -22,6 +22,7 @@ from kafkapy.config.definitions import (
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.topic import HOUR_MS, MINUTE_MS, inherited_values
 from kafkapy.errors import ApiError, ConfigError
+from kafkapy.named_tuple import NamedTuple
 
 TOPIC: Final = 2
 BROKER: Final = 4

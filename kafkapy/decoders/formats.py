@@ -1,13 +1,14 @@
 """The formats by name: what `--key-format`, `--value-format` and the console's forms take."""
 
 import json
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.internal import INTERNAL_TOPICS, decode_internal
 from kafkapy.decoders.plain import PLAIN, decode_text, jsonable
 from kafkapy.decoders.registry import MAGIC_AND_ID_BYTES, SchemaRegistry
 from kafkapy.decoders.schemas import SchemaDecoder
+from kafkapy.named_tuple import NamedTuple
 
 BY_SCHEMA: Final = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 INTERNAL: Final = "internal"

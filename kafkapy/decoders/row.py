@@ -11,9 +11,10 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkapy.decoders.formats import Decoded
+from kafkapy.named_tuple import NamedTuple
 
 Headers = Sequence[tuple[str, bytes | None]]
 

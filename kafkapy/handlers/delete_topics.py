@@ -7,13 +7,14 @@ either a name or an id.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services, count_partitions
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.machine import Decision
 from kafkapy.metadata.controller import Controller
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from kafkapy.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse

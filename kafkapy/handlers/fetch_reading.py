@@ -1,12 +1,13 @@
 """Reading for a Fetch, of a consumer or a follower: read, wait for more if that is not enough, read again."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import completion, warm
 from kafkapy.handlers.fetch_counts import count_reads
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.replication.fetch_read import FetchRead
 from kafkapy.replication.fetch_session import FetchedPartition

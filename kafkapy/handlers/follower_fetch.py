@@ -5,13 +5,14 @@ handlers/fetch.py has decided that the request is a follower's.
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import completion, sent_bytes
 from kafkapy.handlers.fetch_counts import count_sent_to_follower
 from kafkapy.handlers.fetch_reading import Follower, Limits, Readable, read_or_wait, read_partitions
 from kafkapy.handlers.fetch_wire import TOPIC_IDS_SINCE, Reads
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.replication.fetch_read import FetchRead

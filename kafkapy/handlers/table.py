@@ -4,8 +4,9 @@ An API is listed with the versions whose semantics are implemented. Produce is l
 refused: without them librdkafka assumes a broker without message format 2 and stops compressing (KAFKA-18659).
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS
 
 MANY: Final = 100_000

@@ -4,7 +4,9 @@ Source: KIP-11, KIP-290 (prefixed patterns), org.apache.kafka.common.acl. The en
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord

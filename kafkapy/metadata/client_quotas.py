@@ -13,12 +13,13 @@ Deviation: connection_creation_rate is enforced on the listeners of brokers, not
 import ipaddress
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.image import QuotaEntity
 from kafkapy.metadata.limits import check_operation_size
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntryData, OpData
 from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest

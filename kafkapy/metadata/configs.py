@@ -6,7 +6,7 @@ resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KI
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
@@ -20,6 +20,7 @@ from kafkapy.metadata.image import (
     MetadataImage,
 )
 from kafkapy.metadata.limits import check_operation_size
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.config_record import ConfigRecord
 

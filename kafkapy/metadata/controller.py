@@ -10,7 +10,7 @@ Source: KIP-500, KIP-631 and those named in the parts.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decided, Decision, Steps
@@ -23,6 +23,7 @@ from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.partitions import PartitionControl, RecordSteps
 from kafkapy.metadata.producer_ids import ProducerIdControl
 from kafkapy.metadata.topics import TopicControl
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse

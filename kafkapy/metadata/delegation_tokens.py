@@ -8,11 +8,12 @@ response to a refused request the timestamps are 0.
 import base64
 import hmac
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.features import FeatureControl
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.seams import Random
 

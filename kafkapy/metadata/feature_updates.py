@@ -6,7 +6,7 @@ Source: KIP-584, KIP-778, KIP-853, KIP-1022.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
@@ -15,6 +15,7 @@ from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.features import MV_3_3_IV3, MV_3_7_IV0, MV_4_0_IV1, WORKING_FEATURES, FeatureControl
 from kafkapy.metadata.image import ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, METADATA_VERSION
 from kafkapy.metadata.registrations import VersionRange
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 

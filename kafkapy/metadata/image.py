@@ -7,11 +7,12 @@ ACLs, SCRAM credentials and delegation tokens are kept as decoded records.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.persistent import PersistentMap
 from kafkapy.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.types import Uuid
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ of Kafka's StripedReplicaPlacer (KIP-631).
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import ApiError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.seams import Random
 

@@ -1,11 +1,12 @@
 """The controller's counter of producer ids, allocated to brokers in blocks of a thousand (KIP-730)."""
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ request may name a user only once, even for two mechanisms (DUPLICATE_RESOURCE);
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.scram_types import BY_CODE, MAX_ITERATIONS, MIN_ITERATIONS, credential_record
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,

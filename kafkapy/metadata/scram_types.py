@@ -2,7 +2,9 @@
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord

@@ -7,7 +7,9 @@ import inspect
 import re
 import sys
 from collections import Counter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from kafkapy.named_tuple import NamedTuple
 
 LISTED: Final = re.compile(r"^list\[(\w+)\]")
 EITHER: Final = {"FindCoordinatorResponse": "coordinators", "OffsetFetchResponse": "groups"}

@@ -5,9 +5,9 @@ Cheap to import: a message's module is imported when its class is first requeste
 
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple
 
 from kafkapy.errors import ProtocolError, quoted
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api_table import API_ROWS, MESSAGE_MODULES
 from kafkapy.protocol.primitives import Message
 

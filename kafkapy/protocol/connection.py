@@ -16,9 +16,10 @@ A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ProtocolError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.partial_frame import PartialFrame
 from kafkapy.protocol.serving import ConnectionLimits, Served
 from kafkapy.seams import FileRegion, ReadableBuffer

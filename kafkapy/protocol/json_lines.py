@@ -10,9 +10,10 @@ import base64
 import math
 from functools import cache
 from sys import modules
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkapy.errors import quoted
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import message_type
 from kafkapy.protocol.field_table import FIELDS
 from kafkapy.protocol.primitives import EncodeError, Message, MessageStruct

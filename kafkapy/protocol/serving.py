@@ -1,9 +1,10 @@
 """What a connection, its driver, its login and the router of requests have in common."""
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.traffic import ConnectionTraffic
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ control records in the log or in the latest snapshot.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.types import ZERO_UUID, ReplicaKey, uuid_to_string
 
 T = TypeVar("T")

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
 
 from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CREATE_TIME
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_RECOMPRESSED_BYTES, NAMES, NONE
 from kafkapy.seams import ReadableBuffer

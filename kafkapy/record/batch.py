@@ -16,8 +16,8 @@ choose the class by magic. A view does not own its bytes: it is valid while the 
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, decompress
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError

@@ -6,8 +6,8 @@ bytes of records unchanged, so that headers and all else are preserved. A record
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint, read_varint, read_varlong
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkapy.errors import ProtocolError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CONTROL_FLAG, NO_LEADER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_FLAG, Record
 from kafkapy.record.builder import BatchFields, build_batch, build_batch_of_one, encode_record
 from kafkapy.record.errors import InvalidRecordsError

@@ -16,8 +16,9 @@ to 0.06 us. (A slice of `bytes` is always a copy in compiled code, so the loop i
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.native import i64
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import read_varint, read_varlong

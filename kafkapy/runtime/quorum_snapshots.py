@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kafkapy.config.quorum import QuorumConfig
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.raft.voters import VoterHistory, VoterSet
 from kafkapy.runtime.quorum_listeners import Delivery
 from kafkapy.seams import System

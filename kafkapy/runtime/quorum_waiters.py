@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+
+from kafkapy.named_tuple import NamedTuple
 
 
 class _Waiter(NamedTuple):

@@ -6,10 +6,11 @@ Transaction modules are imported when a partition of that topic is first led her
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.config.transaction import TransactionConfig
 from kafkapy.errors import ApiError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinator import Coordinator
 from kafkapy.runtime.producer_ids import ProducerIdManager

@@ -1,8 +1,9 @@
 """Reads from an X.509 certificate what the broker needs: subject, alternative names, expiry (RFC 5280)."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.security import der
 from kafkapy.security.der import DerError, Element
 from kafkapy.security.distinguished_name import java_name

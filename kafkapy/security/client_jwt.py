@@ -6,8 +6,9 @@ Like Apache Kafka's ClientJwtValidator and ExpiringCredentialRefreshingLogin. KI
 import base64
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.oauthbearer import JwtError
 
 PERMILLE: Final = 1000

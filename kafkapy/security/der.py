@@ -5,7 +5,9 @@ certificates and are refused. Damaged input raises only DerError.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from kafkapy.named_tuple import NamedTuple
 
 BOOLEAN: Final = 0x01
 INTEGER: Final = 0x02

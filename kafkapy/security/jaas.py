@@ -6,10 +6,11 @@ like Java's ConfigFile. Login module names are only compared with LOGIN_MODULES:
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 
 _MODULES: Final = "org.apache.kafka.common.security"

@@ -6,8 +6,9 @@ token with a JSON challenge; the client replies with 0x01, and then the login fa
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.sasl import OAUTHBEARER, SaslError, ToldSaslError
 
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'

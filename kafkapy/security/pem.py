@@ -2,7 +2,9 @@
 
 import base64
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from kafkapy.named_tuple import NamedTuple
 
 _BEGIN: Final = re.compile(r"-+BEGIN\s+([A-Z0-9][A-Z0-9 ]*?)\s*-+")
 _LINE: Final = 64

@@ -17,7 +17,7 @@ key is set.
 from collections.abc import Mapping
 from functools import partial
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.metadata.client_quotas import (
     CLIENT_ID,
@@ -30,6 +30,7 @@ from kafkapy.metadata.client_quotas import (
     USER,
 )
 from kafkapy.metadata.image import QuotaEntity
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.rate import RateTable, RecentMean, TokenBucket, WindowedRate
 
 _ANY: Final = ""

@@ -15,10 +15,11 @@ import hmac
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.scram_types import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, keys_of, salted_password
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.sasl import SaslError, ToldSaslError
 
 MAX_MESSAGE_BYTES: Final = 65_536

@@ -9,7 +9,7 @@ Decisions are cached until the ACLs change. The audit log is an interface that t
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkapy.metadata.acl_types import (
     WILDCARD,
@@ -20,6 +20,7 @@ from kafkapy.metadata.acl_types import (
     PermissionType,
     ResourceType,
 )
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.acl_index import AclIndex, Acls, details
 from kafkapy.security.authorizer import AuthorizerNotReadyError, Requester
 

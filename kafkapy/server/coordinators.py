@@ -1,11 +1,12 @@
 """A broker's group coordinator and transaction coordinator, and the other parts that transactions need."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import RESOURCE_GROUP, TRANSACTION_VERSION
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.runtime.group_coordinator import GroupCoordinator
 from kafkapy.runtime.late_transactions import LateTransactions
 from kafkapy.runtime.producer_ids import ProducerIdManager

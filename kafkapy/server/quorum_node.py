@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkapy import __version__
 from kafkapy.config.dynamic import DynamicConfig
@@ -19,6 +19,7 @@ from kafkapy.handlers.context import ControllerServices
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.features import MV_3_7_IV0, unserved_levels
 from kafkapy.metadata.image import METADATA_VERSION
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.serving import Serving, coalesce_nothing
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter

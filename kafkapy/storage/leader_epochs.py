@@ -6,8 +6,8 @@ Both columns strictly increase. No IO here: the log reads and writes the file.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.types import OffsetAndEpoch
 
 

@@ -11,8 +11,9 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import inf, isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.telemetry.protobuf import BYTES, FIXED64, VARINT, FewFields, Field, OtlpError, varint
 
 MAX_BUCKETS: Final = 200

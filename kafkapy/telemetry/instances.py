@@ -10,9 +10,10 @@ Deviation: Apache Kafka forgets the last instance of a connection that closes; h
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import ApiError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.telemetry.subscriptions import (
     Attributes,

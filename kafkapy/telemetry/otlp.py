@@ -10,8 +10,9 @@ that yields after every few fields, so that callers can give way; other fields a
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.telemetry.histograms import Buckets, explicit_buckets, exponential_buckets
 from kafkapy.telemetry.protobuf import (
     BYTES,

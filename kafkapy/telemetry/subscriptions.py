@@ -9,11 +9,12 @@ client.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkapy.config.definitions import client_metrics_definitions
 from kafkapy.config.patterns import PatternError, compiled, selector_and_pattern
 from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.crc import crc32c
 from kafkapy.types import Uuid
 

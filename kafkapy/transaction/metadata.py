@@ -10,8 +10,9 @@ recognised (KIP-890).
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.transaction.hash_order import with_added
 from kafkapy.transaction.states import NEXT_STATES, TransactionState
 from kafkapy.types import TopicPartition

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from kafkapy.named_tuple import NamedTuple
 
 NO_VERSION = 32767
 

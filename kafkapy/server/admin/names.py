@@ -10,7 +10,9 @@ kafkapy.metrics.names chooses; names without a group (kafka_exporter's, process_
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from kafkapy.named_tuple import NamedTuple
 
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"

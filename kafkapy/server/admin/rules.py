@@ -15,10 +15,11 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkapy.errors import ConfigError
 from kafkapy.gauge import Distribution, Gauge, Row
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.server.admin.filters import compiled
 from kafkapy.server.admin.names import COUNTER, DEPRECATED_PREFIX, GAUGE, OBJECT_NAME, UNTYPED, Tags
 from kafkapy.server.admin.windows import QUANTILES, Windows

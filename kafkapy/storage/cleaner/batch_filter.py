@@ -20,8 +20,8 @@ end of a pass, they become an empty batch, while Kafka marks the partition as un
 
 from collections.abc import Mapping
 from itertools import count
-from typing import NamedTuple
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import (
     BATCH_HEADER,
     CODEC_MASK,

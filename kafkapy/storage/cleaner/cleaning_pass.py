@@ -11,9 +11,10 @@ one with the same key, which is kept even if the following groups are not swappe
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkapy.config.log import LogConfig
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32, RecordBatch, batches
 from kafkapy.record.columns import RecordColumns, record_columns
 from kafkapy.record.errors import CorruptRecordError

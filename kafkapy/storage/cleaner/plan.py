@@ -12,10 +12,11 @@ segments are merged into one, because the swap blocks the event loop.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.config.log import LONG_MAX, LogConfig
 from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import MAX_INT32
 
 MAX_SEGMENTS_IN_GROUP: Final = 64

@@ -10,8 +10,9 @@ At most `max_bytes` offsets are covered, up to the map's latest offset; records 
 
 from collections.abc import Iterable
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import RecordBatch
 from kafkapy.storage.cleaner.offset_map import OffsetMap
 

@@ -6,10 +6,11 @@ Kafka checks that state last, after it has recorded the leader epoch and rolled 
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
 from kafkapy.record.compression import MAX_APPENDED_BYTES
 from kafkapy.record.validate import (

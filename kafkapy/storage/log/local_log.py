@@ -6,9 +6,9 @@ offset. Methods let OSError through unchanged.
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kafkapy.config.log import LogConfig
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage import checkpoint
 from kafkapy.storage.errors import CheckpointError

@@ -7,8 +7,8 @@ the caller uses append_as_leader, which also reports the errors.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.append_rules import AppendOrigin
 from kafkapy.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafkapy.record.builder import BatchFields, NewRecord, build_batch, build_batch_of_one, encode_record

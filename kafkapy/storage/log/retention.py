@@ -5,9 +5,9 @@ oldest segments; none with offsets at or above the high watermark; never an empt
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from kafkapy.config.log import LogConfig
+from kafkapy.named_tuple import NamedTuple
 
 
 class SegmentFacts(NamedTuple):

@@ -4,9 +4,10 @@ A future log's offsets are in the checkpoints of its own directory, under the pa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kafkapy.errors import StorageError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.storage import checkpoint
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_directories import LogDirectories

@@ -12,11 +12,12 @@ does not have a partition's name (lost+found, for example) is ignored with a war
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError, described
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory

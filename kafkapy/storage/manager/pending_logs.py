@@ -10,9 +10,10 @@ retried, too.
 
 import logging
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Disk, Random
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, marked_directory

@@ -8,13 +8,14 @@ A directory with meta.properties counts as formatted, so that file is written la
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.embedded import EMBEDDED_NODE_ID, embedded_properties
 from kafkapy.config.load import load
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Clock, Disk, Random
 from kafkapy.storage.checkpoint import MetaProperties, decode_meta_properties
 from kafkapy.storage.errors import CheckpointError

@@ -4,10 +4,11 @@ No IO here. `StagedProducer` holds the changes of an append in progress, and the
 """
 
 from dataclasses import field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import (

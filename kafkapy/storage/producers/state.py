@@ -17,10 +17,11 @@ import struct
 from collections.abc import Iterable
 from dataclasses import field
 from itertools import islice, takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.crc import crc32c
 from kafkapy.record.validate import AppendOrigin

@@ -7,9 +7,10 @@ position of that batch's first byte. Both strictly increase. With base offset 50
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import CorruptIndexError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import MAX_INT32
 from kafkapy.storage.segment.sparse_index import SparseIndex
 

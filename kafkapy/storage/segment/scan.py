@@ -1,8 +1,9 @@
 """Read the batches of a segment sequentially, a chunk at a time, for recovery. Blocks."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, BatchHeader, scan_headers
 from kafkapy.storage.segment.segment import Segment
 

@@ -8,9 +8,10 @@ Reads that would block raise NeedsWarming; with `wait` they block instead.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkapy.config.log import LogConfig
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, NO_TIMESTAMP
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import ReadableBuffer, failpoint

@@ -9,9 +9,10 @@ timestamp. With base offset 50:
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import CorruptIndexError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.storage.segment.sparse_index import SparseIndex
 

@@ -12,9 +12,10 @@ import struct
 from array import array
 from bisect import bisect_left
 from operator import le
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.errors import CorruptIndexError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 
