@@ -52,6 +52,7 @@ class Password:
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
 
+_TYPES: Final = dict(ConfigType.__members__)
 INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
@@ -67,7 +68,6 @@ class Definition:
     importance: str
     is_internal: bool
     broker_key: str | None
-    validator: Validator | None
 
     @property
     def is_sensitive(self) -> bool:
@@ -87,9 +87,16 @@ class Definition:
         value = parse_as(self.type, self.key, text)
         if isinstance(value, tuple) and self.key not in FREE_LISTS:
             value = tuple(dict.fromkeys(value))  # as in Kafka 4, duplicates are removed
-        if self.validator is not None:
-            self.validator(self.key, value)
+        check = _validator(self.key, self.valid_values, self.type is ConfigType.LIST)
+        if check is not None:
+            check(self.key, value)
         return value
+
+
+@cache
+def _validator(key: str, valid_values: str, is_list: bool) -> Validator | None:
+    """Return the validator of a key; most keys are never parsed, and a start does without theirs."""
+    return validator_for(key, valid_values, is_list=is_list)
 
 
 def parse_as(config_type: ConfigType, key: str, text: str) -> Value:
@@ -204,28 +211,29 @@ def _parse_table(table: str) -> dict[str, Definition]:
 
 
 def _rows(table: str) -> Iterable[list[str]]:
-    return ([column.strip() for column in line.split("|")] for line in table.strip().splitlines())
+    return (line.removesuffix(" |").split(" | ") for line in table.strip().splitlines())
 
 
 def _parse_row(columns: list[str]) -> Definition:
     key, type_name, default, valid_values, importance, is_internal, *rest = columns
-    config_type = ConfigType[type_name]
+    config_type = _TYPES[type_name]
     return Definition(
         key=key,
         type=config_type,
-        default=_parse_default(config_type, key, default),
+        default=_parse_default(type_name, default),
         is_required=default == "<required>",
         valid_values=valid_values,
         importance=importance,
         is_internal=is_internal == "true",
-        broker_key=(rest[0] or None) if rest else None,
-        validator=validator_for(key, valid_values, is_list=config_type is ConfigType.LIST),
+        broker_key=rest[0] if rest else None,
     )
 
 
-def _parse_default(config_type: ConfigType, key: str, default: str) -> Value:
+@cache
+def _parse_default(type_name: str, default: str) -> Value:
+    """Return a default, which many keys of a type share."""
     if default in ("null", "<required>"):
         return None
-    if config_type is ConfigType.LIST:
+    if type_name == "LIST":
         default = default.removeprefix("[").removesuffix("]")
-    return parse_as(config_type, key, default.removeprefix("class "))
+    return parse_as(_TYPES[type_name], "default", default.removeprefix("class "))

@@ -467,9 +467,9 @@ ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.
 """Broker keys that can be changed dynamically for one broker only."""
 
 CLIENT_METRICS: Final = """
-interval.ms | INT | 300000 | | MEDIUM | false
-match | LIST | [] | | MEDIUM | false
-metrics | LIST | [] | | MEDIUM | false
+interval.ms | INT | 300000 |  | MEDIUM | false
+match | LIST | [] |  | MEDIUM | false
+metrics | LIST | [] |  | MEDIUM | false
 """
 """Keys of a client metrics subscription (KIP-714); kafkapy.config.rules checks the range of interval.ms."""
 
