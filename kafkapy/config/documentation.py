@@ -36,7 +36,7 @@ connections.max.reauth.ms: After so long a client has to log in again on its SAS
 controlled.shutdown.enable: At a stop the controller is asked to move leaderships away first.
 controller.listener.names: Which of the listeners (of the controllers, on a broker) carry the metadata quorum; the first is the one that is used.
 controller.performance.*: No effect: slow controller operations show in the stall log of the event loop.
-controller.quorum.append.linger.ms: No effect: records of one turn of the loop are written and synced together, without waiting for more.
+controller.quorum.append.linger.ms: How long a change of the metadata waits for others, to be synced with them. It waits only if two changes before it are not committed yet.
 controller.quorum.auto.join.enable: A controller that is no voter adds itself to the quorum (KIP-853), its former directory's entry taken out first.
 controller.quorum.bootstrap.servers: host:port of controllers, by which a node finds the quorum whose voters are kept in metadata (kraft.version 1).
 controller.quorum.election.backoff.max.ms: The longest random pause after an election that nobody won.

@@ -22,6 +22,8 @@ class RaftConfig:
     fetch_timeout_ms: int = 2000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
+    append_linger_ms: int = 25
+    max_batch_bytes: int = 8 << 20
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
     fetch_snapshot_max_bytes: int = 1 << 20

@@ -144,7 +144,7 @@ class RaftCore:
     def _dispatch(self, event: Event, now_ms: int) -> None:
         match event:
             case AppendRequested():
-                self._append(event)
+                self._append(event, now_ms)
             case LogFlushed():
                 self._commitment.note_durable(event.end_offset, event.generation)
             case KraftUpgradeRequested():
@@ -173,12 +173,14 @@ class RaftCore:
             case _:
                 assert isinstance(event, TimePassed), event
 
-    def _append(self, event: AppendRequested) -> None:
+    def _append(self, event: AppendRequested, now_ms: int) -> None:
         role = self._current.role
         assert isinstance(role, Leader), "only a leader is asked to append"
         assert event.leader_epoch == role.leader_epoch
         assert event.record_count > 0
-        self._replica.append_as_leader(role, data=event.data, record_count=event.record_count)
+        self._replica.append_data(
+            role, event.data, record_count=event.record_count, size_bytes=event.size_bytes, now_ms=now_ms
+        )
 
     def _on_request(self, event: RequestReceived, now_ms: int) -> None:
         request, reply_to = event.request, event.reply_to
@@ -275,6 +277,8 @@ class RaftCore:
                 self._voting.send_votes(role, now_ms)
             case Leader():
                 self._membership.expire_voter_change(role, now_ms)
+                if now_ms >= role.linger.deadline_ms:
+                    self._replica.release(role)
                 self._serving.complete_fetches(role, now_ms)
                 if now_ms >= role.begin_epoch_deadline_ms:
                     self._voting.send_begin_epochs(role, now_ms)
@@ -320,8 +324,8 @@ class RaftCore:
 
     def _leader_deadline_ms(self, role: Leader) -> int:
         if len(role.progress.voters) <= 1 and not role.pending_fetches and role.pending_voter_change is None:
-            return FOREVER_MS
-        deadlines = [role.begin_epoch_deadline_ms, role.check_quorum_deadline_ms]
+            return role.linger.deadline_ms
+        deadlines = [role.linger.deadline_ms, role.begin_epoch_deadline_ms, role.check_quorum_deadline_ms]
         deadlines.extend(fetch.deadline_ms for fetch in role.pending_fetches)
         if role.pending_voter_change is not None:
             deadlines.append(role.pending_voter_change.deadline_ms)

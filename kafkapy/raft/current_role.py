@@ -8,6 +8,7 @@ from kafkapy.raft.config import RaftConfig
 from kafkapy.raft.connections import Connections, Outbox
 from kafkapy.raft.effects import ElectionState, LeaderChanged, PersistElection, Reply
 from kafkapy.raft.election import VoteTally
+from kafkapy.raft.linger import AppendLinger
 from kafkapy.raft.messages import (
     INVALID_REQUEST,
     NOT_LEADER_OR_FOLLOWER,
@@ -119,6 +120,8 @@ class CurrentRole:
         self._out.emit(LeaderChanged(leader_id, self.role.leader_epoch, start_offset))
 
     def _abandon_leadership(self, former: Leader) -> None:
+        if former.linger.is_waiting:
+            self._replica.release(former)  # a replica fetches and stands only with a durable log
         for fetch in former.pending_fetches:
             self._out.emit(Reply(fetch.reply_to, self.fetch_failure(NOT_LEADER_OR_FOLLOWER)))
         change = former.pending_voter_change
@@ -236,11 +239,12 @@ class CurrentRole:
             progress=QuorumProgress(local, voters, log.end_offset),
             check_quorum_deadline_ms=now_ms + self._config.check_quorum_timeout_ms,
             begin_epoch_deadline_ms=now_ms,
+            linger=AppendLinger(self._config.append_linger_ms, self._config.max_batch_bytes, log.end_offset),
         )
         self._enter(role)
         role.progress.note_local_durable(log.durable_end_offset)
         change = LeaderChange(local.node_id, voters.ids, candidate.tally.granting_voter_ids)
-        self._replica.append_as_leader(role, (change, *self._voter_controls()))
+        self._replica.append_controls(role, (change, *self._voter_controls()))
 
     def _voter_controls(self) -> tuple[Control, ...]:
         """Return the records that write an updated local voter entry, or a bootstrap snapshot's voters, to the log."""

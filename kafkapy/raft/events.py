@@ -47,6 +47,7 @@ class AppendRequested(Event):
     leader_epoch: int
     record_count: int
     data: object
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

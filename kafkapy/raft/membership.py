@@ -146,7 +146,7 @@ class Membership:
         assert self.kraft_upgrade_refusal() is None, "the caller has checked kraft_upgrade_refusal"
         known = self._described_voters()
         voters = VoterSet(known[node_id] for node_id in self._replica.voters.current.ids)
-        self._replica.append_as_leader(role, (KRaftVersion(1), Voters(voters)))
+        self._replica.append_controls(role, (KRaftVersion(1), Voters(voters)))
         self._commitment.maybe_advance(role)
 
     def _described_voters(self) -> dict[int, Voter]:
@@ -185,7 +185,7 @@ class Membership:
         assert voters.overlaps_majority_of(self._replica.voters.current), "one voter at a time"
         role = self._current.role
         assert isinstance(role, Leader)
-        offset = self._replica.append_as_leader(role, (Voters(voters),))
+        offset = self._replica.append_controls(role, (Voters(voters),))
         role.pending_voter_change = PendingVoterChange(reply_to, offset, now_ms + timeout_ms)
         role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
         self._commitment.maybe_advance(role)

@@ -34,18 +34,33 @@ class Replica:
     def is_only_voter(self) -> bool:
         return self.voters.current.is_only_voter(self.local)
 
-    def append_as_leader(
-        self, role: Leader, controls: tuple[Control, ...] = (), data: object = None, record_count: int = 0
-    ) -> int:
-        """Add one batch to the log view and emit its append; return its last offset."""
+    def append_controls(self, role: Leader, controls: tuple[Control, ...]) -> int:
+        """Append a batch of control records as leader, which is flushed at once; return its last offset."""
         base_offset = self.log.end_offset
-        last_offset = base_offset + (len(controls) or record_count) - 1
-        self._append(LogBatch(base_offset, last_offset, role.leader_epoch, controls, data), role, is_leader=True)
+        last_offset = base_offset + len(controls) - 1
+        self._append(LogBatch(base_offset, last_offset, role.leader_epoch, controls), role, is_leader=True)
+        self.release(role)
         return last_offset
+
+    def append_data(self, role: Leader, data: object, *, record_count: int, size_bytes: int, now_ms: int) -> None:
+        """Append a batch of records as leader; it may wait for others before it is flushed (linger.py)."""
+        base_offset = self.log.end_offset
+        last_offset = base_offset + record_count - 1
+        self._append(LogBatch(base_offset, last_offset, role.leader_epoch, (), data), role, is_leader=True)
+        high_watermark = role.progress.high_watermark
+        end_offset = self.log.end_offset
+        if not role.linger.should_wait(size_bytes, high_watermark=high_watermark, end_offset=end_offset, now_ms=now_ms):
+            self.release(role)
+
+    def release(self, role: Leader) -> None:
+        """Flush what was appended, and let followers fetch it."""
+        role.linger.release(self.log.end_offset)
+        self._flush()
 
     def append_fetched(self, batch: LogBatch, role: Role) -> None:
         """Add a batch from the leader."""
         self._append(batch, role, is_leader=False)
+        self._flush()
 
     def truncate_to(self, offset: int) -> None:
         assert offset >= self.high_watermark, f"the leader asks to cut committed records: {offset}"
@@ -85,13 +100,15 @@ class Replica:
     def _append(self, batch: LogBatch, role: Role, *, is_leader: bool) -> None:
         self.log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
         self._out.emit(AppendBatch(batch, is_leader))
-        self._out.emit(FlushLog(self.log.end_offset, self.log.generation))
         for offset, control in enumerate(batch.controls, batch.base_offset):
             if isinstance(control, KRaftVersion):
                 self.voters.add_kraft_version(offset, control.level)
             elif isinstance(control, Voters):
                 self.voters.add_voters(offset, control.voters)
                 self._apply_voters(role)
+
+    def _flush(self) -> None:
+        self._out.emit(FlushLog(self.log.end_offset, self.log.generation))
 
     def _apply_voters(self, role: Role) -> None:
         """Pass new voters to the role: a leader counts majorities of them, a new voter may start an election."""

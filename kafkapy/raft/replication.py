@@ -79,7 +79,7 @@ class LeaderReplication:
         )
         if kind is not FetchPosition.VALID:
             self._out.emit(Reply(reply_to, response))
-        elif request.fetch_offset < self._replica.log.end_offset:
+        elif request.fetch_offset < role.linger.released_end_offset:
             self._out.emit(ReplyWithRecords(reply_to, response, request.fetch_offset, request.max_bytes))
         elif is_last_try or request.high_watermark < role.progress.high_watermark:
             self._out.emit(Reply(reply_to, response))
@@ -106,7 +106,7 @@ class LeaderReplication:
         for fetch in waiting:
             has_expired = now_ms >= fetch.deadline_ms
             has_news = (
-                fetch.request.fetch_offset < self._replica.log.end_offset
+                fetch.request.fetch_offset < role.linger.released_end_offset
                 or fetch.request.high_watermark < role.progress.high_watermark
             )
             if not (has_expired or has_news):

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.election import VoteTally, may_grant_vote
+from kafkapy.raft.linger import AppendLinger
 from kafkapy.raft.messages import FetchRequest
 from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.voters import Endpoint, Voter
@@ -151,6 +152,7 @@ class Leader:
     progress: QuorumProgress
     check_quorum_deadline_ms: int
     begin_epoch_deadline_ms: int
+    linger: AppendLinger
     pending_fetches: list[PendingFetch] = field(default_factory=list)
     pending_voter_change: PendingVoterChange | None = None
     described_voters: dict[int, Voter] = field(default_factory=dict)

@@ -360,7 +360,7 @@ class Quorum:
         except StorageError as error:
             self._fail(error)
             raise
-        self._step(AppendRequested(leader_epoch, len(records), records))
+        self._step(AppendRequested(leader_epoch, len(records), records, size_bytes))
         if self._fatal is not None:
             raise self._fatal
         return self.log_end_offset - 1

@@ -48,6 +48,8 @@ class QuorumIdentity:
             fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
             request_timeout_ms=config.controller_quorum_request_timeout_ms,
             retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+            append_linger_ms=config.controller_quorum_append_linger_ms,
+            max_batch_bytes=config.internal_metadata_max_batch_size_in_bytes,
             fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
             fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         )

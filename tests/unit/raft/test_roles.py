@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from kafkapy.raft.election import VoteTally, successor_backoff_ms
+from kafkapy.raft.linger import AppendLinger
 from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.roles import (
     LEGAL_TRANSITIONS,
@@ -59,6 +60,7 @@ def a(role: type[Role], leader_epoch: int, voted: ReplicaKey | None = None) -> R
             progress=QuorumProgress(ME, VOTERS, 0),
             check_quorum_deadline_ms=0,
             begin_epoch_deadline_ms=0,
+            linger=AppendLinger(linger_ms=0, batch_bytes=1, released_end_offset=0),
         )
     return Resigned(
         leader_epoch=leader_epoch,

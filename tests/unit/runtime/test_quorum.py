@@ -408,6 +408,35 @@ async def test_three_voters_hold_the_same_log(cluster: Cluster) -> None:
     assert all(voter.last_caught_up_timestamp_ms > 0 for voter in description.voters)
 
 
+def syncs_of_a_load(linger_ms: int) -> list[int]:
+    """Return how often each of three voters, the leader first, syncs its log while 1,000 records come in a second."""
+    counts: list[int] = []
+
+    @in_cluster(1, 2, 3, config=QuorumConfig(controller_quorum_append_linger_ms=linger_ms))
+    async def load(cluster: Cluster) -> None:
+        leader = await cluster.leader()
+        await append(leader, b"first")
+        syncs: dict[int, list[str]] = {node_id: [] for node_id in cluster.disks}
+        for node_id, disk in cluster.disks.items():
+            disk.hook = lambda operation, path, to=syncs[node_id]: to.append(path) if operation == "sync" else None
+        for _ in range(1000):
+            leader.append([b"v"], leader.leader_epoch)
+            await asyncio.sleep(0.001)
+        await cluster.all_have([b"first", *[b"v"] * 1000])
+        order = sorted(syncs, key=lambda node_id: node_id != leader.node_id)
+        counts.extend(len([path for path in syncs[node_id] if path.endswith(".log")]) for node_id in order)
+
+    load()
+    return counts
+
+
+def test_the_linger_of_appends_decides_how_often_each_voter_syncs_under_load() -> None:
+    without, short, default = (syncs_of_a_load(linger_ms) for linger_ms in (0, 10, 25))
+    assert min(without) > 200
+    assert all(20 <= count <= 90 for count in default), default
+    assert all(low < high < most for low, high, most in zip(default, short, without, strict=True)), (default, short)
+
+
 @in_cluster(1, 2, 3)
 async def test_another_voter_takes_over_when_the_leader_stops(cluster: Cluster) -> None:
     leader = await cluster.leader()
