@@ -17,6 +17,9 @@ FRAMES_PER_TURN = 32
 BYTES_PER_TURN = 1024 * 1024
 """Bytes received from, and sent to, one connection in one turn: about half a millisecond of copying."""
 
+PASS_SECONDS = 0.05
+"""Turns of connections take so long of one pass of the loop; the others have theirs in the next passes."""
+
 FRAME_RECEIVE_BYTES = 128 * 1024
 """The size of one receive call for a large frame that has no buffer yet: a socket seldom holds more, and it fits a
 core's cache."""

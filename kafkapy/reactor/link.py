@@ -51,26 +51,28 @@ class Link:
         "_login_deadline",
         "_loop",
         "_machine",
-        "_processor",
         "_regions",
         "_request_memory",
         "_rest",
         "_route",
         "_throttle",
+        "_turns",
         "info",
         "is_closed",
         "is_dirty",
         "is_queued",
         "last_active",
+        "processor",
         "unstarted_bytes",
     )
 
     def __init__(self, processor: "Processor", channel: Channel, info: ConnectionInfo) -> None:
-        self._processor = processor
+        self.processor = processor
         self._loop = processor.loop
         self._route = processor.serving.route
         self._coalesce = processor.serving.coalesce
         self._request_memory = processor.shared.request_memory
+        self._turns = processor.shared.turns
         self._channel = channel
         self.info = info
         self._login: Login | None = None
@@ -94,7 +96,7 @@ class Link:
 
     def _begin_login(self, login: Login) -> None:
         """Route requests to the login until it succeeds; close the connection after its timeout_ms."""
-        self._machine = Connection(self._processor.limits.connection, login.max_frame_bytes)
+        self._machine = Connection(self.processor.limits.connection, login.max_frame_bytes)
         self._login = login
         self._route, self._coalesce = login.route, login.coalesce
         self._login_deadline = self._loop.call_later(login.timeout_ms / 1000, self._login_is_late)
@@ -111,7 +113,7 @@ class Link:
         self._machine.admit()
         self._login_deadline.cancel()
         if not self._login.is_used_further:
-            self._route, self._coalesce = self._processor.serving.route, self._processor.serving.coalesce
+            self._route, self._coalesce = self.processor.serving.route, self.processor.serving.coalesce
             self._login = None
 
     def open(self) -> None:
@@ -146,7 +148,11 @@ class Link:
             self._is_reading = False
             self._channel.on_readable(None)
             return
-        self._guarded(self._turn)
+        self.last_active = now = self._loop.time()
+        if now >= self._turns.due and self._turns.maybe_postpone(self, now):
+            self._rest = Rest.QUEUED
+        else:
+            self._guarded(self._turn)
 
     def on_writable(self) -> None:
         self._guarded(self._continue_writing)
@@ -193,7 +199,6 @@ class Link:
         frames_left = FRAMES_PER_TURN
         bytes_left = BYTES_PER_TURN
         self._rest = READING
-        self.last_active = self._loop.time()
         while not self.is_closed:
             frames_started = self._serve_together(frames_left) if machine.input else 0
             if not frames_started and (frame := machine.next_frame()) is not None:
@@ -203,7 +208,7 @@ class Link:
                 frames_left -= frames_started
                 if not frames_left:
                     self._rest = Rest.QUEUED
-                    self._processor.enqueue(self)
+                    self._turns.enqueue(self)
                     break
             elif not machine.can_start:
                 if not self._make_room():
@@ -220,15 +225,15 @@ class Link:
     def _end_turn(self) -> None:
         """Send, or leave that until after the turns of other connections at the same time: Processor.is_crowded."""
         if not self.is_closed:
-            if self._processor.is_crowded(self) and self._machine.output:
-                self._processor.send_later(self)
+            if self.processor.is_crowded(self) and self._machine.output:
+                self.processor.send_later(self)
             else:
                 self._flush()
             if not self._is_reading and self._rest is READING and not self.is_closed:
                 self._is_reading = True
                 self._channel.on_readable(self.on_readable)
         if self._request_memory.waiting:
-            self._processor.wake_waiting(self)
+            self.processor.wake_waiting(self)
 
     def _receive(self, bytes_left: int) -> int:
         """Receive once; return how many bytes are left of the turn's, 0 if the channel is drained for now."""
@@ -274,7 +279,7 @@ class Link:
             return
         self._machine.answer_together(first, frame_count, answers)
         if not self.is_dirty:
-            self._processor.mark_dirty(self)
+            self.processor.mark_dirty(self)
 
     def _start(self, frame: memoryview) -> None:
         """Run a request's handler until it returns or first suspends."""
@@ -303,7 +308,7 @@ class Link:
                 frame_bytes=frame_bytes,
                 api_key=api_key_of(frame),
             )
-            self._processor.pending_requests[pending] = None
+            self.processor.pending_requests[pending] = None
             pending.wait_for(awaited)
 
     def _make_room(self) -> bool:
@@ -323,6 +328,7 @@ class Link:
 
     def _resume(self) -> None:
         if self._machine.can_start:
+            self.last_active = self._loop.time()
             self._turn()
 
     def _resume_rest(self) -> None:
@@ -340,7 +346,7 @@ class Link:
             return
         self._answer(pending.sequence, response)
         if not self.is_dirty and not self.is_closed:
-            self._processor.mark_dirty(self)
+            self.processor.mark_dirty(self)
 
     def fail(self, pending: PendingRequest, error: BaseException) -> None:
         """A suspended handler has raised `error`."""
@@ -354,8 +360,8 @@ class Link:
         if pending.holds:
             self._machine.mute_count -= 1
         self.info.is_frame_free = False
-        self._processor.pending_requests.pop(pending, None)
-        self._processor.release(pending.frame_bytes)
+        self.processor.pending_requests.pop(pending, None)
+        self.processor.release(pending.frame_bytes)
 
     def _answer(self, sequence: int, response: Any) -> None:
         info = self.info
@@ -391,7 +397,7 @@ class Link:
         info = self.info
         if info.is_frame_free:
             info.is_frame_free = False
-            self._processor.release(pending.frame_bytes)
+            self.processor.release(pending.frame_bytes)
             pending.frame_bytes = 0
         if not info.is_held:
             return
@@ -399,10 +405,6 @@ class Link:
         if not pending.holds:
             pending.holds = True
             self._machine.mute_count += 1
-
-    def resume_soon(self, pending: PendingRequest) -> None:
-        """Continue a handler that gave way in the loop's next pass."""
-        self._processor.resume_soon(pending)
 
     def _progress(self) -> None:
         self.last_active = self._loop.time()
@@ -493,5 +495,5 @@ class Link:
             self._throttle.cancel()
         regions = self._machine.close()
         self._channel.close()
-        self._processor.forget(self, self.unstarted_bytes)
+        self.processor.forget(self, self.unstarted_bytes)
         self._regions.close(regions)

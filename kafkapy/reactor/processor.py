@@ -1,8 +1,7 @@
-"""A processor owns a share of the connections: it schedules their turns and keeps their suspended handlers.
+"""A processor owns a share of the connections: it keeps their suspended handlers, and sends responses together.
 
-There are num.network.threads processors, all on the one event loop; connections are assigned round-robin. A connection
-that has used up its turn's budget queues for another turn. Responses that complete outside a turn are sent together at
-the end of the loop's pass.
+There are num.network.threads processors, all on the one event loop; connections are assigned round-robin. Responses
+that complete outside a turn are sent together at the end of the loop's pass.
 """
 
 import asyncio
@@ -16,6 +15,7 @@ from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.request_memory import RequestMemory
+from kafkapy.reactor.turn_queue import TurnQueue
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel
 
@@ -39,6 +39,7 @@ class Shared:
 
     request_memory: RequestMemory
     read_ahead: ReadAhead
+    turns: TurnQueue
 
 
 class Processor:
@@ -62,7 +63,6 @@ class Processor:
         self.links: dict[Link, None] = {}
         """In order of creation, so that simulations are deterministic."""
         self._on_closed = on_closed
-        self._queue: deque[Link] = deque()
         self._dirty: list[Link] = []
         self._yielded: deque[PendingRequest] = deque()
         self._unsent: list[Link] = []
@@ -84,16 +84,6 @@ class Processor:
         return link
 
     # ---- called by links
-
-    def enqueue(self, link: "Link") -> None:
-        """Queue `link` for another turn, after the links that are already queued."""
-        if link.is_queued:
-            return
-        link.is_queued = True
-        self.request_memory.requests += 1
-        if not self._queue:
-            self.loop.call_soon(self._run_queue)
-        self._queue.append(link)
 
     def is_crowded(self, link: "Link") -> bool:
         """Record a turn of `link`; return whether another link had the previous turn in the same millisecond.
@@ -163,18 +153,6 @@ class Processor:
         self._on_closed(link.info)
 
     # ---- callbacks of the loop
-
-    def _run_queue(self) -> None:
-        """Give one turn to each queued link; a link that needs another is queued again at the end."""
-        queue = self._queue
-        for _ in range(len(queue)):
-            link = queue.popleft()
-            link.is_queued = False
-            self.request_memory.requests -= 1
-            link.resume()
-        if queue:
-            self.loop.call_soon(self._run_queue)
-        self.maybe_resume_waiting()
 
     def _run_dirty(self) -> None:
         dirty, self._dirty = self._dirty, []

@@ -16,6 +16,7 @@ from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.reactor.stall_watch import StallWatch
+from kafkapy.reactor.turn_queue import TurnQueue
 from kafkapy.seams import Channel, IoPool, Listener
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Reactor:
         )
         self._stall_watch = StallWatch(loop, self.request_memory, self._links)
         self.acceptors: list[Acceptor] = []
-        shared = Shared(self.request_memory, ReadAhead(io_pool))
+        shared = Shared(self.request_memory, ReadAhead(io_pool), TurnQueue(loop, self.request_memory))
         self.processors = [
             Processor(loop=loop, limits=limits, serving=serving, shared=shared, on_closed=self._on_closed)
             for _ in range(limits.num_network_threads)

@@ -8,7 +8,8 @@ class Rest(Enum):
 
         state     entered when                                              ended by
         READING   nothing more has arrived, or BYTES_PER_TURN have          the loop, when bytes arrive: on_readable
-        QUEUED    FRAMES_PER_TURN requests have been started                its place in the processor's queue
+        QUEUED    FRAMES_PER_TURN requests have been started, or the pass   its place in the processor's queue
+                  has taken PASS_SECONDS before the link's turn
         ANSWERS   the machine can start no request: too many are not        a response that completes or is sent,
                   answered, a handler holds the connection, it is muted     the end of the throttle
         ROOM      the account of queued requests has no room for it         Processor.wake_waiting

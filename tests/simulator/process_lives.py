@@ -72,6 +72,9 @@ class ProcessLife:
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._loop = loop
         self._waiting: list[Call] = []
+        self.busy_s = 0.0
+        """How long the process has computed: see spend."""
+        self.busy_until = 0.0
         self._context = contextvars.copy_context()
         self._context.run(LIFE.set, self)
 
@@ -91,6 +94,22 @@ class ProcessLife:
         self.is_paused = False
         waiting, self._waiting = self._waiting, []
         self._loop.call_again(sorted(waiting, key=lambda call: call.due))
+
+    def spend(self, duration_ms: float) -> None:
+        """Compute for so long: the other callbacks of the process wait, in their order. For a BusyLoop."""
+        self.busy_s += duration_ms / 1000
+        self.busy_until = max(self.busy_until, self._loop.now) + duration_ms / 1000
+        if not self.is_paused:
+            self.is_paused = True
+            self._loop.call_at(self.busy_until, self._go_on, context=contextvars.Context())
+
+    def _go_on(self) -> None:
+        if self._loop.now < self.busy_until:
+            self._loop.call_at(self.busy_until, self._go_on, context=contextvars.Context())
+            return
+        self.is_paused = False
+        waiting, self._waiting = self._waiting, []
+        self._loop.call_again(waiting)
 
     def hold(self, call: Call) -> None:
         """Keep a callback until the process goes on, if it ever does."""
@@ -209,9 +228,26 @@ class ProcessLoop(SimLoop):
             self.last_error = error
 
 
-def run_processes(main: Callable[[ProcessLoop], Coroutine[Any, Any, T]], *, seed: int, limit_seconds: float) -> T:
-    """Run `main(loop)` on a new ProcessLoop to its end, as loop.run does."""
-    loop = ProcessLoop(seed)
+class BusyLoop(ProcessLoop):
+    """A ProcessLoop on which computing takes time: see ProcessLife.spend."""
+
+    def time(self) -> float:
+        life = LIFE.get()
+        return self.now if life is None else max(self.now, life.busy_until)
+
+    def now_ms(self) -> int:
+        return round(self.time() * 1000)
+
+
+def run_processes(
+    main: Callable[[ProcessLoop], Coroutine[Any, Any, T]],
+    *,
+    seed: int,
+    limit_seconds: float,
+    new_loop: Callable[[int], ProcessLoop] = ProcessLoop,
+) -> T:
+    """Run `main(loop)` on a new loop to its end, as loop.run does."""
+    loop = new_loop(seed)
     asyncio.set_event_loop(loop)
     was_enabled = gc.isenabled()
     gc.disable()  # what is buried must not be collected in the middle of a run

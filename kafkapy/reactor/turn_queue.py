@@ -1,0 +1,94 @@
+"""The connections whose turn does not fit into the current pass of the event loop, in the order of their turns.
+
+What a node does for others (votes, fetches of the metadata, heartbeats, sessions) needs a few passes, and has time-outs
+of seconds. So a pass has to stay short however many connections have requests: with 600 that each take a millisecond, a
+round trip between two such nodes took four passes of 600 ms, and elections followed.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kafkapy.reactor.limits import PASS_SECONDS
+from kafkapy.reactor.request_memory import RequestMemory
+
+if TYPE_CHECKING:
+    from kafkapy.reactor.link import Link
+
+_LOOK_SECONDS = PASS_SECONDS / 2
+"""The end of a pass is looked for when its turns have taken so long: a call of the loop costs a pass."""
+
+
+class TurnQueue:
+    """The queue of all connections of a reactor: their turns take PASS_SECONDS of a pass, or one turn more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, request_memory: RequestMemory) -> None:
+        self._loop = loop
+        self._request_memory = request_memory
+        self._queue: deque[tuple[Link, bool]] = deque()
+        """Links with whether they wait for their first turn since they became readable."""
+        self._late_count = 0
+        """How many of them do."""
+        self._is_looking = False
+        self._over = loop.time() + _LOOK_SECONDS
+        """When the pass has no time left, or, while nobody looks for its end, when that is to begin."""
+        self.due = self._over
+        """No link that becomes readable before has to be postponed: maybe_postpone need not be asked."""
+
+    def enqueue(self, link: "Link") -> None:
+        """Queue `link` for another turn, after the links that are already queued; it has requests."""
+        if not link.is_queued:
+            self._request_memory.requests += 1
+            self._append(link, is_late=False)
+
+    def maybe_postpone(self, link: "Link", now: float) -> bool:
+        """Queue a link that has become readable, if the pass has no time for its turn or others wait for theirs."""
+        if not self._late_count and not self._is_pass_over(now):
+            return False
+        if not link.is_queued:
+            self._late_count += 1
+            self.due = 0.0
+            self._append(link, is_late=True)
+        return True
+
+    def _append(self, link: "Link", *, is_late: bool) -> None:
+        link.is_queued = True
+        if not self._queue:
+            self._loop.call_soon(self._run)
+        self._queue.append((link, is_late))
+
+    def _run(self) -> None:
+        """Give one turn to each queued link, while the pass has time; a link that needs another is queued again."""
+        queue = self._queue
+        for _ in range(len(queue)):
+            link, is_late = queue.popleft()
+            link.is_queued = False
+            if is_late:
+                self._late_count -= 1
+            else:
+                self._request_memory.requests -= 1
+            link.resume()
+            if self._is_pass_over(self._loop.time()):
+                break
+        if queue:
+            self._loop.call_soon(self._run)
+        self.due = 0.0 if self._late_count else self._over
+        link.processor.maybe_resume_waiting()
+
+    def _is_pass_over(self, now: float) -> bool:
+        if now < self._over:
+            return False
+        if self._is_looking:
+            return True
+        self._is_looking = True
+        self._set_over(now + PASS_SECONDS - _LOOK_SECONDS)
+        self._loop.call_soon(self._note_next_pass)
+        return False
+
+    def _note_next_pass(self) -> None:
+        self._is_looking = False
+        self._set_over(self._loop.time() + _LOOK_SECONDS)
+
+    def _set_over(self, over: float) -> None:
+        self._over = over
+        self.due = 0.0 if self._late_count else over

@@ -1,0 +1,68 @@
+"""A pass of the event loop stays short, however many connections have requests; each has its turn, in order."""
+
+import asyncio
+from itertools import pairwise
+
+from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
+from kafkapy.reactor.limits import PASS_SECONDS
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.reactor_world import World, answer
+
+WORK_MS = 10
+CONNECTIONS = 100
+
+
+async def waits_of(loop: SimLoop, ends: "asyncio.Future[object]") -> list[float]:
+    """Return how long a timer of a millisecond takes, set again and again until `ends` is done; in seconds."""
+    times = [loop.time()]
+
+    def tick() -> None:
+        times.append(loop.time())
+        if not ends.done():
+            loop.call_later(0.001, tick)
+
+    tick()
+    await ends
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def world_of(loop: SimLoop) -> World:
+    async def work(info: ConnectionInfo, request: bytes) -> Writer:
+        loop.block(WORK_MS)
+        return answer(request)
+
+    return World(loop, work=work)
+
+
+def test_a_pass_stays_short_while_all_connections_have_requests() -> None:
+    async def main(loop: SimLoop) -> None:
+        world = world_of(loop)
+        clients = [world.connect() for _ in range(CONNECTIONS)]
+        for number, client in enumerate(clients):
+            await client.send_frame(b"work %d" % number)
+        answered = asyncio.gather(*[client.receive_frame() for client in clients])
+        waits = await waits_of(loop, answered)
+        assert max(waits) < 2 * (PASS_SECONDS + WORK_MS / 1000) + 0.002, "two passes"
+        assert sum(waits) >= CONNECTIONS * WORK_MS / 1000
+        assert sorted(world.started) == sorted(b"work %d" % number for number in range(CONNECTIONS))
+
+    run(main)
+
+
+def test_connections_take_turns_when_no_pass_has_time_for_all() -> None:
+    async def main(loop: SimLoop) -> None:
+        world = world_of(loop)
+        clients = [world.connect() for _ in range(CONNECTIONS)]
+
+        async def ask(number: int) -> None:
+            for _ in range(3):
+                await clients[number].send_frame(b"work %d" % number)
+                await clients[number].receive_frame()
+
+        await asyncio.gather(*map(ask, range(CONNECTIONS)))
+        for first in range(0, 3 * CONNECTIONS, CONNECTIONS):
+            assert len(set(world.started[first : first + CONNECTIONS])) >= CONNECTIONS * 0.9
+        assert world.reactor.request_memory.requests == 0
+
+    run(main)
