@@ -54,6 +54,8 @@ class NetworkRaftTransport:
         self._software_version = software_version
         self._peers: dict[int, Peer] = {}
         self._unanswered_count = 0
+        self._refusals: dict[tuple[int, str], int] = {}
+        """The error codes with which nodes refused their last requests of a kind: each is logged once."""
 
     def send(
         self,
@@ -148,12 +150,29 @@ class NetworkRaftTransport:
         try:
             response = message_to_response(message, request, version, self._wire)
         except PeerError as error:
-            logger.warning("Node %d refused %s with error %d", node_id, type(request).__name__, error.code)
+            self._note_refusal(node_id, type(request).__name__, error.code)
             response = None
         except (RecordsError, ProtocolError) as error:
             logger.warning("Cannot parse the response of node %d to %s: %s", node_id, type(request).__name__, error)
             response = None
+        else:
+            self._note_answer(node_id, type(request).__name__)
         on_response(response)
+
+    def _note_refusal(self, node_id: int, request: str, code: int) -> None:
+        """Log the error of a response to a request that is sent again, unless it was the last one, too.
+
+        Deviation: Apache Kafka stops the node after CLUSTER_AUTHORIZATION_FAILED. Here it goes on to ask: an ACL that
+        was deleted by mistake does not stop all nodes at once, and they go on by themselves when it is there again.
+        """
+        if self._refusals.get((node_id, request)) != code:
+            self._refusals[node_id, request] = code
+            name = ErrorCode(code).name if code in iter(ErrorCode) else str(code)
+            logger.warning("Node %d refuses %s, trying again: %s", node_id, request, name)
+
+    def _note_answer(self, node_id: int, request: str) -> None:
+        if self._refusals and self._refusals.pop((node_id, request), None) is not None:
+            logger.info("Node %d answers %s again", node_id, request)
 
 
 def _kraft_versions(message: Message) -> KraftVersions:

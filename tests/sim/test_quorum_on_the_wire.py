@@ -1,6 +1,8 @@
 """Three controllers whose messages are Apache Kafka's requests over a network: elections, snapshots, voters."""
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,10 +13,12 @@ from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest, Response,
 from kafkapy.raft.roles import LAST_EPOCH
 from kafkapy.raft.voters import VoterSet
 from kafkapy.runtime.quorum import Quorum
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, AllowAll
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.wired_quorum import WiredCluster, WiredNode, voter_of
+from tests.support.metadata_services import Deny
 
 SMALL = QuorumConfig(
     internal_metadata_log_segment_bytes=600,
@@ -190,3 +194,27 @@ async def test_an_only_voter_in_the_last_epoch_responds_but_does_not_start_again
     await cluster.stop()
     with pytest.raises(StorageError, match="no epoch is left"):
         await cluster.start()
+
+
+def test_a_node_without_the_right_logs_it_once_and_goes_on_when_it_is_granted(caplog: pytest.LogCaptureFixture) -> None:
+    denied = Deny((AclOperation.CLUSTER_ACTION, CLUSTER_NAME))
+
+    @wired(1, 2, 3)
+    async def withdraw(cluster: WiredCluster) -> None:
+        leader = await cluster.leader()
+        await append(leader, b"before")
+        for node in cluster.nodes.values():
+            node.authorizer.use(denied)
+        await asyncio.sleep(20)
+        for node in cluster.nodes.values():
+            node.authorizer.use(AllowAll())
+        await append(await cluster.leader(), b"after")
+        await cluster.all_have([b"before", b"after"])
+
+    with caplog.at_level(logging.INFO, "kafkapy.runtime.raft_transport"):
+        withdraw()
+    logged = [each.getMessage() for each in caplog.records if each.name == "kafkapy.runtime.raft_transport"]
+    refusals = [line for line in logged if "CLUSTER_AUTHORIZATION_FAILED" in line]
+    assert refusals
+    assert max(Counter(refusals).values()) <= len((1, 2, 3)), "each node logs it once"
+    assert any("answers VoteRequest again" in line for line in logged)

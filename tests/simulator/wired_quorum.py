@@ -18,7 +18,7 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.peer import Peer, PeerSettings
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.raft_transport import NetworkRaftTransport
-from kafkapy.security.authorizer import AllowAll
+from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.types import ReplicaKey
 from tests.simulator.disk import SimDisk
 from tests.simulator.io_pool import SimIoPool
@@ -51,6 +51,19 @@ class NoMetadata:
     image: MetadataImage = EMPTY_IMAGE
 
 
+class ChangingAuthorizer:
+    """An Authorizer that passes each question to another one, which `use` replaces."""
+
+    def __init__(self) -> None:
+        self._current: Authorizer = AllowAll()
+
+    def use(self, authorizer: Authorizer) -> None:
+        self._current = authorizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._current, name)
+
+
 class WiredNode:
     """One controller: its disk, its quorum, and the reactor that serves the others."""
 
@@ -60,6 +73,7 @@ class WiredNode:
         self.node_id = node_id
         self.disk = disk
         self.listener = ValueList()
+        self.authorizer: Any = ChangingAuthorizer()
         loop, network = cluster.loop, cluster.network
         connector = SimConnector(network, host_of(node_id), lambda address: cluster.connects(node_id, address))
         self.transport = NetworkRaftTransport(
@@ -99,7 +113,7 @@ class WiredNode:
                 random=SeededRandom(node_id),
                 io_pool=SimIoPool(loop),
                 metadata_changes=NO_CONTROLLER,
-                authorizer=AllowAll(),
+                authorizer=self.authorizer,
                 metadata=NoMetadata(),
                 controller=NO_CONTROLLER,
                 quorum=self.quorum,
