@@ -17,7 +17,7 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
 from kafkapy.metadata.delta import MetadataDelta, difference_steps
-from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, MetadataImage, QuotaEntity
+from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, QuotaEntity
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.replication.fetch_session import FetchSessionCache
@@ -333,8 +333,7 @@ class BrokerServer:
         self._publisher.on_image(delta, image)
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
-        if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
-            self._node.update_dynamic_config(image)
+        self._node.apply_config_changes(delta.configs_changed, image)
         if self._telemetry is not None:
             self._telemetry.apply_delta(delta.configs_changed, image)
         yield from self._apply_quotas(image, delta.quota_changes)

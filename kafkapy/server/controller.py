@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.metadata.delta import MetadataDelta
-from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage, QuotaEntity
+from kafkapy.metadata.image import MetadataImage, QuotaEntity
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.server.node import Node
 from kafkapy.server.quorum_node import SOCKETS, Network
@@ -107,8 +107,7 @@ class ControllerServer:
         return node_gauges(self._node)
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
-            self._node.update_dynamic_config(image)
+        self._node.apply_config_changes(delta.configs_changed, image)
         self._apply_quotas(image, delta.quota_changes)
 
     def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> None:

@@ -7,13 +7,13 @@ A role (server/broker.py, server/controller.py) passes its start function to `ru
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage
+from kafkapy.metadata.image import RESOURCE_BROKER, ConfigResource, MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.quorum_identity import MetadataDirectory
 from kafkapy.seams import System
@@ -199,6 +199,12 @@ class Node:
         node = image.configs.of(RESOURCE_BROKER, str(self.config.node_id))
         for warning in self.dynamic_config.update(cluster=cluster, broker=node):
             logger.warning("%s", warning)
+
+    def apply_config_changes(self, changed: Collection[ConfigResource], image: MetadataImage) -> None:
+        """As update_dynamic_config, if a change is of this node or of the defaults. That rereads certificates."""
+        names = {resource.name for resource in changed if resource.resource_type == RESOURCE_BROKER}
+        if names & {"", str(self.config.node_id)}:
+            self.update_dynamic_config(image)
 
     # -- failures -------------------------------------------------------------------------------------------------
 
