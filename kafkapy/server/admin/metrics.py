@@ -14,6 +14,7 @@ from kafkapy.server.admin.names import (
     DIALECTS,
     GAUGE,
     HISTOGRAM,
+    MAXIMUM_SUFFIX,
     SUMMARY,
     UNTYPED,
     Named,
@@ -230,6 +231,8 @@ def _is_external(measured: "Bean") -> bool:
 
 def _text(family: _Family, *, is_open: bool) -> str:
     name, kind = family.name, family.kind
+    if is_open and name.endswith(MAXIMUM_SUFFIX):
+        kind = UNTYPED  # it falls, and may be NaN, as no counter of OpenMetrics
     if is_open:
         name = name.removesuffix("_total") if kind == COUNTER else name
         kind = "unknown" if kind == UNTYPED else kind

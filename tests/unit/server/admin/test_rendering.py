@@ -52,6 +52,13 @@ def test_what_is_not_kafkas_is_a_summary() -> None:
     assert lines[-1] == "kafkapy_gc_pause_seconds_count 3"
 
 
+def test_a_maximum_that_is_a_counter_by_its_name_is_unknown_to_openmetrics() -> None:
+    gauge = Gauge("kafka.server:type=raft-metrics", "commit-latency-max", float("nan"))
+    name = "kafka_server_raftmetrics_commit_latency_max_total"
+    assert f"# TYPE {name} counter\n{name} NaN\n" in exposition([gauge], "")[1].decode()
+    assert f"# TYPE {name} unknown\n{name} NaN\n" in exposition([gauge], "application/openmetrics-text")[1].decode()
+
+
 def test_openmetrics_ends_with_its_mark_and_names_counters_without_total() -> None:
     counter = Gauge("kafka.server:type=BrokerTopicMetrics", "BytesInPerSec", 5, is_counter=True)
     content_type, body = exposition([counter], "application/openmetrics-text; version=1.0.0")
