@@ -1,8 +1,7 @@
 """The driver of one connection: moves bytes between channel and protocol machine, starts handlers, sends responses.
 
-A link reads while its machine can start requests and the broker has request memory left. `Rest` has the states in
-which it does not, and what ends each. When reading pauses, the read callback stays registered until it next fires, so
-that a short pause costs no system call.
+A link reads while its machine can start requests and the broker has request memory left. `Rest` has the other states.
+When reading pauses, the callback stays registered until it next fires: a short pause costs no system call.
 """
 
 import asyncio
@@ -89,9 +88,7 @@ class Link:
         self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = 0
         self._regions = RegionSender(channel, processor.shared.read_ahead)
-        self.is_closed = False
-        self.is_dirty = False
-        self.is_queued = False
+        self.is_closed = self.is_dirty = self.is_queued = False
         self.last_active = self._loop.time()
 
     def _begin_login(self, login: Login) -> None:
@@ -405,6 +402,10 @@ class Link:
         if not pending.holds:
             pending.holds = True
             self._machine.mute_count += 1
+
+    def resume_soon(self, pending: PendingRequest) -> None:
+        """Continue a handler that gave way in the loop's next pass."""
+        self.processor.resume_soon(pending)
 
     def _progress(self) -> None:
         self.last_active = self._loop.time()

@@ -54,7 +54,7 @@ class PendingRequest:
         """Continue the coroutine once the yielded future is done (None: in the next pass). Others raise in it."""
         self._owner.note_suspended(self)
         if awaited is None:
-            self._owner.processor.resume_soon(self)
+            self._owner.resume_soon(self)
         elif getattr(awaited, "_asyncio_future_blocking", None):
             awaited._asyncio_future_blocking = False
             awaited.add_done_callback(self.step)

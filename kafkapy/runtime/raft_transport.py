@@ -167,7 +167,7 @@ class NetworkRaftTransport:
         """
         if self._refusals.get((node_id, request)) != code:
             self._refusals[node_id, request] = code
-            name = ErrorCode(code).name if code in iter(ErrorCode) else str(code)
+            name = next((each.name for each in ErrorCode if each == code), str(code))
             logger.warning("Node %d refuses %s, trying again: %s", node_id, request, name)
 
     def _note_answer(self, node_id: int, request: str) -> None:
