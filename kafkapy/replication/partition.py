@@ -105,10 +105,10 @@ class Partition(Generic[LogT]):
 
     __slots__ = (
         "_brokers",
-        "_is_alone",
         "_local_id",
         "follow_count",
         "followers",
+        "is_alone",
         "isr",
         "leader_epoch",
         "leader_epoch_start_offset",
@@ -152,12 +152,8 @@ class Partition(Generic[LogT]):
         """The counts of the topic; None unless topics are counted. Set once, by the partition's owner."""
         self._local_id = local_id
         self._brokers = brokers
-        self._is_alone = False
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether this replica is the leader and the partition has no other replica."""
-        return self._is_alone
+        self.is_alone = False
+        """Whether this replica is the leader and the partition has no other replica. Not a property: hot paths ask."""
 
     @property
     def is_leader(self) -> bool:
@@ -197,7 +193,7 @@ class Partition(Generic[LogT]):
             self.leader_epoch_start_offset = self.log.log_end_offset
             for replica_id, follower in self.followers.items():
                 follower.begin_leader_epoch(now_ms, self.log.log_end_offset, is_in_sync=replica_id in self.isr)
-        self._is_alone = self.replicas == (self._local_id,)
+        self.is_alone = self.replicas == (self._local_id,)
         return is_new_epoch
 
     def become_follower(self, registration: PartitionRegistration) -> bool:
@@ -214,7 +210,7 @@ class Partition(Generic[LogT]):
     def go_offline(self) -> None:
         """Take the replica offline: its log directory failed, or an invariant of this partition broke."""
         self._move_to(Role.OFFLINE)
-        self._is_alone = False
+        self.is_alone = False
         self.pending_isr = None
 
     def leave(self) -> None:
@@ -223,7 +219,7 @@ class Partition(Generic[LogT]):
         Requests that still hold this object then get UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._move_to(Role.GONE)
-        self._is_alone = False
+        self.is_alone = False
         self.pending_isr = None
 
     def replace_log(self, log: LogT) -> None:
@@ -236,7 +232,7 @@ class Partition(Generic[LogT]):
         assert registration.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._move_to(role)
         self.replicas = registration.replicas
-        self._is_alone = False
+        self.is_alone = False
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
@@ -283,13 +279,13 @@ class Partition(Generic[LogT]):
 
     @property
     def is_under_min_isr(self) -> bool:
-        return not self._is_alone and len(self.isr) < self.effective_min_isr
+        return not self.is_alone and len(self.isr) < self.effective_min_isr
 
     def commit_all(self) -> None:
         """Advance the high watermark to the log end offset; for a replica that is alone."""
         log = self.log
         assert log is not None
-        assert self._is_alone, "other replicas may lack the end of the log"
+        assert self.is_alone, "other replicas may lack the end of the log"
         log.update_high_watermark(log.log_end_offset)
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
@@ -297,7 +293,7 @@ class Partition(Generic[LogT]):
         log = self.log
         assert log is not None
         assert self.role is Role.LEADER, "only the leader moves the high watermark"
-        high_watermark = log.log_end_offset if self._is_alone else self._smallest_in_sync_end_offset(log, now_ms)
+        high_watermark = log.log_end_offset if self.is_alone else self._smallest_in_sync_end_offset(log, now_ms)
         if high_watermark <= log.high_watermark:
             return False
         log.update_high_watermark(high_watermark)
@@ -371,7 +367,7 @@ class Partition(Generic[LogT]):
 
     def isr_without_stragglers(self, now_ms: int) -> tuple[int, ...] | None:
         """Return the ISR without the followers that lag beyond replica.lag.time.max.ms, None if there are none."""
-        if self.role is not Role.LEADER or self._is_alone or self.pending_isr is not None or self.log is None:
+        if self.role is not Role.LEADER or self.is_alone or self.pending_isr is not None or self.log is None:
             return None
         end_offset, max_lag_ms = self.log.log_end_offset, self._brokers.max_lag_ms
         in_sync = tuple(
@@ -431,7 +427,7 @@ class Partition(Generic[LogT]):
             required_offset <= log.flush_required_to and not log.is_committed(required_offset)
         ):
             return False, NONE
-        is_enough = self._is_alone or self._maximal_isr_size >= self.effective_min_isr
+        is_enough = self.is_alone or self._maximal_isr_size >= self.effective_min_isr
         return True, NONE if is_enough else NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     @property

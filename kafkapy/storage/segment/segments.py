@@ -7,9 +7,14 @@ from kafkapy.storage.segment.segment import Segment
 
 
 class Segments:
-    """A log's segments, sorted by base offset. An open log has at least one."""
+    """A log's segments, sorted by base offset. An open log has at least one.
 
-    __slots__ = ("_base_offsets", "_segments")
+    active: the last one; for logs, which have one. Not a property, as each append asks for it three times.
+    """
+
+    __slots__ = ("_base_offsets", "_segments", "active")
+
+    active: Segment
 
     def __init__(self) -> None:
         self._base_offsets: list[int] = []
@@ -29,10 +34,6 @@ class Segments:
         return self._segments[0]
 
     @property
-    def active(self) -> Segment:
-        return self._segments[-1]
-
-    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
@@ -46,14 +47,17 @@ class Segments:
         if slot and self._base_offsets[slot - 1] == segment.base_offset:
             assert self._segments[slot - 1] is not segment, f"{segment} is added twice"
             self._segments[slot - 1] = segment
-            return
-        self._base_offsets.insert(slot, segment.base_offset)
-        self._segments.insert(slot, segment)
+        else:
+            self._base_offsets.insert(slot, segment.base_offset)
+            self._segments.insert(slot, segment)
+        self.active = self._segments[-1]
 
     def remove(self, segment: Segment) -> None:
         slot = self._segments.index(segment)
         assert self._base_offsets[slot] == segment.base_offset, f"{segment} is listed at {self._base_offsets[slot]}"
         del self._segments[slot], self._base_offsets[slot]
+        if self._segments:
+            self.active = self._segments[-1]
 
     def floor(self, offset: int) -> Segment | None:
         """Return the last segment whose base offset is at or below `offset`."""
