@@ -105,7 +105,8 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
 
     def host_of(self, key: str) -> HostT:
         """Return the host of the key's shard. Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
-        self._check_open()
+        if self._is_closed:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         host = self._hosts.get(self.partition_of(key))
         if host is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)

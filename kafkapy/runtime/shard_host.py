@@ -24,6 +24,7 @@ from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.builder import NewRecord
 from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.commit_waits import CommitWait, EffectWait, settle
 from kafkapy.runtime.coordinator_writer import CoordinatorLog, CoordinatorWriter, TransactionalWrite, size_bound
@@ -119,11 +120,17 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     @property
     def is_led_here(self) -> bool:
         """Whether this node still leads the partition in the epoch for which the shard was created."""
-        return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
+        partition = self.partition
+        return partition.role is Role.LEADER and partition.leader_epoch == self.leader_epoch
 
     @property
     def is_active(self) -> bool:
-        return self.state is HostState.ACTIVE and self.is_led_here
+        partition = self.partition  # as is_led_here, which would be a call more for each request
+        return (
+            self.state is HostState.ACTIVE
+            and partition.role is Role.LEADER
+            and partition.leader_epoch == self.leader_epoch
+        )
 
     def is_loading(self) -> bool:
         return self.state is HostState.LOADING and self.is_led_here

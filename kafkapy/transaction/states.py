@@ -33,15 +33,14 @@ class TransactionState(Enum):
 
     __hash__ = object.__hash__  # Enum's calls Python code, and a transaction asks the tables of states 15 times
 
+    def __init__(self, value: int) -> None:
+        self.is_prepared = self.name in ("PREPARE_COMMIT", "PREPARE_ABORT")
+        """Whether the transaction is decided and its markers are being written. Asked seven times a transaction."""
+
     @property
     def shown_name(self) -> str:
         """The name that clients are shown and filter by: "CompleteCommit"."""
         return _SHOWN_NAMES[self]
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the transaction is decided and its markers are being written."""
-        return self in PREPARED_STATES
 
     @property
     def is_expirable(self) -> bool:
@@ -53,7 +52,6 @@ _EMPTY, _ONGOING, _DEAD = TransactionState.EMPTY, TransactionState.ONGOING, Tran
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 _COMPLETE_COMMIT, _COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
 
-PREPARED_STATES: Final = frozenset({_PREPARE_COMMIT, _PREPARE_ABORT})
 COMPLETE_STATES: Final = frozenset({_COMPLETE_COMMIT, _COMPLETE_ABORT})
 EXPIRABLE_STATES: Final = COMPLETE_STATES | {_EMPTY}
 

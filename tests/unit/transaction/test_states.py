@@ -54,6 +54,10 @@ def test_a_step_outside_of_the_table_is_an_assertion(source: TransactionState, t
             step(metadata_in(source), target)
 
 
+def test_a_transaction_is_prepared_while_its_decided_end_is_written() -> None:
+    assert [state for state in TransactionState if state.is_prepared] == [PREPARE_COMMIT, PREPARE_ABORT]
+
+
 @pytest.mark.parametrize("source", TransactionState)
 def test_only_a_decided_transaction_completes_and_as_it_was_decided(source: TransactionState) -> None:
     ends = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
