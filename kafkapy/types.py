@@ -16,6 +16,10 @@ ONE_UUID: Uuid = bytes(15) + b"\x01"
 """The topic id of `__cluster_metadata` (Uuid.ONE_UUID)."""
 
 
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
 class TopicPartition(NamedTuple):
     """A partition, identified by topic name and partition number."""
 

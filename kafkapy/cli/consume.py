@@ -22,6 +22,7 @@ from kafkapy.cli.failure import fail, note
 from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT64_MAX
 
 if TYPE_CHECKING:
     from kafkapy.decoders.formats import Decoded, Decoders
@@ -31,7 +32,7 @@ KNOWN_FORMATS = (
     "text, json, hex, base64, short, integer, long, float, double, boolean, uuid, messagepack, avro, json-schema, "
     "protobuf, internal, or auto, which decides by the data"
 )
-MAX_OFFSET = 2**63 - 1
+MAX_OFFSET = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

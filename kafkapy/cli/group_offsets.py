@@ -11,7 +11,7 @@ from kafkapy.errors import quoted
 
 Partition: TypeAlias = tuple[str, int]
 
-NO_OFFSET = -1001
+OFFSET_INVALID = -1001
 """librdkafka's value for "no offset"."""
 PARTITION_NUMBER = re.compile(r"[0-9]{1,9}")
 DURATION = re.compile(r"-P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")

@@ -17,7 +17,7 @@ from kafkapy.cli.client import (
     reason_of_kafka,
 )
 from kafkapy.cli.failure import fail, note
-from kafkapy.cli.group_offsets import NO_OFFSET, GroupOffsets, ResetTarget, parse_topics
+from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.errors import quoted
 
@@ -249,7 +249,7 @@ def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
 
 
 def _dashed(cells: Any) -> list[object]:
-    return ["-" if cell in (None, NO_OFFSET) else cell for cell in cells]
+    return ["-" if cell in (None, OFFSET_INVALID) else cell for cell in cells]
 
 
 def _choice(enumeration: Any, text: str) -> Any:

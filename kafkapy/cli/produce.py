@@ -22,13 +22,14 @@ from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
+from kafkapy.types import INT32_MAX
 
 FLUSH_TIMEOUT_S = 30.0
 FLUSH_SLICE_S = 0.2
 """A flush is not interruptible: Ctrl-C may be delayed by this time."""
 INTERRUPTED_FLUSH_S = 0.3
 PROMPT = "> "
-MAX_PARTITION = 2**31 - 1
+MAX_PARTITION = INT32_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT32_MAX
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,7 +15,7 @@ class GroupCoordinatorConfig(Section):
     group_consumer_max_assignment_interval_ms: int = 15000
     group_consumer_max_heartbeat_interval_ms: int = 15000
     group_consumer_max_session_timeout_ms: int = 60000
-    group_consumer_max_size: int = 2147483647
+    group_consumer_max_size: int = INT32_MAX
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_min_assignment_interval_ms: int = 0
     group_consumer_min_heartbeat_interval_ms: int = 5000
@@ -28,7 +29,7 @@ class GroupCoordinatorConfig(Section):
     group_coordinator_threads: int = 4
     group_initial_rebalance_delay_ms: int = 3000
     group_max_session_timeout_ms: int = 1800000
-    group_max_size: int = 2147483647
+    group_max_size: int = INT32_MAX
     group_min_session_timeout_ms: int = 6000
     group_streams_assignment_interval_ms: int = 1000
     group_streams_heartbeat_interval_ms: int = 5000
@@ -36,7 +37,7 @@ class GroupCoordinatorConfig(Section):
     group_streams_max_assignment_interval_ms: int = 15000
     group_streams_max_heartbeat_interval_ms: int = 15000
     group_streams_max_session_timeout_ms: int = 60000
-    group_streams_max_size: int = 2147483647
+    group_streams_max_size: int = INT32_MAX
     group_streams_max_standby_replicas: int = 2
     group_streams_min_assignment_interval_ms: int = 0
     group_streams_min_heartbeat_interval_ms: int = 5000

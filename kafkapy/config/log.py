@@ -8,8 +8,8 @@ from typing import Final
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT64_MAX
 
-LONG_MAX: Final = 9223372036854775807
 WEEK_MS: Final = 604800000
 DAY_MS: Final = 86400000
 
@@ -25,8 +25,8 @@ class LogConfig(Section):
     compression_zstd_level: int = 3
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60000
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     index_interval_bytes: int = 4096
     internal_segment_bytes: int | None = None
@@ -34,10 +34,10 @@ class LogConfig(Section):
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
-    max_compaction_lag_ms: int = LONG_MAX
+    max_compaction_lag_ms: int = INT64_MAX
     max_message_bytes: int = 1048588
     message_timestamp_after_max_ms: int = 3600000
-    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0

@@ -2,6 +2,7 @@
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT64_MAX
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,7 +17,7 @@ class LogDefaults(Section):
     log_cleaner_io_buffer_load_factor: float = 0.9
     log_cleaner_io_buffer_size: int = 524288
     log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
-    log_cleaner_max_compaction_lag_ms: int = 9223372036854775807
+    log_cleaner_max_compaction_lag_ms: int = INT64_MAX
     log_cleaner_min_cleanable_ratio: float = 0.5
     log_cleaner_min_compaction_lag_ms: int = 0
     log_cleaner_threads: int = 1
@@ -24,10 +25,10 @@ class LogDefaults(Section):
     log_dir: tuple[str, ...] = ("/tmp/kafka-logs",)
     log_dir_failure_timeout_ms: int = 30000
     log_dirs: tuple[str, ...] | None = None
-    log_flush_interval_messages: int = 9223372036854775807
+    log_flush_interval_messages: int = INT64_MAX
     log_flush_interval_ms: int | None = None
     log_flush_offset_checkpoint_interval_ms: int = 60000
-    log_flush_scheduler_interval_ms: int = 9223372036854775807
+    log_flush_scheduler_interval_ms: int = INT64_MAX
     log_flush_start_offset_checkpoint_interval_ms: int = 60000
     log_index_interval_bytes: int = 4096
     log_index_size_max_bytes: int = 10485760
@@ -35,7 +36,7 @@ class LogDefaults(Section):
     log_local_retention_bytes: int = -2
     log_local_retention_ms: int = -2
     log_message_timestamp_after_max_ms: int = 3600000
-    log_message_timestamp_before_max_ms: int = 9223372036854775807
+    log_message_timestamp_before_max_ms: int = INT64_MAX
     log_message_timestamp_type: str = "CreateTime"
     log_preallocate: bool = False
     log_retention_bytes: int = -1

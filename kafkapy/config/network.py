@@ -2,6 +2,7 @@
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT32_MAX
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,9 +18,9 @@ class NetworkConfig(Section):
     kafkapy_authentication_timeout_ms: int = 10000
     listener_security_protocol_map: str = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
     listeners: tuple[str, ...] = ("PLAINTEXT://:9092",)
-    max_connection_creation_rate: int = 2147483647
-    max_connections: int = 2147483647
-    max_connections_per_ip: int = 2147483647
+    max_connection_creation_rate: int = INT32_MAX
+    max_connections: int = INT32_MAX
+    max_connections_per_ip: int = INT32_MAX
     max_connections_per_ip_overrides: str = ""
     num_network_threads: int = 3
     queued_max_request_bytes: int = -1

@@ -2,6 +2,7 @@
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT64_MAX
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +38,6 @@ class NodeConfig(Section):
     num_io_threads: int = 8
     num_partitions: int = 1
     request_timeout_ms: int = 30000
-    server_max_startup_time_ms: int = 9223372036854775807
+    server_max_startup_time_ms: int = INT64_MAX
     unstable_api_versions_enable: bool = False
     unstable_feature_versions_enable: bool = False

@@ -2,6 +2,7 @@
 
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
+from kafkapy.types import INT64_MAX
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -13,11 +14,11 @@ class RemoteStorageConfig(Section):
     remote_log_index_file_cache_total_size_bytes: int = 1073741824
     remote_log_index_file_cache_ttl_ms: int = 900000
     remote_log_manager_copier_thread_pool_size: int = 10
-    remote_log_manager_copy_max_bytes_per_second: int = 9223372036854775807
+    remote_log_manager_copy_max_bytes_per_second: int = INT64_MAX
     remote_log_manager_copy_quota_window_num: int = 11
     remote_log_manager_copy_quota_window_size_seconds: int = 1
     remote_log_manager_expiration_thread_pool_size: int = 10
-    remote_log_manager_fetch_max_bytes_per_second: int = 9223372036854775807
+    remote_log_manager_fetch_max_bytes_per_second: int = INT64_MAX
     remote_log_manager_fetch_quota_window_num: int = 11
     remote_log_manager_fetch_quota_window_size_seconds: int = 1
     remote_log_manager_follower_thread_pool_size: int = 2

@@ -23,6 +23,7 @@ from kafkapy.console.security import CSRF_FIELD
 from kafkapy.console.state import Console
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
+from kafkapy.types import INT32_MAX
 
 logger = logging.getLogger("kafkapy.console.changes")
 
@@ -174,7 +175,7 @@ class Changes:
 
     def _produce(self, fields: Fields) -> Change:
         name = topic_name(fields)
-        partition = number(fields, "partition", -1, 0, 2**31 - 1)
+        partition = number(fields, "partition", -1, 0, INT32_MAX)
         key = None if fields.get("null_key") == "1" else _unix(fields.get("key", ""))
         value = None if fields.get("null_value") == "1" else _unix(fields.get("value", ""))
         headers = [(key, each.encode()) for key, each in _pairs(fields.get("headers", ""))]
@@ -204,7 +205,7 @@ class Changes:
 
     def _delete_records(self, fields: Fields) -> Change:
         name = topic_name(fields)
-        partition = number(fields, "partition", 0, 0, 2**31 - 1)
+        partition = number(fields, "partition", 0, 0, INT32_MAX)
         before = number(fields, "before", 0, 0, MAX_OFFSET)
 
         def run() -> None:

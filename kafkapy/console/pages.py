@@ -16,6 +16,7 @@ from kafkapy.console.render import Renderer
 from kafkapy.console.search import MAX_RECORD_CHARACTERS, Query, Search
 from kafkapy.console.state import Console
 from kafkapy.decoders.formats import BY_SCHEMA, FORMATS
+from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_GROUPS_OF_TOPIC: Final = 100
 RESET_BY: Final = {groups.SHARE: "kafka-share-groups.sh", groups.STREAMS: "kafka-streams-groups.sh"}
@@ -125,7 +126,7 @@ class Pages:
 
     def topic_producers(self, request: Request) -> Response:
         topic = self._topic(request)
-        partition = number(request.query_params, "partition", 0, 0, 2**31 - 1)
+        partition = number(request.query_params, "partition", 0, 0, INT32_MAX)
         topics.check_any_partition(topic, [partition])
         rows = transactions.producers(self._console.settings, topic.name, partition)
         return self._page(
@@ -163,9 +164,9 @@ class Pages:
         topic = self._topic(request)
         query = Query(
             topic=topic.name,
-            partitions=(number(requested, "partition", 0, 0, 2**31 - 1),),
+            partitions=(number(requested, "partition", 0, 0, INT32_MAX),),
             begin="offset",
-            value=number(requested, "offset", 0, 0, 2**63 - 1),
+            value=number(requested, "offset", 0, 0, INT64_MAX),
             limit=1,
             key_format=requested.get("key_format") or "auto",
             value_format=requested.get("value_format") or "auto",
@@ -243,7 +244,7 @@ class Pages:
         )
 
     def broker(self, request: Request) -> Response:
-        node_id = number(request.query_params, "id", -1, 0, 2**31 - 1)
+        node_id = number(request.query_params, "id", -1, 0, INT32_MAX)
         node = next((each for each in self._console.brokers.nodes() if each.node_id == node_id), None)
         if node is None:
             raise NotFound(f"Broker {node_id} is not there.")

@@ -7,13 +7,14 @@ from typing import Final
 from kafkapy.cli.group_offsets import ResetTarget
 from kafkapy.console.brokers import BadRequest
 from kafkapy.console.search import MAX_LAST, MAX_ROWS, MAX_TEXT, Query
+from kafkapy.types import INT64_MAX
 
 MAX_NAME: Final = 249
 """Of a topic, in characters."""
 MAX_STRING_BYTES: Final = 2**15 - 1
 """Of a group's name or a transactional id: the protocol's strings that are not compact have a length of 16 bits."""
 MAX_PARTITIONS: Final = 1000
-MAX_OFFSET: Final = 2**63 - 1
+MAX_OFFSET: Final = INT64_MAX
 BEGINS: Final = ("last", "beginning", "offset", "time", "positions")
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
 from kafkapy.handlers.context import RequestContext, Services, walk
-from kafkapy.metadata.registrations import BrokerRegistration
-from kafkapy.replication.partition import NO_LEADER_EPOCH
+from kafkapy.metadata.registrations import NO_LEADER, BrokerRegistration
+from kafkapy.record.batch import NO_LEADER_EPOCH
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.partition_read import PartitionRead
 
-NO_LEADER_ID = -1
 PARTITION_BYTES = 44
 """Size of a partition in a Fetch response, without its records."""
 STORAGE_ERROR_SINCE = 6
@@ -111,7 +110,7 @@ class Leaders:
         """Return (leader id, leader epoch), or (-1, -1) if the partition is unknown."""
         registration: PartitionRegistration | None = self._image.topics.partition(topic, partition_id)
         if registration is None:
-            return NO_LEADER_ID, NO_LEADER_EPOCH
+            return NO_LEADER, NO_LEADER_EPOCH
         leader = self._view.alive.get(registration.leader)
         if leader is not None:
             self._returned[leader.id] = leader

@@ -30,7 +30,7 @@ Reads: TypeAlias = list[tuple[FetchedPartition, PartitionRead]]
 
 # Shared by all responses that have the default. They may be replaced, but never modified.
 NO_DIVERGING_EPOCH: Final = EpochEndOffset()
-NO_LEADER: Final = LeaderIdAndEpoch()
+NO_CURRENT_LEADER: Final = LeaderIdAndEpoch()
 NO_SNAPSHOT: Final = SnapshotId()
 
 
@@ -97,7 +97,7 @@ def _partition_data(partition_id: int, read: PartitionRead) -> PartitionData:
         read.last_stable_offset,
         read.log_start_offset,
         NO_DIVERGING_EPOCH if diverging is None else EpochEndOffset(diverging.leader_epoch, diverging.offset),
-        NO_LEADER,
+        NO_CURRENT_LEADER,
         NO_SNAPSHOT,
         None if aborted is None else [AbortedTransaction(producer_id, offset) for offset, producer_id in aborted],
         read.preferred_read_replica,

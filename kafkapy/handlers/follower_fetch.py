@@ -15,11 +15,11 @@ from kafkapy.handlers.fetch_wire import TOPIC_IDS_SINCE, Reads
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
+from kafkapy.record.batch import NO_LEADER_EPOCH
 from kafkapy.replication.fetch_read import FetchRead
 from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
 from kafkapy.replication.follower_watch import READ_AT_ONCE, FollowerWatch
 from kafkapy.replication.hosted_partitions import HostedPartition
-from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.replication.partition_read import PartitionRead, failed_read
 from kafkapy.runtime.turns import Turn
 from kafkapy.storage.log.reader import FetchIsolation

@@ -20,8 +20,8 @@ from kafkapy.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kafkapy.record.batch import NO_LEADER_EPOCH
 from kafkapy.replication.offset_lookup import find_offset, is_supported
-from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation

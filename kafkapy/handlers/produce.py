@@ -57,7 +57,7 @@ _PRODUCER: Final = Struct(">43xqh")
 
 # Shared by all partition responses with default values. They are replaced, never modified.
 NO_RECORD_ERRORS: Final[list[BatchIndexAndErrorMessage]] = []
-NO_LEADER: Final = LeaderIdAndEpoch()
+NO_CURRENT_LEADER: Final = LeaderIdAndEpoch()
 
 
 async def handle(services: Services, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -315,7 +315,7 @@ def _has_moved(response: ProduceResponse) -> bool:
 
 def _refusal(index: int, code: int, message: str | None) -> PartitionProduceResponse:
     """Return the response for a partition whose batch is not even tried to be appended."""
-    return PartitionProduceResponse(index, code, -1, -1, -1, NO_RECORD_ERRORS, message, NO_LEADER)
+    return PartitionProduceResponse(index, code, -1, -1, -1, NO_RECORD_ERRORS, message, NO_CURRENT_LEADER)
 
 
 def response_of(append: PartitionAppend | PartitionProduceResponse) -> PartitionProduceResponse:
@@ -331,7 +331,7 @@ def response_of(append: PartitionAppend | PartitionProduceResponse) -> Partition
         append.log_start_offset,
         _record_errors(append.record_errors) if append.record_errors else NO_RECORD_ERRORS,
         append.error_message,
-        NO_LEADER,
+        NO_CURRENT_LEADER,
     )
 
 

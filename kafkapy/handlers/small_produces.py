@@ -24,7 +24,14 @@ from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.delayed_answers import DelayedAnswers
-from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, name_leaders, response_of
+from kafkapy.handlers.produce import (
+    NO_CURRENT_LEADER,
+    NO_RECORD_ERRORS,
+    TOPIC_IDS_SINCE,
+    VALID_ACKS,
+    name_leaders,
+    response_of,
+)
 from kafkapy.protocol.connection import MAX_COALESCED_FRAME_BYTES
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
@@ -268,7 +275,7 @@ class _Plan:
     ) -> PartitionProduceResponse:
         index = self.partition.topic_partition.partition
         return PartitionProduceResponse(
-            index, 0, base_offset, log_append_time_ms, log_start_offset, NO_RECORD_ERRORS, None, NO_LEADER
+            index, 0, base_offset, log_append_time_ms, log_start_offset, NO_RECORD_ERRORS, None, NO_CURRENT_LEADER
         )
 
     def response_of(self, part: PartitionProduceResponse) -> ProduceResponse:

@@ -23,6 +23,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntryData, OpData
 from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
+from kafkapy.types import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord
@@ -52,8 +53,8 @@ class _Bound(NamedTuple):
     name: str
 
 
-_LONG: Final = _Bound(2**63 - 1, "a LONG")
-_INT: Final = _Bound(2**31 - 1, "an INT")
+_LONG: Final = _Bound(INT64_MAX, "a LONG")
+_INT: Final = _Bound(INT32_MAX, "an INT")
 
 _USER_AND_CLIENT_KEYS: Final[dict[str, _Bound | None]] = {
     PRODUCER_BYTE_RATE: _LONG,

@@ -16,6 +16,7 @@ from kafkapy.metadata.features import FeatureControl
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.seams import Random
+from kafkapy.types import INT64_MAX
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 TOKENS_SINCE: Final = 14
 """The first metadata.version (3.6-IV2) with records of tokens."""
 MAX_RECORDS_PER_SWEEP: Final = 1000
-INT64_MAX: Final = (1 << 63) - 1
 USER_TYPE: Final = "User"
 
 

@@ -8,13 +8,13 @@ from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.types import INT64_MAX
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
 
 
 BLOCK_SIZE: Final = 1000
-INT64_MAX: Final = (1 << 63) - 1
 
 
 class ProducerIdBlock(NamedTuple):

@@ -25,6 +25,7 @@ from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.primitives import EncodeError, Message, Writer
 from kafkapy.protocol.traffic import OutboundTraffic
 from kafkapy.seams import ReadableBuffer
+from kafkapy.types import INT32_MAX
 
 UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
 OWN_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
@@ -227,7 +228,7 @@ class ClientConnection:
             correlation_id=self._sent,
             client_id=self._client_id,
         )
-        self._sent = (self._sent + 1) & 0x7FFFFFFF
+        self._sent = (self._sent + 1) & INT32_MAX
         self._output += (len(out) + len(body)).to_bytes(4, "big")
         self._output += out
         self._output += body
@@ -239,7 +240,7 @@ class ClientConnection:
         if not self._in_flight:
             raise ProtocolError("a response to nothing that was asked")
         request = self._in_flight[0]
-        expected = (self._sent - len(self._in_flight)) & 0x7FFFFFFF
+        expected = (self._sent - len(self._in_flight)) & INT32_MAX
         correlation_id, position = read_response_header(memoryview(frame), request.api_key, request.version)
         if correlation_id != expected:
             raise ProtocolError(f"a response to request {correlation_id}, where that to {expected} comes next")

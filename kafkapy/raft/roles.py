@@ -22,11 +22,11 @@ from kafkapy.raft.linger import AppendLinger
 from kafkapy.raft.messages import FetchRequest
 from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.voters import Endpoint, Voter
-from kafkapy.types import OffsetAndEpoch, ReplicaKey
+from kafkapy.types import INT32_MAX, OffsetAndEpoch, ReplicaKey
 
 FOREVER_MS = 1 << 62
 """A deadline that never comes."""
-LAST_EPOCH = 2**31 - 1
+LAST_EPOCH = INT32_MAX
 """An epoch is an int32: a replica in the last one stands no more, and leaves no role for the next epoch."""
 
 

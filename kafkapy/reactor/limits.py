@@ -5,8 +5,9 @@ from dataclasses import field
 
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.serving import ConnectionLimits
+from kafkapy.types import INT32_MAX
 
-UNLIMITED = 2_147_483_647
+UNLIMITED = INT32_MAX
 
 DEFAULT_QUEUED_BYTES = 256 * 1024 * 1024
 """The meaning of queued.max.request.bytes = -1. A deviation: in Kafka it is unlimited, which can exhaust the memory."""

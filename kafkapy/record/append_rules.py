@@ -8,8 +8,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CREATE_TIME
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_RECOMPRESSED_BYTES, NAMES, NONE
 from kafkapy.seams import ReadableBuffer
-
-MAX_INT64 = (1 << 63) - 1
+from kafkapy.types import INT64_MAX
 
 
 class AppendOrigin(Enum):
@@ -49,7 +48,7 @@ class ValidationRules:
     """The compression level of that codec, None for Kafka's default."""
 
     timestamp_type: int = CREATE_TIME
-    timestamp_before_max_ms: int = MAX_INT64
+    timestamp_before_max_ms: int = INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = MAX_APPENDED_BYTES

@@ -23,6 +23,7 @@ from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError
 from kafkapy.record.varint import read_varint, read_varlong
 from kafkapy.seams import ReadableBuffer
+from kafkapy.types import INT32_MAX
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 LOG_OVERHEAD_BYTES = 12
@@ -48,7 +49,6 @@ NO_LEADER_EPOCH = -1
 NO_TIMESTAMP_TYPE = -1
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
-MAX_INT32 = 0x7FFFFFFF
 
 
 class Record(NamedTuple):
@@ -322,7 +322,7 @@ def _read_headers(payload: bytes, position: int, end: int) -> tuple[tuple[tuple[
 
 def increment_sequence(sequence: int, increment: int) -> int:
     """Add to a producer's sequence number, which wraps from 2**31 - 1 to 0."""
-    return (sequence + increment) & MAX_INT32
+    return (sequence + increment) & INT32_MAX
 
 
 def last_sequence(header: BatchHeader) -> int:

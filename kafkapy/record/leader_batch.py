@@ -8,7 +8,7 @@ from itertools import chain, islice
 from struct import Struct
 from typing import Final
 
-from kafkapy.record.append_rules import MAX_INT64, AppendOrigin, BatchSpan, ValidationRules, ValidationStats
+from kafkapy.record.append_rules import AppendOrigin, BatchSpan, ValidationRules, ValidationStats
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
@@ -42,6 +42,7 @@ from kafkapy.record.errors import (
 from kafkapy.record.varint import read_varint, read_varlong
 from kafkapy.record.walk import Walk, walk_records
 from kafkapy.seams import ReadableBuffer
+from kafkapy.types import INT64_MAX
 
 KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
 """The attribute bits kept when a header is patched; unused bits survive only if nothing has to be patched."""
@@ -360,4 +361,4 @@ def _first_timestamp_delta(payload: bytes) -> int:
 
 
 def _latest_ms(rules: ValidationRules, now_ms: int) -> int:
-    return min(now_ms + rules.timestamp_after_max_ms, MAX_INT64)
+    return min(now_ms + rules.timestamp_after_max_ms, INT64_MAX)

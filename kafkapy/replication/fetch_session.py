@@ -20,16 +20,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.replication.partition_read import FetchPosition, PartitionRead
-from kafkapy.types import ZERO_UUID, Uuid
+from kafkapy.replication.partition_read import UNKNOWN_OFFSET, FetchPosition, PartitionRead
+from kafkapy.types import INT32_MAX, ZERO_UUID, Uuid
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-MAX_EPOCH: Final = 0x7FFFFFFF
+MAX_EPOCH: Final = INT32_MAX
 EVICTION_MS: Final = 120_000
 """How long a session is safe from eviction; a constant in Apache Kafka, too."""
-UNKNOWN_OFFSET: Final = -1
 
 NewWatch: TypeAlias = "Callable[[Iterable[FetchedPartition]], SessionWatch]"
 PartitionKey: TypeAlias = tuple[Uuid | str, int]

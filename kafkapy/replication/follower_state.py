@@ -6,8 +6,8 @@ KIP-16 (a follower lags by time, not by messages), KIP-227 (incremental sessions
 from typing import Final
 
 from kafkapy.dataclass import dataclass
+from kafkapy.replication.partition_read import UNKNOWN_OFFSET
 
-UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
 
 

@@ -21,12 +21,11 @@ from kafkapy.dataclass import dataclass
 from kafkapy.metadata.registrations import NO_LEADER, PartitionRegistration
 from kafkapy.metrics.traffic import TopicTraffic
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.record.batch import NO_LEADER_EPOCH
 from kafkapy.replication.brokers import UNKNOWN_BROKER_EPOCH, ReplicaBrokers
-from kafkapy.replication.follower_state import UNKNOWN_OFFSET, FollowerState, SessionTimes
+from kafkapy.replication.follower_state import FollowerState, SessionTimes
+from kafkapy.replication.partition_read import UNKNOWN_OFFSET
 from kafkapy.types import TopicPartition, Uuid
-
-NO_LEADER_EPOCH: Final = -1
-"""The leader epoch of a request that names none: its version has no such field, or the client knows none."""
 
 NONE: Final = int(ErrorCode.NONE)
 FENCED_LEADER_EPOCH: Final = int(ErrorCode.FENCED_LEADER_EPOCH)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.security.rate import SimpleRate
+from kafkapy.types import INT64_MAX
 
 if TYPE_CHECKING:
     from kafkapy.config.quota import QuotaConfig
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
 
 ALL: Final = "*"
-UNLIMITED: Final = 9223372036854775807
+UNLIMITED: Final = INT64_MAX
 MAX_ENTRY_LENGTH: Final = 100
 """Longer `partition:broker` entries, which the topic config allows, match no partition."""
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.raft.effects import AppendBatch, LeaderChanged
 from kafkapy.record.batch import batches
 from kafkapy.storage.metadata.metadata_log import CommittedBatch, MetadataLog, to_committed
@@ -18,7 +19,6 @@ from kafkapy.types import OffsetAndEpoch
 
 logger = logging.getLogger(__name__)
 
-NO_LEADER_ID = -1
 READ_BYTES = 1 << 18
 """Bytes read from the log per delivery: thousands of records."""
 
@@ -140,7 +140,7 @@ class Delivery:
         """Notify listeners immediately that this node no longer leads, because the quorum has failed."""
         for listener in self.listeners:
             try:
-                listener.on_leader_change(NO_LEADER_ID, leader_epoch)
+                listener.on_leader_change(NO_LEADER, leader_epoch)
             except Exception:
                 logger.exception(
                     "A listener of the metadata quorum failed when it was notified that the quorum has stopped"

@@ -11,7 +11,9 @@ from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-MAX_THROTTLE_MS: Final = 2**31 - 1
+from kafkapy.types import INT32_MAX
+
+MAX_THROTTLE_MS: Final = INT32_MAX
 EXPIRATION_MS: Final = 3_600_000
 MAX_RATES: Final = 20_000
 """Maximum entries of a RateTable, up to 2 KiB each."""

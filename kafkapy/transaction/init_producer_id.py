@@ -10,7 +10,8 @@ from typing import Final
 from kafkapy.config.transaction import TransactionConfig
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from kafkapy.transaction.metadata import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata, is_exhausted
+from kafkapy.record.batch import NO_PRODUCER_ID
+from kafkapy.transaction.metadata import NO_EPOCH, TransactionMetadata, is_exhausted
 
 FENCED_SINCE: Final = 4
 """The first InitProducerId whose clients know PRODUCER_FENCED."""

@@ -13,18 +13,17 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kafkapy.named_tuple import NamedTuple
+from kafkapy.record.batch import NO_PRODUCER_ID, NO_TIMESTAMP
 from kafkapy.transaction.hash_order import with_added
 from kafkapy.transaction.states import NEXT_STATES, TransactionState
-from kafkapy.types import TopicPartition
+from kafkapy.types import INT32_MAX, TopicPartition
 
-NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
-NO_TIMESTAMP: Final = -1
 MAX_EPOCH: Final = 32767
 LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 BUMPING_VERSION: Final = 2
 """The transaction version at which each end of a transaction bumps the epoch."""
-NO_TIMEOUT_MS: Final = 0x7FFFFFFF
+NO_TIMEOUT_MS: Final = INT32_MAX
 """The time-out of transactions that an external coordinator ends (two-phase commit, KIP-939): they never time out."""
 
 

@@ -25,9 +25,10 @@ from kafkapy.errors import ProtocolError
 from kafkapy.protocol.messages.transaction_log_key import TransactionLogKey
 from kafkapy.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 from kafkapy.protocol.primitives import EncodeError
+from kafkapy.record.batch import NO_PRODUCER_ID
 from kafkapy.record.builder import NewRecord
 from kafkapy.transaction.hash_order import as_loaded, by_topic
-from kafkapy.transaction.metadata import NO_PRODUCER_ID, TransactionMetadata
+from kafkapy.transaction.metadata import TransactionMetadata
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
 

@@ -25,6 +25,7 @@ from kafkapy.protocol.messages.end_txn_response import EndTxnResponse
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.init_producer_id_response import InitProducerIdResponse
 from kafkapy.protocol.messages.list_transactions_response import TransactionState as ListedTransaction
+from kafkapy.record.batch import NO_PRODUCER_ID
 from kafkapy.transaction.decision import NeedsProducerId, TransactionDecision, WriteMarkers
 from kafkapy.transaction.end_txn import BUMPS_EPOCH_SINCE, verdict_of_end
 from kafkapy.transaction.filters import TransactionFilters
@@ -34,7 +35,6 @@ from kafkapy.transaction.metadata import (
     BUMPING_VERSION,
     MAX_EPOCH,
     NO_EPOCH,
-    NO_PRODUCER_ID,
     TransactionMetadata,
     completed,
     created,

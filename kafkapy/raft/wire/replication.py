@@ -19,7 +19,7 @@ from kafkapy.raft.messages import INVALID_REQUEST, NONE
 from kafkapy.raft.wire.peer import UNKNOWN_TOPIC_OR_PARTITION, Part, PeerError, WirePeer, check_error
 from kafkapy.record.batch import batches
 from kafkapy.seams import FileRegion
-from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch, ReplicaKey
+from kafkapy.types import INT64_MAX, METADATA_PARTITION, ONE_UUID, OffsetAndEpoch, ReplicaKey
 
 LAST_FETCHED_EPOCH_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
@@ -27,8 +27,6 @@ REPLICA_STATE_SINCE: Final = 15
 DIRECTORY_SINCE: Final = 17
 HIGH_WATERMARK_SINCE: Final = 18
 SNAPSHOT_DIRECTORY_SINCE: Final = 1
-INT64_MAX: Final = (1 << 63) - 1
-"""The high watermark of a replica that does not send one: never lower than the leader's."""
 
 _TOPIC, _PARTITION = METADATA_PARTITION
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32, RecordBatch, batches
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES, RecordBatch, batches
 from kafkapy.record.columns import RecordColumns, record_columns
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import Disk, File, failpoint
@@ -36,6 +36,7 @@ from kafkapy.storage.segment.offset_index import OffsetIndex
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.txn_index import AbortedTransaction
+from kafkapy.types import INT32_MAX
 
 MIN_CHUNK_BYTES: Final = 4096
 NO_MORE_ENTRIES: Final = 1 << 62
@@ -330,7 +331,7 @@ def _append(segment: Segment, kept: list[KeptBatch]) -> int:
     """
     if not kept:
         return 0
-    if kept[-1].last_offset - segment.base_offset > MAX_INT32:
+    if kept[-1].last_offset - segment.base_offset > INT32_MAX:
         raise CorruptRecordError(f"offset {kept[-1].last_offset} does not fit a segment from {segment.base_offset} on")
     free_entries = segment.offset_index.max_entries - segment.offset_index.entry_count
     if free_entries > len(kept) + 1 or segment.index_interval_bytes == NO_MORE_ENTRIES:

@@ -18,13 +18,15 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from kafkapy.types import INT32_MAX
+
 assert sys.hash_info.algorithm.startswith("siphash"), "a weaker hash could take two keys for one"
 assert sys.hash_info.width == 64, "two halves of 64 bits are the hash"
 
 ENTRY_FIELDS: Final = 3
 """Two halves of the hash, and the offset."""
 ENTRY_BYTES: Final = 8 * ENTRY_FIELDS
-MAX_BUFFER_BYTES: Final = 0x7FFFFFFF
+MAX_BUFFER_BYTES: Final = INT32_MAX
 """Kafka's bound for one cleaner's buffer."""
 SLOTS_PER_KEY: Final = 2
 SLICE_ENTRIES: Final = 65536

@@ -14,10 +14,10 @@ segments are merged into one, because the swap blocks the event loop.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kafkapy.config.log import LONG_MAX, LogConfig
+from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.record.batch import MAX_INT32
+from kafkapy.types import INT32_MAX, INT64_MAX
 
 MAX_SEGMENTS_IN_GROUP: Final = 64
 """Renaming the four files of this many segments takes a few milliseconds."""
@@ -70,7 +70,7 @@ class LogToClean(NamedTuple):
 
 def needs_timestamps(config: LogConfig) -> bool:
     """Return whether a compaction lag is configured, so that the dirty segments' timestamps are needed."""
-    return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
+    return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < INT64_MAX
 
 
 def first_dirty_offset(log_start_offset: int, log_end_offset: int, clean_to: int | None) -> int:
@@ -172,7 +172,7 @@ def _fits(
         and sum(each.size_bytes for each in together) <= max_bytes
         and sum(each.offset_index_bytes for each in together) <= max_index_bytes
         and sum(each.time_index_bytes for each in together) <= max_index_bytes
-        and (segment.size_bytes == 0 or last_offset - group[0].base_offset <= MAX_INT32)
+        and (segment.size_bytes == 0 or last_offset - group[0].base_offset <= INT32_MAX)
     )
 
 

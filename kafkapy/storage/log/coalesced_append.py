@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.record.append_rules import MAX_INT64, AppendOrigin
-from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
+from kafkapy.record.append_rules import AppendOrigin
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES
 from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import LEAST_VIEW_BYTES, PLAIN, TRANSACTIONAL, check_plain, takes_plain
 from kafkapy.seams import ReadableBuffer
@@ -19,6 +19,7 @@ from kafkapy.storage.log.append import PlacedBatch, Sequel
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerBatch, ProducerEntry, VerificationGuard
 from kafkapy.storage.producers.state import PreparedAppend
+from kafkapy.types import INT32_MAX, INT64_MAX
 
 MIN_FLUSH_MESSAGES: Final = 100
 """With a smaller flush.messages, flushes are so frequent that most batches would have to be appended one by one."""
@@ -63,7 +64,7 @@ class CoalescedAppend:
         self._epoch = leader_epoch
         self._now_ms = now_ms
         self._earliest_ms = now_ms - rules.timestamp_before_max_ms
-        self._latest_ms = min(now_ms + rules.timestamp_after_max_ms, MAX_INT64)
+        self._latest_ms = min(now_ms + rules.timestamp_after_max_ms, INT64_MAX)
         self._most_bytes = rules.max_message_bytes
         self._index_room = log.segments.active.index_room
         self._tail = bytearray()
@@ -107,7 +108,7 @@ class CoalescedAppend:
         if producer_id >= 0:
             producer = self._producer(producer_id, producer_epoch, base_sequence)
             last_sequence = base_sequence + delta
-            if last_sequence > MAX_INT32:
+            if last_sequence > INT32_MAX:
                 return False
             if producer is not None:
                 self._sequels.append(Sequel(producer, last_sequence, last_offset, delta, max_timestamp))

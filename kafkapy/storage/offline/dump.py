@@ -37,10 +37,11 @@ from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.offline.dump_records import Decode, control_text, decode_text
 from kafkapy.storage.producers.state import NO_TRANSACTION, decode_snapshot
 from kafkapy.storage.segment import offset_index, time_index, txn_index
+from kafkapy.types import INT32_MAX
 
 RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
-NO_LIMIT: Final = 0x7FFFFFFF
+NO_LIMIT: Final = INT32_MAX
 """max_bytes if not given; the tool then also reports the bytes after the last whole batch."""
 
 _RAFT_SNAPSHOT_NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")

@@ -9,7 +9,7 @@ from typing import Final
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.record.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from kafkapy.record.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import (
     INVALID_PRODUCER_EPOCH,
@@ -17,6 +17,7 @@ from kafkapy.storage.errors import (
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     TRANSACTION_COORDINATOR_FENCED,
 )
+from kafkapy.types import INT32_MAX
 
 MAX_BATCHES_KEPT: Final = 5
 """Idempotent clients keep at most five requests in flight."""
@@ -56,7 +57,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & MAX_INT32 if self.last_sequence >= 0 else NO_SEQUENCE
+        return (self.last_sequence - self.offset_delta) & INT32_MAX if self.last_sequence >= 0 else NO_SEQUENCE
 
     @property
     def first_offset(self) -> int:
@@ -240,7 +241,7 @@ class StagedProducer:
         if self.entry.producer_epoch == NO_PRODUCER_EPOCH:
             return  # unknown producer (its records were deleted): any sequence may start
         last = self._last_sequence(batch.producer_epoch)
-        if first != last + 1 and not (first == 0 and last == MAX_INT32):
+        if first != last + 1 and not (first == 0 and last == INT32_MAX):
             raise self._out_of_order(batch, last)
 
     def _last_sequence(self, producer_epoch: int) -> int:

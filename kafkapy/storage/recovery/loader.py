@@ -20,7 +20,6 @@ from dataclasses import field
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import CorruptIndexError
-from kafkapy.record.batch import MAX_INT32
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage import checkpoint
 from kafkapy.storage.errors import CheckpointError
@@ -49,7 +48,7 @@ from kafkapy.storage.recovery.segment_split import find_parts, overflows, split
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.segments import Segments
-from kafkapy.types import TopicPartition
+from kafkapy.types import INT32_MAX, TopicPartition
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -255,7 +254,7 @@ class LogLoader:
     def _may_overflow(self, segment: Segment) -> bool:
         """Return whether, by the next base offset, a segment's offsets may not fit its indexes."""
         behind = self._base_offset_behind(segment.base_offset)
-        is_wide = behind is None or behind - segment.base_offset > MAX_INT32 + 1
+        is_wide = behind is None or behind - segment.base_offset > INT32_MAX + 1
         return is_wide and segment.size > 0 and segment.base_offset not in self._not_split
 
     def _has_sound_indexes(self, segment: Segment) -> bool:
@@ -402,7 +401,7 @@ def _was_split_off(segment: Segment, previous: Segment) -> bool:
         first = next(segment.scan(0, wait=True), None)
     except RecordsError:
         return False
-    return first is not None and first.last_offset - previous.base_offset > MAX_INT32
+    return first is not None and first.last_offset - previous.base_offset > INT32_MAX
 
 
 def _check_last_time(segment: Segment) -> None:

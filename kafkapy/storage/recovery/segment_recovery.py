@@ -17,7 +17,6 @@ from kafkapy.record.batch import (
     CONTROL_FLAG,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
-    MAX_INT32,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
@@ -34,6 +33,7 @@ from kafkapy.storage.segment import offset_index, time_index
 from kafkapy.storage.segment.open_files import FileHandle
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.time_index import TimestampOffset
+from kafkapy.types import INT32_MAX
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -215,7 +215,7 @@ class SegmentRecovery:
         chunk_start = self._valid_bytes
         at = 0
         next_offset = self._next_offset
-        max_offset = self._segment.base_offset + MAX_INT32
+        max_offset = self._segment.base_offset + INT32_MAX
         latest_epoch = self._epochs.latest_epoch
         epoch = -1 if latest_epoch is None else latest_epoch
         largest_ms, _, _ = self._largest
@@ -245,7 +245,7 @@ class SegmentRecovery:
                     and producer_epoch == entry.producer_epoch
                     and attributes & SPECIAL_FLAGS == (TRANSACTIONAL_FLAG if entry.transaction_first_offset >= 0 else 0)
                 ):
-                    last_sequence = (sequence + delta) & MAX_INT32 if sequence >= 0 else sequence
+                    last_sequence = (sequence + delta) & INT32_MAX if sequence >= 0 else sequence
                     entry.add_batch(last_sequence, last_offset, delta, max_ms)
                 else:
                     header = BatchHeader(

@@ -17,12 +17,13 @@ import logging
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.record.batch import MAX_INT32, batch_at, crc_is_valid
+from kafkapy.record.batch import batch_at, crc_is_valid
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from kafkapy.storage.segment.scan import ScannedBatch, scan_batches
 from kafkapy.storage.segment.segment import Segment
+from kafkapy.types import INT32_MAX
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -43,7 +44,7 @@ class Part:
 def overflows(segment: Segment) -> bool:
     """Return whether the last offset of a segment overflows its indexes. Blocks."""
     try:
-        return segment.read_next_offset() - 1 - segment.base_offset > MAX_INT32
+        return segment.read_next_offset() - 1 - segment.base_offset > INT32_MAX
     except RecordsError:
         return False
 
@@ -77,7 +78,7 @@ def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
 def _take(scanned: ScannedBatch, parts: list[Part]) -> None:
     """Add a batch to the last part, or to a new one if it does not fit."""
     header = scanned.header
-    if not parts or header.last_offset - parts[-1].base_offset > MAX_INT32:
+    if not parts or header.last_offset - parts[-1].base_offset > INT32_MAX:
         base_offset = batch_at(scanned.chunk, header.position).base_offset  # of an old wrapper: its first message's
         parts.append(Part(base_offset, scanned.position, scanned.position, header.last_offset))
     parts[-1].end_position += header.size_bytes

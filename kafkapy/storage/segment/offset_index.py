@@ -11,8 +11,8 @@ from typing import Final
 
 from kafkapy.errors import CorruptIndexError
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.record.batch import MAX_INT32
 from kafkapy.storage.segment.sparse_index import SparseIndex
+from kafkapy.types import INT32_MAX
 
 ENTRY: Final = struct.Struct(">ii")
 _INT32: Final = struct.Struct(">i")
@@ -61,14 +61,14 @@ class OffsetIndex(SparseIndex):
 
     def can_append(self, offset: int) -> bool:
         """Return whether the offset fits an entry, and so this segment."""
-        return 0 <= offset - self.base_offset <= MAX_INT32
+        return 0 <= offset - self.base_offset <= INT32_MAX
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. The index must not be full, the offset above the last."""
         assert not self.is_full, f"append to a full index {self.handle.path}"
         assert self.entry_count == 0 or offset > self.last_offset, f"{offset} is not above {self.last_offset}"
         relative_offset = offset - self.base_offset
-        assert 0 <= relative_offset <= MAX_INT32, f"{offset} does not fit an index from {self.base_offset}"
+        assert 0 <= relative_offset <= INT32_MAX, f"{offset} does not fit an index from {self.base_offset}"
         self._add_entry(ENTRY.pack(relative_offset, position))
         self._last_offset = offset
 

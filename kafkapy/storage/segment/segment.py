@@ -28,6 +28,7 @@ from kafkapy.storage.segment.offset_index import OffsetIndex
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.time_index import TimeIndex, TimestampOffset
 from kafkapy.storage.segment.txn_index import TransactionIndex
+from kafkapy.types import INT32_MAX
 
 SCAN_WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 """How much a scan reads at once: the default distance between two index entries, plus the next header."""
@@ -229,7 +230,7 @@ class Segment:
         """Return whether an append of `size_bytes` needs a new segment: by size, time, full index or offset range."""
         if self.size > config.segment_bytes - size_bytes or self.is_index_full:
             return True
-        if last_offset - self.base_offset > 0x7FFFFFFF:
+        if last_offset - self.base_offset > INT32_MAX:
             return True
         if self.size == 0:
             return False

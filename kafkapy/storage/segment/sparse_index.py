@@ -23,10 +23,10 @@ from functools import partial
 from typing import Any, Final
 
 from kafkapy.errors import CorruptIndexError
-from kafkapy.record.batch import MAX_INT32
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
+from kafkapy.types import INT32_MAX
 
 PAGE_BYTES: Final = 4096
 
@@ -52,7 +52,7 @@ class SparseIndex:
         """Whether the file may hold more than its entries; `trim` then truncates it."""
         self._kept_back = _NOTHING_KEPT_BACK
         """(slot of the first buffered entry, the buffered entries). Replaced as one tuple, as workers look up, too."""
-        self._page = MAX_INT32
+        self._page = INT32_MAX
 
     @property
     def entry_count(self) -> int:

@@ -7,7 +7,6 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.delegation_tokens import (
-    INT64_MAX,
     MAX_RECORDS_PER_SWEEP,
     DelegationTokenControl,
     TokenRules,
@@ -17,6 +16,7 @@ from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, FeaturesImage, MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+from kafkapy.types import INT64_MAX
 from tests.support.chance import SeededRandom
 
 NOW_MS = 1_000_000

@@ -3,7 +3,6 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.record.batch import MAX_INT32
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import (
     INVALID_PRODUCER_EPOCH,
@@ -21,6 +20,7 @@ from kafkapy.storage.producers.state import (
     TransactionMarker,
     decode_snapshot,
 )
+from kafkapy.types import INT32_MAX
 
 NOW_MS = 1_700_000_000_000
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
@@ -44,7 +44,7 @@ class Partition:
         transactional: bool = False,
         verification: Any = None,
     ) -> BatchMetadata | None:
-        last_sequence = (sequence + count - 1) & MAX_INT32
+        last_sequence = (sequence + count - 1) & INT32_MAX
         last_offset = self.end_offset + count - 1
         batch = ProducerBatch(
             producer_id, epoch, sequence, last_sequence, self.end_offset, last_offset, NOW_MS, transactional
@@ -119,16 +119,16 @@ def test_a_gap_is_out_of_order(sequence: int) -> None:
 
 def test_sequence_numbers_wrap_to_zero() -> None:
     partition = Partition()
-    partition.write(MAX_INT32 - 1, count=2)
+    partition.write(INT32_MAX - 1, count=2)
     partition.write(0)
-    assert partition.write(MAX_INT32 - 1, count=2) is not None
+    assert partition.write(INT32_MAX - 1, count=2) is not None
 
 
 def test_a_batch_across_the_wrap_is_recognized() -> None:
     partition = Partition()
-    partition.write(MAX_INT32, count=3)
+    partition.write(INT32_MAX, count=3)
     assert partition.state.producers[7].last_sequence == 1
-    assert partition.write(MAX_INT32, count=3) is not None
+    assert partition.write(INT32_MAX, count=3) is not None
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
