@@ -2,7 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from kafkapy.config.log import LogConfig
+from kafkapy.errors import ApiError
+from kafkapy.record.batch import batches
+from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.loading import LogLoading
@@ -72,3 +77,47 @@ def delete_due_logs(manager: LogManager, now_ms: int) -> int:
         deletion.run()
         count += 1
     return count
+
+
+def refuses(code: int, call: Any, *arguments: Any, **keywords: Any) -> None:
+    with pytest.raises(ApiError) as caught:
+        call(*arguments, **keywords)
+    assert caught.value.code == code
+
+
+def ranges(log: Log, offset: int, max_bytes: int = 1 << 20, **options: Any) -> list[tuple[int, int]]:
+    """Read, and return (base offset, last offset) of the batches."""
+    read = log.read(offset, max_bytes, **options)
+    if read.region is None:
+        return []
+    data = read.region.read()
+    assert len(data) == read.size_bytes
+    read.region.release()
+    return [(found.base_offset, found.last_offset) for found in batches(data)]
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def transaction(log: Log, *, producer_id: int = 8, epoch: int = 0, count: int = 1, sequence: int = 0) -> int:
+    result = log.append_as_leader(
+        batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True),
+        leader_epoch=0,
+        now_ms=NOW_MS,
+        verification=log.producer_state.start_verification(
+            producer_id, sequence, epoch, supports_epoch_bump=False, now_ms=NOW_MS
+        ),
+    )
+    log.update_high_watermark(log.log_end_offset)
+    return result.first_offset
+
+
+def end_transaction(log: Log, *, is_abort: bool, producer_id: int = 8) -> None:
+    log.append_as_leader(
+        marker(is_abort=is_abort, producer_id=producer_id),
+        leader_epoch=0,
+        now_ms=NOW_MS,
+        origin=AppendOrigin.COORDINATOR,
+    )
+    log.update_high_watermark(log.log_end_offset)

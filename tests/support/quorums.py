@@ -143,3 +143,13 @@ def format_standalone(disk: SimDisk, voters: VoterSet | None = None, directory: 
     writer.sync()
     writer.freeze()
     disk.settle()
+
+
+async def committed(quorum: Quorum, offset: int) -> None:
+    await quorum.wait_until(lambda: quorum.high_watermark > offset)
+
+
+async def append(quorum: Quorum, *values: bytes) -> int:
+    offset = quorum.append(list(values), quorum.leader_epoch)
+    await committed(quorum, offset)
+    return offset

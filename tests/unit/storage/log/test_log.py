@@ -1,16 +1,11 @@
-import errno
-from typing import Any
-
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError, StorageError
 from kafkapy.record.batch import batches
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import (
     INCONSISTENT_TOPIC_ID,
-    KAFKA_STORAGE_ERROR,
     OFFSET_OUT_OF_RANGE,
     RECORD_LIST_TOO_LARGE,
     NeedsWarming,
@@ -24,45 +19,28 @@ from kafkapy.storage.log.lookup import (
     offset_for_timestamp,
     offset_of_max_timestamp,
 )
-from kafkapy.storage.log.maintenance import delete_due_files, delete_old_segments
 from kafkapy.storage.log.opening import assign_topic_id, open_log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
+from kafkapy.storage.log.truncation import truncate_to
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.segment.open_files import OpenFiles
-from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES
-from kafkapy.types import OffsetAndEpoch
 from tests.simulator.disk import SimDisk
 from tests.support.batches import build_batch
-from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, marker, open_small_log
+from tests.support.logs import (
+    DIRECTORY,
+    NOW_MS,
+    PARTITION,
+    append,
+    bases,
+    batch,
+    end_transaction,
+    open_small_log,
+    ranges,
+    refuses,
+    transaction,
+)
 
 LOG_END, TXN_COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
-
-
-@pytest.fixture
-def disk() -> SimDisk:
-    return SimDisk()
-
-
-def refuses(code: int, call: Any, *arguments: Any, **keywords: Any) -> None:
-    with pytest.raises(ApiError) as caught:
-        call(*arguments, **keywords)
-    assert caught.value.code == code
-
-
-def ranges(log: Log, offset: int, max_bytes: int = 1 << 20, **options: Any) -> list[tuple[int, int]]:
-    """Read, and return (base offset, last offset) of the batches."""
-    read = log.read(offset, max_bytes, **options)
-    if read.region is None:
-        return []
-    data = read.region.read()
-    assert len(data) == read.size_bytes
-    read.region.release()
-    return [(found.base_offset, found.last_offset) for found in batches(data)]
-
-
-def bases(log: Log) -> list[int]:
-    return [segment.base_offset for segment in log.segments]
 
 
 # Appending
@@ -340,29 +318,6 @@ def test_a_gap_left_by_compaction_is_passed(disk: SimDisk) -> None:
 # Transactions
 
 
-def transaction(log: Log, *, producer_id: int = 8, epoch: int = 0, count: int = 1, sequence: int = 0) -> int:
-    result = log.append_as_leader(
-        batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True),
-        leader_epoch=0,
-        now_ms=NOW_MS,
-        verification=log.producer_state.start_verification(
-            producer_id, sequence, epoch, supports_epoch_bump=False, now_ms=NOW_MS
-        ),
-    )
-    log.update_high_watermark(log.log_end_offset)
-    return result.first_offset
-
-
-def end_transaction(log: Log, *, is_abort: bool, producer_id: int = 8) -> None:
-    log.append_as_leader(
-        marker(is_abort=is_abort, producer_id=producer_id),
-        leader_epoch=0,
-        now_ms=NOW_MS,
-        origin=AppendOrigin.COORDINATOR,
-    )
-    log.update_high_watermark(log.log_end_offset)
-
-
 def test_committed_readers_stop_at_the_oldest_open_transaction(disk: SimDisk) -> None:
     log = open_small_log(disk)
     append(log)
@@ -432,253 +387,6 @@ def test_records_below_the_start_are_not_found(disk: SimDisk) -> None:
     assert found is not None
     assert found.offset == 2
     assert earliest_offset(log) == (-1, 2, 0)
-
-
-# Truncating and deleting
-
-
-def test_truncation_drops_the_batch_that_holds_the_offset(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    for epoch in range(4):
-        append(log, 3, leader_epoch=epoch)
-    assert truncate_to(log, 7)
-    assert ranges(log, 0, isolation=LOG_END) == [(0, 2), (3, 5)]
-    assert (log.log_end_offset, log.high_watermark) == (7, 7)
-    assert log.leader_epochs.entries == [(0, 0), (1, 3), (2, 6)]
-    assert not truncate_to(log, 7)
-
-
-def test_truncation_across_segments_and_appending_on(disk: SimDisk) -> None:
-    log = open_small_log(disk, segment_bytes=500)
-    for _ in range(20):
-        append(log, value_bytes=100)
-    truncate_to(log, 4)
-    assert log.log_end_offset == 4
-    assert append(log, leader_epoch=3) == 4
-    assert ranges(log, 4) == [(4, 4)]
-    log.close()
-    assert open_small_log(disk, segment_bytes=500).log_end_offset == 5
-
-
-def test_truncation_takes_back_producers_and_aborts(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    append(log, producer_id=7, producer_epoch=0, base_sequence=0)
-    append(log, producer_id=7, producer_epoch=0, base_sequence=1)
-    transaction(log)
-    end_transaction(log, is_abort=True)
-    truncate_to(log, 1)
-    assert log.producer_state.producers[7].last_sequence == 0
-    assert aborted_transactions(log, 0, 100) == []
-    append(log, producer_id=7, producer_epoch=0, base_sequence=1)
-
-
-def test_a_full_truncation_goes_on_elsewhere(disk: SimDisk) -> None:
-    log = open_small_log(disk, segment_bytes=500)
-    for _ in range(10):
-        append(log, value_bytes=100, producer_id=7, producer_epoch=0, base_sequence=log.log_end_offset)
-    truncate_fully_and_start_at(log, 100)
-    assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (100, 100, 100, 0)
-    assert (bases(log), log.leader_epochs.entries, log.producer_state.producers) == ([100], [], {})
-    assert append(log) == 100
-    truncate_to(log, 50)
-    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
-
-
-def test_old_segments_go_and_their_files_later(disk: SimDisk) -> None:
-    log = open_small_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=60_000)
-    for _ in range(9):
-        append(log, value_bytes=100)
-    count = len(log.segments)
-    assert delete_old_segments(log, NOW_MS + 1000) == 0
-    assert delete_old_segments(log, NOW_MS + 1001) == count
-    assert (bases(log), log.log_start_offset, log.size_bytes) == ([9], 9, 0)
-    assert any(name.endswith(".log.deleted") for name in disk.list_directory(DIRECTORY))
-    assert delete_due_files(log, NOW_MS + 2000) == NOW_MS + 62_000
-    assert delete_due_files(log, NOW_MS + 62_000) is None
-    assert not any(name.endswith(".deleted") for name in disk.list_directory(DIRECTORY))
-
-
-@pytest.mark.parametrize("part", [".index", ".log", ".snapshot"])
-def test_old_segments_without_room_for_other_names_stay_until_there_is_some(disk: SimDisk, part: str) -> None:
-    log = open_small_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=60_000)
-    for _ in range(9):
-        append(log, value_bytes=100)
-    second = bases(log)[1]
-    disk.fail("rename", errno.ENOSPC, path=f"{second:020d}{part}")
-    refuses(KAFKA_STORAGE_ERROR, delete_old_segments, log, NOW_MS + 1001)
-    assert (bases(log)[0], log.is_offline) == (second, False)
-    disk.settle()
-    crashed = disk.fork(1)
-    crashed.crash("all")
-    recovered = open_small_log(crashed, segment_bytes=500, retention_ms=-1, was_clean_shutdown=False)
-    is_renamed = part == ".snapshot"
-    assert (bases(recovered), recovered.log_end_offset) == (bases(log)[is_renamed:], 9)
-    assert delete_old_segments(log, NOW_MS + 1001) > 0
-    delete_due_files(log, NOW_MS + 1001)
-    assert delete_due_files(log, NOW_MS + 61_001) is None
-    kept = {f"{9:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")}
-    assert {name for name in disk.list_directory(DIRECTORY) if name[0] == "0"} == kept
-    assert append(log) == 9
-
-
-def test_old_segments_go_where_there_is_no_room_for_a_new_one(disk: SimDisk) -> None:
-    log = open_small_log(disk, segment_bytes=500, retention_ms=1000)
-    for _ in range(9):
-        append(log, value_bytes=100)
-    *old, last = bases(log)
-    disk.fail("create", errno.ENOSPC)
-    assert delete_old_segments(log, NOW_MS + 1001) == len(old)
-    assert bases(log) == [last]
-    disk.fail("create", errno.ENOSPC)
-    refuses(KAFKA_STORAGE_ERROR, delete_old_segments, log, NOW_MS + 1001)
-    assert bases(log) == [last]
-
-
-def test_a_region_of_a_deleted_segment_can_still_be_sent(disk: SimDisk) -> None:
-    log = open_small_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=0)
-    append(log, value_bytes=100)
-    region = log.read(0, 1000).region
-    assert region is not None
-    delete_old_segments(log, NOW_MS + 5000)
-    delete_due_files(log, NOW_MS + 5000)
-    assert len(region.read()) == region.length
-    region.release()
-    with pytest.raises(OSError, match="Bad file"):
-        region.read()
-
-
-def test_a_region_beyond_a_truncation_is_empty_not_wrong(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    for _ in range(3):
-        append(log, value_bytes=100)
-    kept, cut = log.read(0, 200).region, log.read(1, 1 << 20).region
-    assert kept is not None
-    assert cut is not None
-    truncate_to(log, 1)
-    append(log, value_bytes=100)
-    assert len(kept.read()) == kept.length
-    assert (cut.read(), cut.file.fileno()) == (b"", -1)
-    kept.release()
-    cut.release()
-
-
-def test_the_start_offset_rises_up_to_the_high_watermark(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    append(log, 5)
-    log.append_as_leader(batch(5), leader_epoch=0, now_ms=NOW_MS)
-    refuses(OFFSET_OUT_OF_RANGE, log.maybe_increment_log_start_offset, 6)
-    assert log.maybe_increment_log_start_offset(5)
-    assert not log.maybe_increment_log_start_offset(4)
-    assert log.log_start_offset == 5
-
-
-def test_the_high_watermark_stays_within_the_log(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    append(log, 5)
-    log.maybe_increment_log_start_offset(2)
-    assert [log.update_high_watermark(offset) for offset in (0, 3, 9)] == [2, 3, 5]
-
-
-def test_epochs_answer_where_they_end(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    append(log, 5, leader_epoch=1)
-    log.leader_epochs.assign(3, 5)
-    assert log.end_offset_for_epoch(1) == OffsetAndEpoch(5, 1)
-    assert log.end_offset_for_epoch(3) == OffsetAndEpoch(5, 3)
-    assert log.latest_epoch == 3
-
-
-# Failures
-
-
-def test_a_full_disk_takes_the_append_back_and_stays_online(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    append(log, value_bytes=100)
-    data = disk.read_file(f"{DIRECTORY}/00000000000000000000.log")
-    disk.capacity_bytes = len(data) + 50
-    refuses(KAFKA_STORAGE_ERROR, append, log, value_bytes=100)
-    assert disk.read_file(f"{DIRECTORY}/00000000000000000000.log") == data
-    assert not log.is_offline
-    assert ranges(log, 0) == [(0, 0)]
-    disk.heal()
-    assert append(log) == 1
-
-
-def test_a_full_disk_while_indexing_takes_the_append_back(disk: SimDisk) -> None:
-    log = open_small_log(disk, index_interval_bytes=0)
-    for count in range(KEPT_BACK_ENTRIES):  # the next entries are written, with those before
-        append(log, timestamp_ms=NOW_MS + count)
-    for path in (".index", ".timeindex"):
-        disk.fail("write", errno.ENOSPC, path=path)
-        refuses(KAFKA_STORAGE_ERROR, append, log, timestamp_ms=NOW_MS + 99)
-    assert append(log, timestamp_ms=NOW_MS + 100) == KEPT_BACK_ENTRIES
-    assert log.segments.active.offset_index.entry_count == KEPT_BACK_ENTRIES
-    log.close()
-    assert open_small_log(disk, was_clean_shutdown=False).log_end_offset == KEPT_BACK_ENTRIES + 1
-
-
-def test_a_full_disk_while_rolling_leaves_the_old_segment_active(disk: SimDisk) -> None:
-    log = open_small_log(disk, segment_bytes=200)
-    append(log, value_bytes=100)
-    disk.fail("create", errno.ENOSPC)
-    refuses(KAFKA_STORAGE_ERROR, append, log, value_bytes=100)
-    disk.fail("write", errno.ENOSPC, path=".timeindex")
-    refuses(KAFKA_STORAGE_ERROR, append, log, value_bytes=100)
-    assert (bases(log), log.log_end_offset) == ([0], 1)
-    assert append(log, value_bytes=100) == 1
-    assert bases(log) == [0, 1]
-
-
-def test_a_failing_disk_takes_the_directory_offline(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    append(log)
-    disk.fail("write", errno.EIO)
-    for _ in range(2):
-        with pytest.raises(StorageError):
-            append(log)
-    assert log.is_offline
-    with pytest.raises(StorageError):
-        log.read(0, 100)
-
-
-def test_a_failed_fsync_is_not_tried_again(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    append(log)
-    disk.fail("sync", errno.EIO, path=".log")
-    with pytest.raises(StorageError):
-        flush_log(log)
-    assert (log.is_offline, log.recovery_point) == (True, 0)
-    with pytest.raises(StorageError):
-        flush_log(log)
-
-
-def test_a_producers_state_is_untouched_by_a_failed_append(disk: SimDisk) -> None:
-    log = open_small_log(disk)
-    disk.fail("write", errno.ENOSPC, path=".log")
-    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-    refuses(KAFKA_STORAGE_ERROR, append, log, **fields)
-    assert append(log, **fields) == 0
-
-
-def test_an_index_that_breaks_under_way_fails_the_read_not_the_directory(disk: SimDisk) -> None:
-    log = open_small_log(disk, index_interval_bytes=0)
-    for _ in range(KEPT_BACK_ENTRIES + 1):
-        append(log)
-    disk.open(f"{DIRECTORY}/00000000000000000000.index").truncate(3)
-    refuses(KAFKA_STORAGE_ERROR, log.read, 1, 100)
-    assert not log.is_offline
-    restarted = open_small_log(disk, index_interval_bytes=0)
-    assert restarted.segments.active.offset_index.entry_count == KEPT_BACK_ENTRIES
-
-
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_a_shortage_is_no_failure_of_the_disk(disk: SimDisk, code: int) -> None:
-    log = open_small_log(disk)
-    append(log)
-    log.local_log.close_files()
-    disk.fail("open", code)
-    refuses(KAFKA_STORAGE_ERROR, append, log)
-    assert append(log) == 1
 
 
 # Flushing, closing, identity
