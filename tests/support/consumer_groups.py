@@ -216,3 +216,20 @@ def error_of(call: Any, *arguments: Any, **fields: Any) -> tuple[int, str | None
     except ApiError as error:
         return int(error.code), error.message
     raise AssertionError("it was not refused")
+
+
+def names_of(records: list[Any]) -> list[str]:
+    """Return the records' types, tombstones with a minus before."""
+    return [
+        ("" if record.value is not None else "-") + record.key.NAME.removeprefix("ConsumerGroup").removesuffix("Key")
+        for record in records
+    ]
+
+
+def settled_pair(world: GroupWorld) -> tuple[FakeConsumer, FakeConsumer]:
+    """Return members "a" and "b", who have divided the topic foo between them."""
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    settle(first, second)
+    return first, second

@@ -1,112 +1,26 @@
-"""ControllerRuntime and BrokerLifecycle over a quorum in memory, in virtual time."""
+"""ControllerRuntime over a quorum in memory, in virtual time."""
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from kafkapy.config.load import load
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata import record_serde
 from kafkapy.metadata.bootstrap import default_bootstrap_records
-from kafkapy.metadata.delta import MetadataDelta
-from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.record_serde import encode_record
-from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionRecord
-from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
-from kafkapy.protocol.messages.partition_record import PartitionRecord
-from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
-from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from kafkapy.runtime.active_controller import ActiveController
-from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation, LifecycleState
-from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
-from kafkapy.runtime.controller_schedule import FENCE_CHECKS_PER_SESSION
-from kafkapy.runtime.controller_settings import ControllerSettings
+from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS
 from kafkapy.runtime.controller_term import RECORDS_PER_STEP
-from tests.simulator.loop import SimClock, SimLoop, run
-from tests.support.chance import SeededRandom
-from tests.support.controllers import CLUSTER_ID, SimpleRules, directory_id
-from tests.support.fake_quorum import FakeQuorum, decoded
-
-PROPERTIES = {
-    "node.id": "1",
-    "process.roles": "broker,controller",
-    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.voters": "1@127.0.0.1:9093",
-}
-
-
-class Node:
-    """A controller with its broker, driven by tests."""
-
-    def __init__(self, loop: SimLoop, **properties: str) -> None:
-        keys = {key.replace("_", "."): value for key, value in properties.items()}
-        self.config, _ = load({**PROPERTIES, **keys})
-        self.quorum = FakeQuorum(CLUSTER_ID)
-        self.failures: list[BaseException] = []
-        self.controller = ControllerRuntime(
-            quorum=self.quorum,  # type: ignore[arg-type]
-            settings=ControllerSettings(self.config, SimpleRules(), default_bootstrap_records()),
-            clock=SimClock(loop),
-            random=SeededRandom(),
-            on_fatal=self.failures.append,
-        )
-        self.images: list[tuple[MetadataDelta, MetadataImage]] = []
-        self.controller.add_image_listener(lambda delta, image: self.images.append((delta, image)))
-
-    def lifecycle(self, incarnation: bytes = b"i" * 16) -> BrokerLifecycle:
-        return BrokerLifecycle(
-            controller=ActiveController(self.controller),
-            config=self.config,
-            incarnation=Incarnation(
-                CLUSTER_ID,
-                incarnation,
-                {"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)},
-                [directory_id(1), directory_id(2)],
-            ),
-            on_fatal=self.failures.append,
-        )
-
-    async def started(self) -> BrokerLifecycle:
-        self.quorum.lead()
-        lifecycle = self.lifecycle()
-        await lifecycle.register()
-        await lifecycle.unfence()
-        return lifecycle
-
-    async def create(self, name: str, timeout_ms: int | None = None) -> Any:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
-        response = await self.controller.write(
-            lambda controller, _: controller.topics.decide_create(request), timeout_ms=timeout_ms
-        )
-        return response.topics[0]
-
-
-def on_node(test: Callable[[Node], Coroutine[Any, Any, None]], **properties: str) -> None:
-    async def main(loop: SimLoop) -> None:
-        node = Node(loop, **properties)
-        await test(node)
-        assert node.failures == []
-
-    run(main)
-
-
-def unfenced(broker_id: int) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(broker_id=broker_id, broker_epoch=100 + broker_id, fenced=False)
-
-
-def kinds(node: Node) -> list[str]:
-    return [type(record).__name__ for record in decoded(node.quorum.log)]
+from tests.simulator.loop import SimLoop, run
+from tests.support.controller_nodes import Node, kinds, on_node, unfenced
 
 
 def test_first_leader_writes_the_bootstrap_records_as_apache_kafka_does() -> None:
@@ -406,214 +320,6 @@ def test_write_soon_returns_its_outcome() -> None:
         assert isinstance(results[1], ApiError)
 
     on_node(scenario)
-
-
-def test_broker_registers_is_unfenced_and_heard_of() -> None:
-    async def scenario(node: Node) -> None:
-        lifecycle = await node.started()
-        node.controller.start()
-        await asyncio.sleep(60)
-
-        broker = node.controller.image.cluster.brokers[1]
-        assert broker.epoch == lifecycle.broker_epoch
-        assert not broker.fenced
-        assert lifecycle.state is LifecycleState.RUNNING
-        await lifecycle.close()
-        await node.controller.close()
-
-    on_node(scenario)
-
-
-@pytest.mark.parametrize(("is_enabled", "leader"), [("true", 1), ("false", 2)])
-def test_preferred_replicas_lead_again_after_the_interval(is_enabled: str, leader: int) -> None:
-    async def test(node: Node) -> None:
-        node.quorum.lead()
-        topic = TopicRecord(name="foo", topic_id=b"f" * 16)
-        partition = PartitionRecord(partition_id=0, topic_id=b"f" * 16, replicas=[1, 2], isr=[1, 2], leader=2)
-        await node.controller.write(lambda *_: Decision(None, [unfenced(1), unfenced(2), topic, partition]))
-        node.controller.start()
-
-        await asyncio.sleep(1.1)
-
-        found = node.controller.image.topics.partition("foo", 0)
-        assert found is not None
-        assert found.leader == leader
-        await node.controller.close()
-
-    on_node(test, auto_leader_rebalance_enable=is_enabled, leader_imbalance_check_interval_seconds="1")
-
-
-def test_silent_broker_is_fenced_after_its_session() -> None:
-    async def scenario(node: Node) -> None:
-        lifecycle = await node.started()
-        node.controller.start()
-        await lifecycle.close()
-        await asyncio.sleep(8)
-        assert not node.controller.image.cluster.brokers[1].fenced
-        await asyncio.sleep(3)
-        assert node.controller.image.cluster.brokers[1].fenced
-        await node.controller.close()
-
-    on_node(scenario)
-
-
-def test_a_slow_commit_of_a_fencing_is_not_taken_for_a_loop_that_stood_still() -> None:
-    async def scenario(node: Node) -> None:
-        node.quorum.lead()
-        loop = asyncio.get_running_loop()
-        begin_s = loop.time()
-        await node.controller.write(lambda *_: Decision(None, [unfenced(1), unfenced(2)]))
-        node.controller.start()
-        await asyncio.sleep(6)
-        heartbeat = BrokerHeartbeatRequest(broker_id=2, broker_epoch=102, current_metadata_offset=1 << 40)
-        await node.controller.write(lambda controller, now_ms: controller.decide_heartbeat(heartbeat, now_ms))
-        node.quorum.commit_delay_ms = 4_000
-        while not node.controller.image.cluster.brokers[1].fenced:
-            await asyncio.sleep(0.1)
-        assert loop.time() - begin_s < 6 + 9, "broker 2 is still to be fenced"
-
-        while not node.controller.image.cluster.brokers[2].fenced:
-            await asyncio.sleep(0.1)
-        assert loop.time() - begin_s < 6 + 9 + 9 / FENCE_CHECKS_PER_SESSION + 4 + 0.2
-        await node.controller.close()
-
-    on_node(scenario)
-
-
-def test_a_loop_that_stood_still_fences_nobody_but_who_stays_silent() -> None:
-    async def scenario(node: Node) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimLoop)
-        lifecycle = await node.started()
-        node.controller.start()
-        image_count = len(node.images)
-        for _ in range(40):  # whichever timer is due first afterwards
-            await asyncio.sleep(0.33)
-            loop.block(12_000)
-            await asyncio.sleep(3)
-        assert not any(image.cluster.brokers[1].fenced for _, image in node.images[image_count:])
-
-        await lifecycle.close()
-        loop.block(12_000)
-        await asyncio.sleep(3)
-        assert node.controller.image.cluster.brokers[1].fenced
-        await node.controller.close()
-
-    on_node(scenario)
-
-
-def test_registration_waits_for_a_controller() -> None:
-    async def scenario(node: Node) -> None:
-        lifecycle = node.lifecycle()
-        task = asyncio.ensure_future(lifecycle.register())
-        await asyncio.sleep(2)
-        assert not task.done()
-        node.quorum.lead()
-
-        assert await task > 0
-        await lifecycle.close()
-
-    on_node(scenario)
-
-
-def test_broker_killed_in_this_process_is_back_without_waiting_for_its_session() -> None:
-    async def scenario(node: Node) -> None:
-        killed = await node.started()
-        await node.create("orders")
-        await killed.close()
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-
-        again = node.lifecycle(b"j" * 16)
-        await again.register()
-        await again.unfence()
-
-        assert loop.time() - started < 0.1
-        assert node.controller.image.topics.by_name["orders"].partitions[0].leader == 1
-        assert again.broker_epoch > killed.broker_epoch
-        await again.close()
-
-    on_node(scenario)
-
-
-def test_broker_of_another_cluster_is_refused() -> None:
-    async def scenario(node: Node) -> None:
-        node.quorum.lead()
-        lifecycle = BrokerLifecycle(
-            controller=ActiveController(node.controller),
-            config=node.config,
-            incarnation=Incarnation("other", b"i" * 16, {}, [directory_id(1)]),
-        )
-        with pytest.raises(ApiError) as refusal:
-            await lifecycle.register()
-
-        assert refusal.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
-
-    on_node(scenario)
-
-
-def test_a_failed_directory_is_reported_at_once() -> None:
-    async def scenario(node: Node) -> None:
-        lifecycle = await node.started()
-
-        lifecycle.directory_failed(directory_id(1))
-        await asyncio.sleep(0.05)
-
-        assert node.controller.image.cluster.brokers[1].directories == (directory_id(2),)
-        await asyncio.sleep(40)
-        assert node.failures == []
-
-    on_node(scenario)
-
-
-def test_a_broker_that_cannot_report_a_failed_directory_has_to_stop() -> None:
-    async def scenario(node: Node) -> None:
-        lifecycle = await node.started()
-        node.quorum.lose()
-
-        lifecycle.directory_failed(directory_id(1))
-        await asyncio.sleep(29)
-        assert node.failures == []
-        await asyncio.sleep(2)
-
-        assert "couldn't communicate offline log dir" in str(node.failures.pop())
-
-    on_node(scenario)
-
-
-def test_shut_down_hands_over_and_is_fast() -> None:
-    async def scenario(node: Node) -> None:
-        lifecycle = await node.started()
-        await node.create("orders")
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-
-        await lifecycle.shut_down()
-
-        assert loop.time() - started < 0.1
-        broker = node.controller.image.cluster.brokers[1]
-        assert (broker.in_controlled_shutdown, broker.fenced) == (True, True)
-        assert node.controller.image.topics.by_name["orders"].partitions[0].leader == -1
-        again = node.lifecycle(b"j" * 16)
-        await again.register()
-        await again.unfence()
-        assert node.controller.image.topics.by_name["orders"].partitions[0].leader == 1
-        await again.close()
-
-    on_node(scenario)
-
-
-def test_shut_down_without_a_controller_does_not_hang(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(node: Node) -> None:
-        lifecycle = await node.started()
-        node.quorum.lose()
-
-        await lifecycle.shut_down()
-
-        assert lifecycle.state is LifecycleState.NOT_RUNNING
-
-    on_node(scenario)
-    assert "Controlled shutdown was not finished in 5000 ms" in caplog.messages
 
 
 def test_producer_id_blocks_do_not_overlap() -> None:
