@@ -107,22 +107,22 @@ def _compile_when_called(cls: Any, frozen: bool) -> Callable[..., None]:
 
 def _maybe_set_fields(instance: Any, cls: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
     """Set the fields of an instance. Return whether the arguments fit; if not, nothing is set."""
-    fields = dataclasses.fields(cls)
-    given = [field for field in fields if field.init]
-    values = dict(zip([field.name for field in given if not field.kw_only], arguments, strict=False))
-    is_fitting = len(values) == len(arguments) and named.keys().isdisjoint(values)
-    values.update(named)
-    if not is_fitting or not values.keys() <= {field.name for field in given}:
+    given = dict(zip(cls.__match_args__, arguments, strict=False))
+    if len(given) != len(arguments) or not named.keys().isdisjoint(given):
         return False
-    for field in fields:
-        if field.name in values:
-            continue
-        if field.default_factory is not dataclasses.MISSING:
-            values[field.name] = field.default_factory()
+    given.update(named)
+    values: dict[str, Any] = {}
+    for name, field in cls.__dataclass_fields__.items():
+        if field.init and name in given:
+            values[name] = given.pop(name)
+        elif field.default_factory is not dataclasses.MISSING:
+            values[name] = field.default_factory()
         elif field.default is not dataclasses.MISSING:
-            values[field.name] = field.default
+            values[name] = field.default
         elif field.init:
             return False
+    if given:
+        return False
     for name, value in values.items():
         object.__setattr__(instance, name, value)
     if hasattr(cls, "__post_init__"):

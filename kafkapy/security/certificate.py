@@ -1,6 +1,7 @@
 """Reads from an X.509 certificate what the broker needs: subject, alternative names, expiry (RFC 5280)."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from kafkapy.named_tuple import NamedTuple
@@ -9,6 +10,8 @@ from kafkapy.security.der import DerError, Element
 from kafkapy.security.distinguished_name import java_name
 
 SUBJECT_ALT_NAME: Final = "2.5.29.17"
+KEPT: Final = 8
+"""Certificates of listeners: a start asks twice for each listener's, and listeners often share one."""
 _VERSION_TAG: Final = 0xA0
 _EXTENSIONS_TAG: Final = 0xA3
 _TIME: Final = re.compile(rb"(\d\d)?(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z")
@@ -25,6 +28,7 @@ class Certificate(NamedTuple):
     """The encoded GeneralNames of the subjectAltName extension."""
 
 
+@lru_cache(KEPT)
 def read_certificate(encoded: bytes) -> Certificate:
     """Return the fields of a certificate (DER). Raises DerError."""
     _, _, _, validity, subject, _, *rest = _fields(encoded)
