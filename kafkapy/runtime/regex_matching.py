@@ -94,7 +94,9 @@ class RegexMatching:
         for name in found.topics:
             if group.may_describe(name):
                 topics.add(name)
-                group.prepare_hash(image.topics.by_name[name], image)
+                current = self._image()  # a topic deleted meanwhile was dropped from the hashes, and must not come back
+                if (topic := current.topics.by_name.get(name)) is not None:
+                    group.prepare_hash(topic, current)
             yield
         return frozenset(topics)
 

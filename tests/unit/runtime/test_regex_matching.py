@@ -82,6 +82,22 @@ def test_many_topics_leave_the_loop_to_others_in_between() -> None:
     main()
 
 
+def test_a_topic_that_is_deleted_meanwhile_is_not_hashed() -> None:
+    @on_loop
+    async def main(loop: SimLoop) -> None:
+        matching = Matching(loop, image_of(**{f"t{number}": 1 for number in range(4 * STEPS_PER_TURN)}))
+        matching.want("g", "t.*")
+        while not matching.hashed:
+            await asyncio.sleep(0.001)
+        before = list(matching.hashed)
+        matching.image = image_of(t0=1)
+        await matching.done()
+        assert set(matching.hashed[len(before) :]) <= {"t0"}
+        assert len(before) < STEPS_PER_TURN * 4
+
+    main()
+
+
 def test_groups_come_one_after_another_each_once() -> None:
     @on_loop
     async def main(loop: SimLoop) -> None:
