@@ -1,16 +1,18 @@
 """Properties -> BrokerConfig: parses and checks every key, then the rules between keys (checks.py)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.checks import check
 from kafkapy.config.definitions import Value, broker_definitions
 from kafkapy.config.validators import ConfigRuleError
+from kafkapy.errors import ConfigError
 
 LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+LISTENER_NAME: Final = re.compile(r"listener\.name\.([^.]*)\.")
 MECHANISM_KEYS: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -24,6 +26,9 @@ FREE_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
 """Prefixes of keys for plugins. kafkapy has no such plugins, but the keys are valid in a server.properties."""
 
 
+Listeners: TypeAlias = Callable[[], Collection[str]]
+
+
 def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     """Return the configuration, and a warning for each unknown or questionable key. Raises ConfigError."""
     for key in ("node.id", "broker.id"):
@@ -31,13 +36,25 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
             broker_definitions()[key].parse(properties[key])
     originals = _with_node_id(properties)
     config = BrokerConfig(originals, _values(originals))
-    return config, [*warnings_of_keys(originals), *check(config)]
+    return config, [*warnings_of_keys(originals, lambda: _listeners_of(config)), *check(config)]
 
 
-def warnings_of_keys(properties: Mapping[str, str]) -> list[str]:
-    """Return a warning for each unknown key. Raises ConfigError for an invalid value of a listener-prefixed key."""
+def warnings_of_keys(properties: Mapping[str, str], listeners: Listeners | None = None) -> list[str]:
+    """Return a warning for each unknown key. Raises ConfigError for an invalid value of a listener-prefixed key.
+
+    listeners: returns the names, in lower case, of those that the node uses. Values for others are ignored, as in
+    Apache Kafka, with a warning if they are invalid. None: all are checked.
+    """
     known = broker_definitions()
-    return [warning for key in properties if key not in known and (warning := _check_other_key(properties, key))]
+    return [
+        warning for key in properties if key not in known and (warning := _check_other_key(properties, key, listeners))
+    ]
+
+
+def _listeners_of(config: BrokerConfig) -> frozenset[str]:
+    """Return the names of the listeners that the node has or connects to, in lower case."""
+    names = [endpoint.listener for endpoint in config.listeners]
+    return frozenset(map(str.lower, (*names, *config.controller_listener_names, config.inter_broker_listener_name)))
 
 
 def base_key(key: str) -> str:
@@ -80,13 +97,19 @@ def _defaults() -> tuple[dict[str, Value], frozenset[str]]:
     return {key: definition.default for key, definition in definitions.items()}, required
 
 
-def _check_other_key(originals: Mapping[str, str], key: str) -> str | None:
+def _check_other_key(originals: Mapping[str, str], key: str, listeners: Listeners | None) -> str | None:
     """Check a key that is not in the table: with a listener prefix, of a plugin, or unknown (returns a warning)."""
     base = base_key(key)
     if base not in broker_definitions() and base != key:
         base = base.partition(".")[2]  # as Apache Kafka: any key of a listener may name a mechanism
     if base in broker_definitions():
-        broker_definitions()[base].parse(originals[key])
+        try:
+            broker_definitions()[base].parse(originals[key])
+        except ConfigError as error:
+            name = LISTENER_NAME.match(key)
+            if listeners is None or name is None or name[1].lower() in listeners():
+                raise
+            return f"Configuration key {key} is ignored, as this node has no listener {name[1].upper()}: {error}"
         return None
     if key.startswith(FREE_PREFIXES):
         return None

@@ -123,7 +123,10 @@ def test_prefixed_and_plugin_keys_are_known(minimal) -> None:
 
 
 def test_prefixed_values_are_checked_and_unknown_ones_warned_of(minimal) -> None:
-    assert "Not a number" in refusal({**minimal, "listener.name.x.max.connections": "many"})
+    assert "Not a number" in refusal({**minimal, "listener.name.plaintext.max.connections": "many"})
+    assert "Not a number" in refusal({**minimal, "listener.name.controller.max.connections": "many"})
+    _, warnings = load({**minimal, "listener.name.x.max.connections": "many"})
+    assert "is ignored, as this node has no listener X: " in warnings[0]
     _, warnings = load({**minimal, "listener.name.x.no.such.key": "1"})
     assert len(warnings) == 1
 
