@@ -75,20 +75,22 @@ class PartialFrame:
 
         None if there is no buffer yet: less than half of the frame has come, or it is a very large one.
         """
-        if self._buffer is None:
+        buffer = self._buffer
+        if buffer is None:
             if self.missing_bytes > self.size_bytes // 2 or self.size_bytes > MOST_WHOLE_BYTES:
                 return None
-            self._make_buffer()
-            assert self._buffer is not None
-        return memoryview(self._buffer)[len(self._buffer) - self.missing_bytes :]
+            buffer = self._buffer = self._new_buffer()
+        return memoryview(buffer)[len(buffer) - self.missing_bytes :]
 
-    def _make_buffer(self) -> None:
-        self._buffer = buffer = bytearray(PREFIX_BYTES + self.size_bytes)
+    def _new_buffer(self) -> bytearray:
+        """Return the buffer, with what has come so far; the parts are let go."""
+        buffer = bytearray(PREFIX_BYTES + self.size_bytes)
         at = 0
         for part in self.parts:
             buffer[at : at + len(part)] = part
             at += len(part)
         self.parts = []
+        return buffer
 
     def received(self, count: int) -> None:
         """Take the first `count` bytes of `room`, which were received."""
