@@ -96,6 +96,11 @@ class Connections:
     def back_off(self, node_id: int, now_ms: int) -> None:
         self._by_node[node_id] = Connection(backoff_until_ms=now_ms + self._config.retry_backoff_ms)
 
+    def pause(self, node_id: int, until_ms: int) -> None:
+        """Send a node nothing more until then. A request that is in flight goes on."""
+        connection = self._by_node.setdefault(node_id, Connection())
+        connection.backoff_until_ms = max(connection.backoff_until_ms, until_ms)
+
     def expire(self, now_ms: int) -> None:
         """Give up the requests that have timed out."""
         for node_id, connection in list(self._by_node.items()):

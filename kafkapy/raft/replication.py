@@ -5,6 +5,8 @@ a diverging epoch to truncate to, or with the id of a snapshot to download. Ever
 durable: it sends no fetch before its fsync has ended.
 """
 
+from typing import Final
+
 from kafkapy.raft.commitment import Commitment
 from kafkapy.raft.effects import (
     InstallSnapshot,
@@ -29,12 +31,14 @@ from kafkapy.raft.messages import (
     LogBatch,
     Request,
 )
-from kafkapy.raft.roles import Follower, Leader, PendingFetch
+from kafkapy.raft.roles import Follower, Leader, PendingFetch, Unattached
 from kafkapy.raft.voters import VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 """The snapshot written by `storage format`. It is not a prefix of the log, so replicas must not download it."""
+MAX_SEARCH_PAUSE_MS: Final = 100
+"""Between two questions for the leader, while nobody knows one: a broker learns of a new one that much later."""
 
 
 class LeaderReplication:
@@ -154,6 +158,9 @@ class FollowerReplication:
         self._connections = node.connections
         self._out = node.out
         self._next_bootstrap = 0
+        self._searching: Unattached | None = None
+        """The role in which other nodes were asked for the leader in vain, `_vain_count` times."""
+        self._vain_count = 0
 
     def send_fetch(self, node_id: int, now_ms: int) -> bool:
         """Fetch from the log end offset, if all below it is durable; return whether a request was sent."""
@@ -176,14 +183,38 @@ class FollowerReplication:
         A deviation: Apache Kafka asks only the bootstrap servers, and finds no leader if all of them are gone. Here the
         voters in the log are asked, too.
         """
-        known = dict.fromkeys((*self._config.bootstrap_ids, *self._replica.voters.current.ids))
-        others = [node_id for node_id in known if node_id != self._replica.local.node_id]
         if self._connections.has_request_in_flight:
             return
+        others = self._known_nodes()
         for _ in others:
             self._next_bootstrap = (self._next_bootstrap + 1) % len(others)
             if self.send_fetch(others[self._next_bootstrap], now_ms):
                 return
+
+    def _known_nodes(self) -> list[int]:
+        """Return the bootstrap servers and the other voters."""
+        known = dict.fromkeys((*self._config.bootstrap_ids, *self._replica.voters.current.ids))
+        return [node_id for node_id in known if node_id != self._replica.local.node_id]
+
+    def _note_search_in_vain(self, now_ms: int) -> None:
+        """Note a response that names no leader. Once all nodes have sent one, ask the next only after a pause.
+
+        A deviation: Apache Kafka's asks on without a pause, as long as no election ends.
+        """
+        role = self._current.role
+        if not isinstance(role, Unattached):
+            return
+        if self._searching is not role:
+            self._searching, self._vain_count = role, 0
+        self._vain_count += 1
+        nodes = self._known_nodes()
+        rounds = self._vain_count // max(len(nodes), 1)
+        if rounds == 0:
+            return
+        shortest_ms = self._config.retry_backoff_ms
+        pause_ms = min(shortest_ms << min(rounds - 1, 10), max(shortest_ms, MAX_SEARCH_PAUSE_MS))
+        for node_id in nodes:
+            self._connections.pause(node_id, now_ms + pause_ms)
 
     def send_fetch_snapshot(self, role: Follower, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
         request = FetchSnapshotRequest(
@@ -199,6 +230,7 @@ class FollowerReplication:
         if not self._current.learn_from_response(response, now_ms) or response.error != NONE:
             if not self._current.is_leader:
                 self._connections.back_off(node_id, now_ms)
+                self._note_search_in_vain(now_ms)
             return
         role = self._current.role
         if not isinstance(role, Follower) or node_id != role.leader_id or response.leader_epoch != role.leader_epoch:

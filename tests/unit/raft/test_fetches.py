@@ -292,6 +292,42 @@ def test_an_observer_without_a_leader_asks_its_bootstrap_servers_again_and_again
     assert isinstance(core.role, Unattached)
 
 
+NO_LEADER = m.FetchResponse(error=m.NOT_LEADER_OR_FOLLOWER, leader_epoch=3, leader_id=-1)
+
+
+def times_asked(core: RaftCore, until_ms: int, answered: m.FetchResponse) -> list[int]:
+    """Return when a replica asks other nodes, each of which answers at once."""
+    effects, times = core.step(TimePassed(), 0), []
+    for now_ms in range(until_ms):
+        effects += core.step(TimePassed(), now_ms)
+        while requests := sent(effects):
+            times.append(now_ms)
+            effects = respond(core, answered, now_ms, requests[0][0])
+    return times
+
+
+@pytest.mark.parametrize("node_id", [1, 9])
+def test_while_nobody_knows_a_leader_each_node_is_asked_once_and_then_one_after_pauses_that_grow(node_id: int) -> None:
+    core = a_core(3, ElectionState(3), node_id=node_id, election_timeout_ms=5_000)
+    first, *times = times_asked(core, 1_000, NO_LEADER)
+    others = 2 if node_id == 1 else 3
+    assert [first, *times[: others - 1]] == [0] * others
+    pauses = [later - former for former, later in zip(times[others - 2 :], times[others - 1 :], strict=False)]
+    assert pauses[0] == 20
+    assert pauses == sorted(pauses)
+    assert set(pauses[-5:]) == {100}
+
+
+def test_a_new_leader_is_followed_at_once_after_a_long_search() -> None:
+    core = a_core(3, ElectionState(3), node_id=9)
+    times_asked(core, 1_000, NO_LEADER)
+    led = m.FetchResponse(error=m.NOT_LEADER_OR_FOLLOWER, leader_epoch=4, leader_id=2, leader_endpoints=ENDPOINTS)
+    effects: list[Effect] = []
+    while not (requests := sent(effects)):
+        effects = core.step(TimePassed(), core.deadline_ms() or 0)
+    assert [node_id for node_id, _ in sent(respond(core, led, 1_200, requests[0][0]))] == [2]
+
+
 def test_a_late_answer_of_the_leader_and_one_of_a_bootstrap_server_do_no_harm() -> None:
     core = a_core(3, ElectionState(5, 2), node_id=9, bootstrap_ids=(-1,))
     core.step(Started(), 0)
