@@ -72,10 +72,17 @@ class QuorumProgress:
 
     def replica(self, key: ReplicaKey) -> ReplicaProgress:
         """Return the progress of the voter or observer `key`; an unknown replica is added as an observer."""
-        voter = self.voters.get(key.node_id)
-        if voter is not None and voter.key.directory_id in (bytes(16), key.directory_id):
+        voter = self._voter(key)
+        if voter is not None:
             return voter
         return self.observers.setdefault(key, ReplicaProgress(key))
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        return self._voter(key) is not None
+
+    def _voter(self, key: ReplicaKey) -> ReplicaProgress | None:
+        voter = self.voters.get(key.node_id)
+        return voter if voter is not None and voter.key.directory_id in (bytes(16), key.directory_id) else None
 
     def note_local_durable(self, end_offset: int) -> None:
         local = self.replica(self._local)
@@ -88,8 +95,7 @@ class QuorumProgress:
         return self.note_contact(key)
 
     def note_contact(self, key: ReplicaKey) -> bool:
-        voter = self.voters.get(key.node_id)
-        if voter is None or voter.key.directory_id not in (bytes(16), key.directory_id):
+        if self._voter(key) is None:
             return False
         self._fetched_voter_ids.add(key.node_id)
         needed = len(self.voters) // 2 + 1 - (self._local.node_id in self.voters)

@@ -20,6 +20,7 @@ from kafkapy.raft.log_view import FetchPosition
 from kafkapy.raft.messages import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
+    NO_HIGH_WATERMARK,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     SNAPSHOT_NOT_FOUND,
@@ -83,7 +84,9 @@ class LeaderReplication:
         )
         if kind is not FetchPosition.VALID:
             self._out.emit(Reply(reply_to, response))
-        elif request.fetch_offset < role.linger.released_end_offset:
+        elif request.fetch_offset < role.linger.released_end_offset and (
+            is_last_try or not _awaits_commit(role, request)
+        ):
             self._out.emit(ReplyWithRecords(reply_to, response, request.fetch_offset, request.max_bytes))
         elif is_last_try or request.high_watermark < role.progress.high_watermark:
             self._out.emit(Reply(reply_to, response))
@@ -109,9 +112,8 @@ class LeaderReplication:
         waiting, role.pending_fetches = role.pending_fetches, []
         for fetch in waiting:
             has_expired = now_ms >= fetch.deadline_ms
-            has_news = (
-                fetch.request.fetch_offset < role.linger.released_end_offset
-                or fetch.request.high_watermark < role.progress.high_watermark
+            has_news = fetch.request.high_watermark < role.progress.high_watermark or (
+                fetch.request.fetch_offset < role.linger.released_end_offset and not _awaits_commit(role, fetch.request)
             )
             if not (has_expired or has_news):
                 role.pending_fetches.append(fetch)
@@ -146,6 +148,20 @@ class LeaderReplication:
         if leader_epoch > self._current.leader_epoch:
             return UNKNOWN_LEADER_EPOCH
         return NONE if self._current.is_leader else NOT_LEADER_OR_FOLLOWER
+
+
+def _awaits_commit(role: Leader, request: FetchRequest) -> bool:
+    """Whether a fetch is an observer's that has all committed records and knows so, and so waits for more of them.
+
+    An observer acknowledges nothing, and applies a record once it is committed: if it got the record before, it would
+    need a second response, with the high watermark. A deviation: Apache Kafka sends both.
+    """
+    high_watermark = role.progress.high_watermark
+    return (
+        0 <= high_watermark <= request.fetch_offset
+        and high_watermark <= request.high_watermark < NO_HIGH_WATERMARK
+        and not role.progress.is_voter(request.replica)
+    )
 
 
 class FollowerReplication:

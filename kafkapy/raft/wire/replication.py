@@ -15,11 +15,11 @@ from kafkapy.protocol.messages.fetch_snapshot_response import FetchSnapshotRespo
 from kafkapy.protocol.primitives import Records
 from kafkapy.raft import messages
 from kafkapy.raft.control_records import to_log_batch
-from kafkapy.raft.messages import INVALID_REQUEST, NONE
+from kafkapy.raft.messages import INVALID_REQUEST, NO_HIGH_WATERMARK, NONE
 from kafkapy.raft.wire.peer import UNKNOWN_TOPIC_OR_PARTITION, Part, PeerError, WirePeer, check_error
 from kafkapy.record.batch import batches
 from kafkapy.seams import FileRegion
-from kafkapy.types import INT64_MAX, METADATA_PARTITION, ONE_UUID, OffsetAndEpoch, ReplicaKey
+from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch, ReplicaKey
 
 LAST_FETCHED_EPOCH_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
@@ -72,7 +72,7 @@ class _Fetch:
             leader_epoch=partition.current_leader_epoch,
             fetch_offset=partition.fetch_offset,
             last_fetched_epoch=partition.last_fetched_epoch,
-            high_watermark=partition.high_watermark if version >= HIGH_WATERMARK_SINCE else INT64_MAX,
+            high_watermark=partition.high_watermark if version >= HIGH_WATERMARK_SINCE else NO_HIGH_WATERMARK,
             max_wait_ms=message.max_wait_ms,
             max_bytes=message.max_bytes,
         )

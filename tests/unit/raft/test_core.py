@@ -246,6 +246,35 @@ def test_a_waiting_fetch_is_answered_by_an_append_or_by_time() -> None:
     assert not response.batches
 
 
+def test_an_observer_gets_records_and_the_high_watermark_that_commits_them_in_one_response() -> None:
+    core = a_leader()
+    fetch(core, 1)  # by a voter: the first record is committed
+    assert not of(fetch(core, 1, node_id=9, high_watermark=1), Reply)
+    effects = core.step(AppendRequested(1, 1, "x"), 3002)
+    effects += core.step(LogFlushed(2, 0), 3003)
+    assert not of(effects, ReplyWithRecords)
+    effects = fetch(core, 2)
+    answered = of(effects, ReplyWithRecords)
+    assert [(each.fetch_offset, each.response.high_watermark) for each in answered] == [(1, 2)]
+
+
+@pytest.mark.parametrize("known", [0, m.NO_HIGH_WATERMARK])
+def test_an_observer_that_knows_of_less_or_does_not_say_gets_records_at_once(known: int) -> None:
+    core = a_leader()
+    fetch(core, 1)
+    core.step(AppendRequested(1, 1, "x"), 3002)
+    assert of(fetch(core, 1, node_id=9, high_watermark=known), ReplyWithRecords)
+    assert of(fetch(core, 0, 0, node_id=9, high_watermark=1), ReplyWithRecords)
+
+
+def test_an_observer_gets_uncommitted_records_after_its_wait() -> None:
+    core = a_leader()
+    fetch(core, 1)
+    core.step(AppendRequested(1, 1, "x"), 3002)
+    assert not of(fetch(core, 1, node_id=9, high_watermark=1), ReplyWithRecords)
+    assert of(core.step(TimePassed(), 3501), ReplyWithRecords)
+
+
 @pytest.mark.parametrize(("leader_epoch", "error"), [(0, m.FENCED_LEADER_EPOCH), (2, 75)])
 def test_fetches_of_another_epoch_are_refused(leader_epoch: int, error: int) -> None:
     core = a_leader()
