@@ -31,6 +31,7 @@ class LogView:
     """(epoch, its first offset), both increasing; the first one may start below start_offset."""
     snapshots: list[OffsetAndEpoch] = field(default_factory=list)
     durable_end_offset: int = 0
+    """Up to here the log is fsynced; of a replica that can never vote: the end of the log."""
     generation: int = 0
 
     @property

@@ -18,6 +18,7 @@ class Replica:
 
     def __init__(self, config: RaftConfig, log: LogView, voters: VoterHistory, outbox: Outbox) -> None:
         self.local: ReplicaKey = config.local.key
+        self._can_become_voter = config.can_become_voter
         self.log = log
         self.voters = voters
         self.high_watermark = log.latest_snapshot.offset if log.latest_snapshot is not None else -1
@@ -60,7 +61,10 @@ class Replica:
     def append_fetched(self, batch: LogBatch, role: Role) -> None:
         """Add a batch from the leader."""
         self._append(batch, role, is_leader=False)
-        self._flush()
+        if self._can_become_voter or self.is_voter:
+            self._flush()
+        else:  # it acknowledges nothing, and fetches again what it loses
+            self.log.note_durable(self.log.end_offset, self.log.generation)
 
     def truncate_to(self, offset: int) -> None:
         assert offset >= self.high_watermark, f"the leader asks to cut committed records: {offset}"

@@ -2,7 +2,7 @@
 
 A replica fetches from its log end offset and names the epoch of its last record. The leader answers with records, with
 a diverging epoch to truncate to, or with the id of a snapshot to download. Everything below a voter's fetch offset is
-durable: it sends no fetch before its fsync has ended.
+durable: it sends no fetch before its fsync has ended. A broker that is no controller never votes, and does not fsync.
 """
 
 from typing import Final

@@ -192,6 +192,17 @@ def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
     assert (request.fetch_offset, request.last_fetched_epoch) == (15, 3)
 
 
+@pytest.mark.parametrize("can_become_voter", [True, False])
+def test_only_an_observer_that_can_become_a_voter_syncs_its_log_before_it_fetches_on(can_become_voter: bool) -> None:
+    core = a_core(3, ElectionState(3, 2), node_id=9, can_become_voter=can_become_voter)
+    core.step(Started(), 0)
+    effects = answer_fetch(core, high_watermark=5, batches=(m.LogBatch(0, 4, 3),))
+    assert [each.batch.last_offset for each in of(effects, AppendBatch)] == [4]
+    requested = [each.request.fetch_offset for each in of(effects, SendRequest)]  # type: ignore[union-attr]
+    assert (of(effects, FlushLog), requested) == (([FlushLog(5, 0)], []) if can_become_voter else ([], [5]))
+    assert core.high_watermark == 5
+
+
 def test_a_follower_cuts_its_log_to_the_diverging_epoch() -> None:
     core = a_follower()
     effects = answer_fetch(core, diverging=OffsetAndEpoch(7, 3))
