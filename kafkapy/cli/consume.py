@@ -19,6 +19,7 @@ from kafkapy.cli.client import (
     failures,
 )
 from kafkapy.cli.failure import fail, note
+from kafkapy.cli.interrupt import sigterm_as_interrupt
 from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.dataclass import dataclass
@@ -133,14 +134,15 @@ def _check_options(options: ConsumeOptions) -> None:
 
 @contextmanager
 def _consumer(kafka: Any, properties: dict[str, Any]) -> Iterator[Any]:
-    """A consumer that is closed at the end; Ctrl-C ends it normally."""
-    consumer = kafka.Consumer(properties)
-    try:
-        yield consumer
-    except KeyboardInterrupt:
-        pass
-    finally:
-        consumer.close()
+    """A consumer that is closed at the end, and leaves its group; Ctrl-C and SIGTERM end it normally."""
+    with sigterm_as_interrupt():
+        consumer = kafka.Consumer(properties)
+        try:
+            yield consumer
+        except KeyboardInterrupt:
+            pass
+        finally:
+            consumer.close()
 
 
 def _begin(kafka: Any, consumer: Any, options: ConsumeOptions) -> int:

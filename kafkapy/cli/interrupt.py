@@ -1,9 +1,11 @@
-"""Ends a client command within a second after Ctrl-C, even during a blocking call."""
+"""Ends a client command within a second after Ctrl-C, even during a blocking call; SIGTERM, where it is as Ctrl-C."""
 
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kafkapy.cli.failure import INTERRUPTED
@@ -12,9 +14,23 @@ GRACE_S: Final = 0.7
 """How long a command may take to clean up: leave its group, report what was delivered."""
 
 
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Within the context, SIGTERM raises KeyboardInterrupt, as Ctrl-C does. No effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
 def end_soon_after_interrupt() -> None:
     """After SIGINT, end this process with status 130 within GRACE_S, unless the command ends by itself.
 
+    After SIGTERM, too, within sigterm_as_interrupt; elsewhere it ends the process at once.
     Python raises KeyboardInterrupt only between its own instructions, and a call into librdkafka may last 10 s. The
     wakeup descriptor is written immediately, by the signal handler in C. Main thread only.
     """
@@ -25,7 +41,7 @@ def end_soon_after_interrupt() -> None:
 
 
 def _end_after_interrupt(reader: int) -> None:
-    while os.read(reader, 1)[0] != signal.SIGINT:
+    while os.read(reader, 1)[0] not in (signal.SIGINT, signal.SIGTERM):
         pass
     time.sleep(GRACE_S)
     os._exit(INTERRUPTED)

@@ -188,6 +188,30 @@ def test_ctrl_c_reports_what_was_delivered(server) -> None:
         assert process.stderr.read() == b"kafkapy: interrupted: Produced 2 records to half.\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_consumer_that_is_stopped_leaves_its_group(number, server) -> None:
+    assert main(["topics", "create", f"of-{number}", "-b", server]) == 0
+    with kafkapy("consume", f"of-{number}", "-g", f"g-{number}", "-b", server) as process:
+        try:
+            until(lambda: members_of(f"g-{number}", server) == 1)
+            process.send_signal(number)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+        assert members_of(f"g-{number}", server) == 0
+
+
+def members_of(group: str, server: str) -> int:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": server})  # its requests end with it
+    try:
+        return len(admin.describe_consumer_groups([group])[group].result(60).members)
+    except KafkaException:
+        return 0  # there is no such group yet
+
+
 def topics_of(server: str) -> str:
     return subprocess.run(
         [sys.executable, "-m", "kafkapy", "topics", "list", "-b", server], capture_output=True, text=True, check=True
