@@ -29,6 +29,8 @@ class TurnQueue:
         """Links with whether they wait for their first turn since they became readable."""
         self._late_count = 0
         """How many of them do."""
+        self._will_run = False
+        """Whether `_run` is scheduled or running: once a pass, also if a link is queued again while it runs."""
         self._is_looking = False
         self._over = loop.time() + _LOOK_SECONDS
         """When the pass has no time left, or, while nobody looks for its end, when that is to begin."""
@@ -53,13 +55,15 @@ class TurnQueue:
 
     def _append(self, link: "Link", *, is_late: bool) -> None:
         link.is_queued = True
-        if not self._queue:
-            self._loop.call_soon(self._run)
         self._queue.append((link, is_late))
+        if not self._will_run:
+            self._will_run = True
+            self._loop.call_soon(self._run)
 
     def _run(self) -> None:
         """Give one turn to each queued link, while the pass has time; a link that needs another is queued again."""
         queue = self._queue
+        assert queue, "it runs for a queued link"
         for _ in range(len(queue)):
             link, is_late = queue.popleft()
             link.is_queued = False
@@ -70,6 +74,7 @@ class TurnQueue:
             link.resume()
             if self._is_pass_over(self._loop.time()):
                 break
+        self._will_run = bool(queue)
         if queue:
             self._loop.call_soon(self._run)
         self.due = 0.0 if self._late_count else self._over

@@ -2,10 +2,13 @@
 
 import asyncio
 from itertools import pairwise
+from struct import pack
+
+import pytest
 
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.reactor.limits import PASS_SECONDS
+from kafkapy.reactor.limits import FRAMES_PER_TURN, PASS_SECONDS
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.reactor_world import World, answer
 
@@ -27,9 +30,9 @@ async def waits_of(loop: SimLoop, ends: "asyncio.Future[object]") -> list[float]
     return [later - earlier for earlier, later in pairwise(times)]
 
 
-def world_of(loop: SimLoop) -> World:
+def world_of(loop: SimLoop, work_ms: float = WORK_MS) -> World:
     async def work(info: ConnectionInfo, request: bytes) -> Writer:
-        loop.block(WORK_MS)
+        loop.block(work_ms)
         return answer(request)
 
     return World(loop, work=work)
@@ -66,3 +69,28 @@ def test_connections_take_turns_when_no_pass_has_time_for_all() -> None:
         assert world.reactor.request_memory.requests == 0
 
     run(main)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_pass_stays_short_while_few_connections_have_many_requests(
+    count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connection alone in the queue is queued again during its turn: it must not get two turns in the next pass."""
+
+    async def main(loop: SimLoop) -> None:
+        world = world_of(loop, work_ms=1)
+        requests = pack(">i", len(b"work 1")) + b"work 1"
+        turns = 12
+
+        async def ask() -> None:
+            client = world.connect()
+            await client.send(turns * FRAMES_PER_TURN * requests)
+            for _ in range(turns * FRAMES_PER_TURN):
+                await client.receive_frame()
+
+        waits = await waits_of(loop, asyncio.gather(*[ask() for _ in range(count)]))
+        assert max(waits) < 2 * (PASS_SECONDS + FRAMES_PER_TURN / 1000) + 0.002, "two passes"
+        assert world.reactor.request_memory.requests == 0
+
+    run(main)
+    assert not caplog.records
