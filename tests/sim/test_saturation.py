@@ -19,6 +19,6 @@ def test_a_load_that_saturates_combined_nodes_elects_and_fences_nobody() -> None
 
 
 def test_a_node_whose_peers_wait_for_the_turns_of_all_clients_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TurnQueue, "_is_pass_over", lambda self: False)
+    monkeypatch.setattr(TurnQueue, "_is_pass_over", lambda self, now: False)
     outcome = saturate(seconds=20)
     assert outcome.elections > 0
