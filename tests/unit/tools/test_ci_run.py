@@ -11,6 +11,7 @@ import pytest
 
 CI_RUN = Path(__file__).parents[3] / ".ci" / "run"
 TIMEOUT_S = 60
+BESIDE = "-k ci-compiled ci-pythons JOBS=2"
 
 
 def launch(directory: Path, make: str) -> tuple[subprocess.Popen[str], int]:
@@ -37,22 +38,22 @@ def launch(directory: Path, make: str) -> tuple[subprocess.Popen[str], int]:
     return process, ended
 
 
-@pytest.mark.parametrize(
-    ("failing", "is_failed"), [("none", False), ("check", True), ("test", True), ("ci-compiled JOBS=2", True)]
-)
+@pytest.mark.parametrize(("failing", "is_failed"), [("none", False), ("check", True), ("test", True), (BESIDE, True)])
 def test_each_part_that_fails_fails_the_run(tmp_path: Path, failing: str, is_failed: bool) -> None:
     process, ended = launch(tmp_path, f'[ "$*" != "{failing}" ]')
     output, _ = process.communicate(timeout=TIMEOUT_S)
     os.close(ended)
     assert (process.returncode != 0) == is_failed, output
-    assert ("make ci-compiled JOBS=2" in output) == (failing != "check"), "what the job printed is shown, failed or not"
+    assert (f"make {BESIDE}" in output) == (failing != "check"), "what the job printed is shown, failed or not"
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     os.mkfifo(tmp_path / "begun")
-    meeting = f'case "$*" in ci-compiled*) : >{tmp_path}/begun;; test) : <{tmp_path}/begun; echo waits;; *) exit;; esac'
+    meeting = (
+        f'case "$*" in *ci-compiled*) : >{tmp_path}/begun;; test) : <{tmp_path}/begun; echo waits;; *) exit;; esac'
+    )
     process, ended = launch(tmp_path, f"{meeting}\nexec sleep 600")
     assert process.stdout is not None
     while process.stdout.readline() != "waits\n":
