@@ -94,9 +94,12 @@ class RequestMemory:
     def _may_lease(self) -> bool:
         """Whether the lease is free, and no earlier holder's frame exceeds the bound.
 
-        Without such a frame the bytes may all belong to partial frames, of which none would be completed.
+        Without such a frame the bytes may all belong to partial frames, of which none would be completed. A holder
+        whose frame was complete when no reader waited has not given the lease back: `end_lease` was not called.
         """
-        return self.lease_holder is None and self.bytes < self.max_bytes + LAST_RECEIVE_BYTES
+        holder = self.lease_holder
+        is_free = holder is None or not holder.begun_frame_bytes
+        return is_free and self.bytes < self.max_bytes + LAST_RECEIVE_BYTES
 
     @property
     def waits_for_turns(self) -> bool:

@@ -161,6 +161,21 @@ def test_a_large_frame_that_comes_slowly_keeps_the_lease() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("body_bytes", [6 << 20, 10 << 20])
+def test_the_lease_ends_with_its_frame_though_nobody_waits_then(body_bytes: int) -> None:
+    """Frames larger than the account come one by one, each from a connection that stays open."""
+
+    async def main(loop: SimLoop) -> None:
+        world, request = World(loop, LIMITS), b"echo " + bytes(body_bytes)
+        for client in [world.connect() for _ in range(3)]:
+            start = loop.time()
+            await client.send_frame(request)
+            assert await client.receive_frame() == request
+            assert loop.time() - start < MOST_MS / 1000
+
+    run(main)
+
+
 async def send_wait(world: World, body_bytes: int) -> SimClient:
     """Return a connection that has sent a request which is answered after 20 s, or sends it as it may."""
     client, request = world.connect(), b"wait 20000 " + bytes(body_bytes)
