@@ -77,6 +77,9 @@ CI_PYTHONS_TESTS := $(filter-out %/__pycache__ $(addprefix tests/unit/,benchmark
 ci-pythons: pythons  ## those of them whose outcome depends on the interpreter: what CI can run
 	+@$(call ON_OTHERS,test-python PYTHONS_TESTS="$(CI_PYTHONS_TESTS)")
 
+compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv-compiled; needs a C compiler
+	$(BIN)/python -m tools.compiled
+
 COMPILED_TESTS := tests/unit/record tests/unit/storage tests/unit/replication tests/unit/reactor tests/unit/handlers \
   tests/unit/protocol tests/unit/group tests/unit/runtime tests/unit/timer tests/unit/test_compiled.py \
   tests/golden tests/property tests/scenarios
