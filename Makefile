@@ -69,9 +69,10 @@ $(VENV)/.tests-ready: requirements.lock pyproject.toml
 	  --constraint requirements.lock -e ".[cli,console,formats,oauth,test]"
 	@touch $@
 
-# No test that spends its time in processes: commands, images. What failed on one Python alone is named.
-CI_PYTHONS_TESTS := $(filter-out %/__pycache__ $(addprefix tests/unit/,benchmarks cli docker spark_jobs tools),$(wildcard tests/unit/*)) \
-  tests/unit/cli/test_help.py tests/golden \
+# What may depend on the interpreter and takes little time: bytes, arithmetic, tasks and their errors, the class makers.
+CI_PYTHONS_TESTS := $(addprefix tests/unit/,config decoders group protocol raft reactor record replication timer transaction \
+  test_dataclass.py test_named_tuple.py) \
+  $(filter-out $(addprefix tests/golden/,__init__.py conftest.py test_served_directories.py test_served_groups.py),$(wildcard tests/golden/*.py)) \
   tests/scenarios/test_bad_input.py::test_a_batch_that_inflates_a_thousandfold_is_not_inflated_whole
 
 ci-pythons: pythons  ## those of them whose outcome depends on the interpreter: what CI can run

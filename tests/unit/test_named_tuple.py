@@ -116,7 +116,7 @@ def test_instances_are_shown_replaced_and_made_of_values(base):
     assert made["Point"]._make(iter([3, 4, "r"])) == (3, 4, "r")
     with pytest.raises(TypeError, match="Expected 3 arguments, got 1"):
         made["Point"]._make([3])
-    with pytest.raises(ValueError, match=r"unexpected field names: .*z"):
+    with pytest.raises((ValueError, TypeError), match=r"unexpected field names: .*z"):  # TypeError since Python 3.13
         point._replace(z=1)
 
 
