@@ -164,8 +164,10 @@ class Link:
         self._guarded(self._progress)
 
     def send(self) -> None:
-        """Send the responses that are ready."""
+        """Send the responses that are ready, then go on with requests that waited for that."""
         self._guarded(self._flush)
+        if self._rest is not READING:
+            self._guarded(self._resume_rest)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         if self.is_closed:
@@ -418,9 +420,7 @@ class Link:
         self._is_writing = False
         self.last_active = self._loop.time()
         self._flush()
-        if self.is_closed:
-            return
-        if not self._is_writing:
+        if not self._is_writing and not self.is_closed:
             self._channel.on_writable(None)
         self._resume_rest()
 

@@ -8,8 +8,9 @@ import pytest
 
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.reactor.limits import FRAMES_PER_TURN, PASS_SECONDS
+from kafkapy.reactor.limits import FRAMES_PER_TURN, PASS_SECONDS, ReactorLimits
 from tests.simulator.loop import SimLoop, run
+from tests.simulator.network import LinkRules
 from tests.simulator.reactor_world import World, answer
 
 WORK_MS = 10
@@ -94,3 +95,22 @@ def test_a_pass_stays_short_while_few_connections_have_many_requests(
 
     run(main)
     assert not caplog.records
+
+
+def test_a_connection_goes_on_when_its_answers_leave_after_the_turns_of_others() -> None:
+    """A turn's last answer fills the output while another connection has a turn, so that it is sent after the turns."""
+
+    async def large(info: ConnectionInfo, request: bytes) -> Writer:
+        return answer(bytes(ReactorLimits().connection.max_output_bytes // FRAMES_PER_TURN + 10))
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, ReactorLimits(num_network_threads=1), large=large)
+        other = world.connect()
+        client = world.connect(rules=LinkRules(capacity_bytes=1 << 22))
+        await other.send_frame(b"echo")
+        count = 2 * FRAMES_PER_TURN
+        await client.send(b"\0\0\0\5large" * count)
+        for _ in range(count):
+            await asyncio.wait_for(client.receive_frame(), 10)
+
+    run(main)
