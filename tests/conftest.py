@@ -3,17 +3,23 @@
 A test whose name differs from process to process is refused: pytest-xdist would run nothing at all. Of its workers one
 runs all files of Spark: a session of Spark takes 17 s of CPU until its first stream has ended.
 
+A test that is a coroutine function is run on a loop: in virtual time if it or one of its fixtures takes `loop`.
+
 The last test of a file fails if the file leaves many descriptors open: select() watches none above 1023.
 """
 
+import asyncio
+import functools
+import inspect
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.simulator.loop import SimLoop, run_on
 from tests.support.descriptors import Descriptors
 
 settings.register_profile(
@@ -30,6 +36,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: an address in a test's name; give the parameters ids")
+
+
+@pytest.fixture
+def loop(request: pytest.FixtureRequest) -> Iterator[SimLoop]:
+    """The loop in virtual time that runs the test, a coroutine; of the test's parameter `seed` if it has one."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    loop = SimLoop(parameters.get("seed", 0))
+    yield loop
+    loop.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Give pytest a function that runs the test, if that is a coroutine function, to its end.
+
+    pytest calls what it is given and fails each test that returns anything: a coroutine that nobody awaited, too.
+    """
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return
+
+    @functools.wraps(test)
+    def run_to_its_end(**arguments: Any) -> Any:
+        loop = pyfuncitem.funcargs.get("loop")
+        return run_on(loop, lambda _: test(**arguments)) if loop is not None else asyncio.run(test(**arguments))
+
+    pyfuncitem.obj = run_to_its_end
 
 
 @pytest.hookimpl(wrapper=True)

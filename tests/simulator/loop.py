@@ -93,7 +93,11 @@ class SimClock:
 
 def run(main: Callable[[SimLoop], Coroutine[Any, Any, T]], *, seed: int = 0, limit_seconds: float = 3600.0) -> T:
     """Run `main(loop)` on a new SimLoop to its end; AssertionError after `limit_seconds` of virtual time."""
-    loop = SimLoop(seed)
+    return run_on(SimLoop(seed), main, limit_seconds=limit_seconds)
+
+
+def run_on(loop: SimLoop, main: Callable[[SimLoop], Coroutine[Any, Any, T]], *, limit_seconds: float = 3600.0) -> T:
+    """Run `main(loop)` on a loop that has run nothing yet, as `run` does, and close it."""
     asyncio.set_event_loop(loop)
     try:
         task = loop.create_task(main(loop))
