@@ -65,20 +65,16 @@ def test_kafka_python_subscribes(bootstrap, topic):
     consumer.close()
 
 
-def test_aiokafka_subscribes(bootstrap, topic):
+async def test_aiokafka_subscribes(bootstrap, topic):
     create(AdminClient({"bootstrap.servers": bootstrap}), topic)
     produce(bootstrap, topic, 20)
-
-    async def scenario() -> list[int]:
-        settings = {"group_id": f"{topic}-group", "auto_offset_reset": "earliest"}
-        consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, **settings)
-        await consumer.start()
-        offsets = [(await asyncio.wait_for(consumer.getone(), 60)).offset for _ in range(20)]
-        await consumer.commit()
-        await consumer.stop()
-        return offsets
-
-    assert asyncio.run(scenario()) == list(range(20))
+    settings = {"group_id": f"{topic}-group", "auto_offset_reset": "earliest"}
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, **settings)
+    await consumer.start()
+    offsets = [(await asyncio.wait_for(consumer.getone(), 60)).offset for _ in range(20)]
+    await consumer.commit()
+    await consumer.stop()
+    assert offsets == list(range(20))
 
 
 def test_java_console_consumer_in_a_group(java_tool, bootstrap, topic):

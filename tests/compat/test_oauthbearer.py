@@ -3,7 +3,6 @@
 Tokens are of 12 seconds, so that clients renew them, and their sessions, during a test.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -149,21 +148,17 @@ class _AioTokens(aiokafka.abc.AbstractTokenProvider):
         return self._provider.token()
 
 
-def test_aiokafka_logs_in(secured: Server, provider: Provider, topic: str) -> None:
+async def test_aiokafka_logs_in(secured: Server, provider: Provider, topic: str) -> None:
     settings: dict[str, Any] = {
         "bootstrap_servers": secured.bootstrap,
         "security_protocol": LISTENER,
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauth_token_provider": _AioTokens(provider),
     }
-
-    async def copy() -> bytes:
-        async with aiokafka.AIOKafkaProducer(**settings) as producer:
-            await producer.send_and_wait(topic, b"by aiokafka")
-        async with aiokafka.AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest") as consumer:
-            return bytes((await consumer.getone()).value)
-
-    assert asyncio.run(copy()) == b"by aiokafka"
+    async with aiokafka.AIOKafkaProducer(**settings) as producer:
+        await producer.send_and_wait(topic, b"by aiokafka")
+    async with aiokafka.AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest") as consumer:
+        assert bytes((await consumer.getone()).value) == b"by aiokafka"
 
 
 class _PythonTokens(AbstractTokenProvider):

@@ -10,21 +10,19 @@ from kafka.admin import NewTopic
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_aiokafka_reads_what_it_wrote(bootstrap, topic, codec):
-    async def scenario() -> list[tuple[int, bytes, bytes]]:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, enable_idempotence=True)
-        await producer.start()
-        for n in range(100):
-            await producer.send(topic, b"value-%d" % n, key=b"%d" % n, partition=0)
-        await producer.stop()
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-        await consumer.start()
-        consumer.assign([AioTopicPartition(topic, 0)])
-        records = [await asyncio.wait_for(consumer.getone(), 60) for _ in range(100)]
-        await consumer.stop()
-        return [(record.offset, record.key, record.value) for record in records]
-
-    assert asyncio.run(scenario()) == [(n, b"%d" % n, b"value-%d" % n) for n in range(100)]
+async def test_aiokafka_reads_what_it_wrote(bootstrap, topic, codec):
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, enable_idempotence=True)
+    await producer.start()
+    for n in range(100):
+        await producer.send(topic, b"value-%d" % n, key=b"%d" % n, partition=0)
+    await producer.stop()
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    consumer.assign([AioTopicPartition(topic, 0)])
+    records = [await asyncio.wait_for(consumer.getone(), 60) for _ in range(100)]
+    await consumer.stop()
+    read = [(record.offset, record.key, record.value) for record in records]
+    assert read == [(n, b"%d" % n, b"value-%d" % n) for n in range(100)]
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])

@@ -3,7 +3,6 @@
 PLAIN's passwords are the broker's own configuration; SCRAM's users are made by kafka-configs.sh and by librdkafka.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,7 +127,7 @@ def test_librdkafka_reports_a_wrong_password(secured, mechanism, reported) -> No
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS_ENABLED)
-def test_aiokafka_logs_in(secured, topic, mechanism) -> None:
+async def test_aiokafka_logs_in(secured, topic, mechanism) -> None:
     settings = {
         "bootstrap_servers": secured.bootstrap("SASL_PLAINTEXT"),
         "security_protocol": "SASL_PLAINTEXT",
@@ -136,20 +135,15 @@ def test_aiokafka_logs_in(secured, topic, mechanism) -> None:
         "sasl_plain_username": USER,
     }
 
-    async def main() -> None:
-        async with aiokafka.AIOKafkaProducer(**settings, sasl_plain_password=PASSWORD) as producer:
-            await producer.send_and_wait(topic, b"by aiokafka")
-        consumer = aiokafka.AIOKafkaConsumer(
-            topic, **settings, sasl_plain_password=PASSWORD, auto_offset_reset="earliest"
-        )
-        async with consumer:
-            assert (await consumer.getone()).value == b"by aiokafka"
-        wrong = aiokafka.AIOKafkaProducer(**settings, sasl_plain_password="wrong")
-        with pytest.raises(aiokafka.errors.KafkaError):
-            await wrong.start()
-        await wrong.stop()
-
-    asyncio.run(main())
+    async with aiokafka.AIOKafkaProducer(**settings, sasl_plain_password=PASSWORD) as producer:
+        await producer.send_and_wait(topic, b"by aiokafka")
+    consumer = aiokafka.AIOKafkaConsumer(topic, **settings, sasl_plain_password=PASSWORD, auto_offset_reset="earliest")
+    async with consumer:
+        assert (await consumer.getone()).value == b"by aiokafka"
+    wrong = aiokafka.AIOKafkaProducer(**settings, sasl_plain_password="wrong")
+    with pytest.raises(aiokafka.errors.KafkaError):
+        await wrong.start()
+    await wrong.stop()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS_ENABLED)

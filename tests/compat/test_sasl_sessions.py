@@ -113,18 +113,15 @@ def test_java_renews_its_session(secured: Server, java_tool: Callable[..., str],
     assert "SaslAuthenticationException" not in output
 
 
-def test_aiokafka_goes_on_after_its_session(secured: Server, topic: str) -> None:
-    async def produce() -> int:
-        sent = 0
-        async with aiokafka.AIOKafkaProducer(**python_settings(secured, "SCRAM-SHA-256")) as producer:
-            ends_at = time.monotonic() + ENDS_AFTER_S
-            while time.monotonic() < ends_at or sent < 3:
-                await producer.send_and_wait(topic, b"value")
-                sent += 1
-                await asyncio.sleep(0.1)  # the pace of a program that has little to say
-        return sent
-
-    assert asyncio.run(produce()) > 2
+async def test_aiokafka_goes_on_after_its_session(secured: Server, topic: str) -> None:
+    sent = 0
+    async with aiokafka.AIOKafkaProducer(**python_settings(secured, "SCRAM-SHA-256")) as producer:
+        ends_at = time.monotonic() + ENDS_AFTER_S
+        while time.monotonic() < ends_at or sent < 3:
+            await producer.send_and_wait(topic, b"value")
+            sent += 1
+            await asyncio.sleep(0.1)  # the pace of a program that has little to say
+    assert sent > 2
 
 
 def test_kafka_python_goes_on_after_its_session(secured: Server, topic: str) -> None:
@@ -136,20 +133,17 @@ def test_kafka_python_goes_on_after_its_session(secured: Server, topic: str) -> 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_python_clients_report_a_wrong_password(secured: Server, mechanism: str) -> None:
+async def test_python_clients_report_a_wrong_password(secured: Server, mechanism: str) -> None:
     settings = python_settings(secured, mechanism, "wrong")
     with pytest.raises(kafka.errors.KafkaError):
         kafka.KafkaAdminClient(**settings, api_version_auto_timeout_ms=5000).list_topics()
 
-    async def start() -> None:
-        producer = aiokafka.AIOKafkaProducer(**settings)
-        try:
-            with pytest.raises(aiokafka.errors.KafkaError):
-                await producer.start()
-        finally:
-            await producer.stop()
-
-    asyncio.run(start())
+    producer = aiokafka.AIOKafkaProducer(**settings)
+    try:
+        with pytest.raises(aiokafka.errors.KafkaError):
+            await producer.start()
+    finally:
+        await producer.stop()
 
 
 def test_kcat_reports_a_wrong_password(secured: Server) -> None:

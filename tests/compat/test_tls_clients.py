@@ -185,23 +185,20 @@ def test_a_principal_without_rights_is_refused(secured: Secured, topic: str) -> 
     assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_aiokafka_reads_what_it_wrote(secured: Secured, topic: str) -> None:
-    async def scenario() -> list[bytes]:
-        settings = {"security_protocol": "SSL", "ssl_context": secured.context()}
-        producer = AIOKafkaProducer(bootstrap_servers=secured.bootstrap("SSL"), **settings)
-        await producer.start()
-        for number in range(50):
-            await producer.send(topic, b"%d" % number, partition=0)
-        await producer.stop()
-        consumer = AIOKafkaConsumer(bootstrap_servers=secured.bootstrap("SSL"), **settings)
-        await consumer.start()
-        consumer.assign([AioTopicPartition(topic, 0)])
-        await consumer.seek_to_beginning()
-        values = [(await asyncio.wait_for(consumer.getone(), 60)).value for _ in range(50)]
-        await consumer.stop()
-        return values
-
-    assert asyncio.run(scenario()) == [b"%d" % number for number in range(50)]
+async def test_aiokafka_reads_what_it_wrote(secured: Secured, topic: str) -> None:
+    settings = {"security_protocol": "SSL", "ssl_context": secured.context()}
+    producer = AIOKafkaProducer(bootstrap_servers=secured.bootstrap("SSL"), **settings)
+    await producer.start()
+    for number in range(50):
+        await producer.send(topic, b"%d" % number, partition=0)
+    await producer.stop()
+    consumer = AIOKafkaConsumer(bootstrap_servers=secured.bootstrap("SSL"), **settings)
+    await consumer.start()
+    consumer.assign([AioTopicPartition(topic, 0)])
+    await consumer.seek_to_beginning()
+    values = [(await asyncio.wait_for(consumer.getone(), 60)).value for _ in range(50)]
+    await consumer.stop()
+    assert values == [b"%d" % number for number in range(50)]
 
 
 def test_kafka_python_reads_what_it_wrote(secured: Secured, topic: str) -> None:

@@ -1,7 +1,5 @@
 """Transactions by kafka-python and aiokafka, which stop at the versions before KIP-890."""
 
-import asyncio
-
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, TopicPartition
@@ -37,22 +35,19 @@ def test_kafka_python(bootstrap, topic):
     assert committed_offset(bootstrap, f"{topic}-group", topic) == 2
 
 
-def test_aiokafka(bootstrap, topic):
+async def test_aiokafka(bootstrap, topic):
     create(bootstrap, topic)
 
-    async def run() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
-        await producer.start()
-        for number in range(4):
-            await producer.begin_transaction()
-            await producer.send_and_wait(topic, b"%d" % number, partition=0)
-            if number % 2:
-                await producer.abort_transaction()
-                continue
-            await producer.send_offsets_to_transaction({AioTopicPartition(topic, 0): number}, f"{topic}-group")
-            await producer.commit_transaction()
-        await producer.stop()
-
-    asyncio.run(run())
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    await producer.start()
+    for number in range(4):
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"%d" % number, partition=0)
+        if number % 2:
+            await producer.abort_transaction()
+            continue
+        await producer.send_offsets_to_transaction({AioTopicPartition(topic, 0): number}, f"{topic}-group")
+        await producer.commit_transaction()
+    await producer.stop()
     assert read(bootstrap, topic) == [b"0", b"2"]
     assert committed_offset(bootstrap, f"{topic}-group", topic) == 2

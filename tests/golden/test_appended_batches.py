@@ -20,7 +20,7 @@ from kafkapy.record.compression import decompress
 from kafkapy.record.errors import INVALID_RECORD
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.hosting import Hosting
 
 GOLDEN = Path(__file__).parent / "appended_batches.jsonl.gz"
@@ -37,20 +37,17 @@ ANSWERED = ("error_code", "base_offset", "log_append_time_ms", "log_start_offset
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=[str(topic["configs"]) for topic in TOPICS])
-def test_answers_and_log_are_kafkas(topic: dict[str, Any]) -> None:
-    async def replay(loop: SimLoop) -> None:
-        hosting = Hosting(loop, now_ms=topic["appends"][0]["sent_ms"])
-        partition = hosting.create_topic(topic["topic"], configs=topic["configs"])
-        for number, append in enumerate(topic["appends"]):
-            answer = await append_at(hosting, partition, append)
-            assert reported(answer) == kafkas_answer(append), number
-            errors = [list(error) for error in answer.record_errors]
-            assert errors == [[index, without_class(text)] for index, text in append["record_errors"]], number
-            assert answer.error_message == append["error_message"] or append["error_message"] is None, number
-        kafkas = list(batches(bytes.fromhex(topic["log"])))
-        assert list(map(comparable, stored(partition))) == list(map(comparable, kafkas))
-
-    run(replay)
+async def test_answers_and_log_are_kafkas(loop: SimLoop, topic: dict[str, Any]) -> None:
+    hosting = Hosting(loop, now_ms=topic["appends"][0]["sent_ms"])
+    partition = hosting.create_topic(topic["topic"], configs=topic["configs"])
+    for number, append in enumerate(topic["appends"]):
+        answer = await append_at(hosting, partition, append)
+        assert reported(answer) == kafkas_answer(append), number
+        errors = [list(error) for error in answer.record_errors]
+        assert errors == [[index, without_class(text)] for index, text in append["record_errors"]], number
+        assert answer.error_message == append["error_message"] or append["error_message"] is None, number
+    kafkas = list(batches(bytes.fromhex(topic["log"])))
+    assert list(map(comparable, stored(partition))) == list(map(comparable, kafkas))
 
 
 async def append_at(hosting: Hosting, partition: HostedPartition, recorded: dict[str, Any]) -> PartitionAppend:

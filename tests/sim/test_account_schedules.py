@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.offset_commit_request import (
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, DecodedRequests, Room
 from tests.simulator.broker_world import ADDRESS, KafkaClient, Machine, Topic
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.simulator.network import LinkRules, SimClient
 
 PARTITIONS = 200
@@ -114,41 +114,38 @@ def lanes_of(decoded: DecodedRequests) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_room_is_given_back_and_a_client_of_its_own_is_served(seed: int) -> None:
-    async def main(loop: SimLoop) -> None:
-        element = ELEMENT_BYTES
-        decoded = DecodedRequests(150 * element, 300 * element, 400 * element, 250 * element)
-        machine = Machine(loop, seed=seed, offsets_topic_num_partitions="1", group_initial_rebalance_delay_ms="1000")
-        await machine.boot()
-        services: Any = machine.server._services
-        services.decoded = decoded
-        probe = machine.connect()
-        topic = await probe.create_topic("t", PARTITIONS)
-        await probe.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
-        clients = Clients(loop, machine, topic)
-        waits = [decoded.wait, decoded.wait_large, decoded.wait_prompt, decoded.wait, decoded.wait_large]
-        holding = [loop.create_task(hold(loop, wait, f"holder {number}")) for number, wait in enumerate(waits)]
-        longest_s, waited = 0.0, 0
-        for _ in range(ROUNDS):
-            for _ in range(loop.rng.randrange(1, 12)):
-                clients.act()
-            await asyncio.sleep(loop.rng.choice([0, 0.001, 0.01, 0.3]))
-            waited += any(lane._waiting for lane in lanes_of(decoded))
-            began = loop.time()
-            assert len((await probe.call(list_offsets(100), 10)).topics[0].partitions) == 100
-            longest_s = max(longest_s, loop.time() - began)
-        if seed % 2:
-            await machine.stop()
-        clients.close()
-        for each in holding:
-            each.cancel()
-        await asyncio.sleep(2 * LONGEST_WAIT_MS / 1000 + 20)
-        for lane in lanes_of(decoded):
-            assert (lane.bytes_in_use, lane._count, lane._waiting) == (0, 0, {})
-        assert not decoded._held
-        assert machine.server._reactor.request_memory.bytes == 0
-        assert waited > ROUNDS // 2, "else nothing was shown"
-        assert longest_s < 10 * HELD_S
+async def test_all_room_is_given_back_and_a_client_of_its_own_is_served(loop: SimLoop, seed: int) -> None:
+    element = ELEMENT_BYTES
+    decoded = DecodedRequests(150 * element, 300 * element, 400 * element, 250 * element)
+    machine = Machine(loop, seed=seed, offsets_topic_num_partitions="1", group_initial_rebalance_delay_ms="1000")
+    await machine.boot()
+    services: Any = machine.server._services
+    services.decoded = decoded
+    probe = machine.connect()
+    topic = await probe.create_topic("t", PARTITIONS)
+    await probe.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+    clients = Clients(loop, machine, topic)
+    waits = [decoded.wait, decoded.wait_large, decoded.wait_prompt, decoded.wait, decoded.wait_large]
+    holding = [loop.create_task(hold(loop, wait, f"holder {number}")) for number, wait in enumerate(waits)]
+    longest_s, waited = 0.0, 0
+    for _ in range(ROUNDS):
+        for _ in range(loop.rng.randrange(1, 12)):
+            clients.act()
+        await asyncio.sleep(loop.rng.choice([0, 0.001, 0.01, 0.3]))
+        waited += any(lane._waiting for lane in lanes_of(decoded))
+        began = loop.time()
+        assert len((await probe.call(list_offsets(100), 10)).topics[0].partitions) == 100
+        longest_s = max(longest_s, loop.time() - began)
+    if seed % 2:
         await machine.stop()
-
-    run(main, seed=seed)
+    clients.close()
+    for each in holding:
+        each.cancel()
+    await asyncio.sleep(2 * LONGEST_WAIT_MS / 1000 + 20)
+    for lane in lanes_of(decoded):
+        assert (lane.bytes_in_use, lane._count, lane._waiting) == (0, 0, {})
+    assert not decoded._held
+    assert machine.server._reactor.request_memory.bytes == 0
+    assert waited > ROUNDS // 2, "else nothing was shown"
+    assert longest_s < 10 * HELD_S
+    await machine.stop()

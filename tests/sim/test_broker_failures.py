@@ -122,28 +122,25 @@ async def produce_until_refused(client: KafkaClient, topic: Topic) -> None:
     raise AssertionError("the disk is never full")
 
 
-def test_what_a_stop_writes_finds_room_however_soon_after_a_start_records_fill_the_disk() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop)
-        await machine.boot()
-        client = machine.connect()
-        topic = await client.create_topic("orders")
-        await asyncio.sleep(2)
-        machine.disk.capacity_bytes = machine.disk.used_bytes() + (1 << 20)
-        await produce_until_refused(client, topic)
-        await machine.stop()
-        await machine.boot()
-        await asyncio.sleep(RESERVE_CHECK_MS / 2000)
-        client = machine.connect()
-        assert (await client.produce(topic, b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        machine.disk.capacity_bytes = machine.disk.used_bytes() + (10 << 20)
-        await produce_until_refused(client, topic)
-        others_bytes = len(LARGE_VALUE)
-        machine.disk.capacity_bytes = max(machine.disk.used_bytes(), machine.disk.capacity_bytes - others_bytes)
-        await machine.stop()
-        assert machine.disk.exists(f"{DATA_DIR}/{CLEAN_SHUTDOWN}")
-
-    run(main)
+async def test_what_a_stop_writes_finds_room_however_soon_after_a_start_records_fill_the_disk(loop: SimLoop) -> None:
+    machine = Machine(loop)
+    await machine.boot()
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await asyncio.sleep(2)
+    machine.disk.capacity_bytes = machine.disk.used_bytes() + (1 << 20)
+    await produce_until_refused(client, topic)
+    await machine.stop()
+    await machine.boot()
+    await asyncio.sleep(RESERVE_CHECK_MS / 2000)
+    client = machine.connect()
+    assert (await client.produce(topic, b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    machine.disk.capacity_bytes = machine.disk.used_bytes() + (10 << 20)
+    await produce_until_refused(client, topic)
+    others_bytes = len(LARGE_VALUE)
+    machine.disk.capacity_bytes = max(machine.disk.used_bytes(), machine.disk.capacity_bytes - others_bytes)
+    await machine.stop()
+    assert machine.disk.exists(f"{DATA_DIR}/{CLEAN_SHUTDOWN}")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -174,33 +171,32 @@ DIRECTORIES = {
 
 
 @pytest.mark.parametrize("properties", DIRECTORIES.values(), ids=DIRECTORIES)
-def test_what_is_given_up_on_a_disk_of_several_directories_is_for_metadata(properties: dict[str, str]) -> None:
+async def test_what_is_given_up_on_a_disk_of_several_directories_is_for_metadata(
+    loop: SimLoop, properties: dict[str, str]
+) -> None:
     reserve = f"{properties['metadata_log_dir']}/{RESERVE}"
 
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop, **properties)
-        await machine.boot()
-        client = machine.connect()
-        topics = [await client.create_topic(f"t{number}") for number in range(2)]
-        await asyncio.sleep(2)
-        machine.disk.capacity_bytes = machine.disk.used_bytes() + (1 << 20)
-        (filling,) = (topic for topic in topics if is_in(machine, topic, FIRST_DIR))
-        await produce_until_refused(client, filling)
-        assert not machine.disk.exists(reserve)
-        await refuse_all(client, topics)
-        assert (await create(client, "later")).error_code == 0
-        await machine.stop()
-        await machine.boot()
-        client = machine.connect()
-        await refuse_all(client, topics)
-        await client.delete_topic(filling)
-        machine.disk.heal()
-        (other,) = (topic for topic in topics if topic is not filling)
-        assert (await client.produce(other, b"v")).base_offset == 0
-        assert machine.disk.exists(reserve)
-        await machine.stop()
-
-    run(main)
+    machine = Machine(loop, **properties)
+    await machine.boot()
+    client = machine.connect()
+    topics = [await client.create_topic(f"t{number}") for number in range(2)]
+    await asyncio.sleep(2)
+    machine.disk.capacity_bytes = machine.disk.used_bytes() + (1 << 20)
+    (filling,) = (topic for topic in topics if is_in(machine, topic, FIRST_DIR))
+    await produce_until_refused(client, filling)
+    assert not machine.disk.exists(reserve)
+    await refuse_all(client, topics)
+    assert (await create(client, "later")).error_code == 0
+    await machine.stop()
+    await machine.boot()
+    client = machine.connect()
+    await refuse_all(client, topics)
+    await client.delete_topic(filling)
+    machine.disk.heal()
+    (other,) = (topic for topic in topics if topic is not filling)
+    assert (await client.produce(other, b"v")).base_offset == 0
+    assert machine.disk.exists(reserve)
+    await machine.stop()
 
 
 async def refuse_all(client: KafkaClient, topics: list[Topic]) -> None:
@@ -366,23 +362,20 @@ async def test_a_directory_that_cannot_be_loaded_is_offline_from_the_start(machi
     assert not machine.has_failed
 
 
-def test_a_metadata_directory_of_another_cluster_stops_the_start() -> None:
+async def test_a_metadata_directory_of_another_cluster_stops_the_start(loop: SimLoop) -> None:
     """Where it is none of log.dirs, too; and is let go of then."""
 
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop, log_dirs=FIRST_DIR, metadata_log_dir=METADATA_DIR)
+    machine = Machine(loop, log_dirs=FIRST_DIR, metadata_log_dir=METADATA_DIR)
+    await machine.boot()
+    await machine.stop()
+    path = f"{METADATA_DIR}/meta.properties"
+    mine = machine.disk.read_file(path)
+    cluster_id = next(line for line in mine.splitlines() if line.startswith(b"cluster.id"))
+    machine.disk.write_file_atomically(path, mine.replace(cluster_id, b"cluster.id=another"))
+    with pytest.raises(ConfigError, match="they belong to several clusters"):
         await machine.boot()
-        await machine.stop()
-        path = f"{METADATA_DIR}/meta.properties"
-        mine = machine.disk.read_file(path)
-        cluster_id = next(line for line in mine.splitlines() if line.startswith(b"cluster.id"))
-        machine.disk.write_file_atomically(path, mine.replace(cluster_id, b"cluster.id=another"))
-        with pytest.raises(ConfigError, match="they belong to several clusters"):
-            await machine.boot()
-        assert not machine.disk.locked
-        machine.disk.write_file_atomically(path, mine)
-        await machine.boot()
-        assert machine.disk.locked == {FIRST_DIR, METADATA_DIR}
-        await machine.stop()
-
-    run(main)
+    assert not machine.disk.locked
+    machine.disk.write_file_atomically(path, mine)
+    await machine.boot()
+    assert machine.disk.locked == {FIRST_DIR, METADATA_DIR}
+    await machine.stop()

@@ -226,18 +226,15 @@ def test_a_checkpoint_of_2_s_delays_nobody() -> None:
     test()
 
 
-def test_a_stop_waits_for_a_flush_and_is_clean() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop, num_io_threads="1")
-        await machine.boot()
-        client = machine.connect()
-        topic = await client.create_topic("orders", flush_ms="100")
-        # the only worker is busy for longer than a controlled shutdown may take: the flush waits behind that
-        machine.io_pool.submit(lambda: loop.block(8000), lambda _result, _error: None)
-        await client.produce(topic, b"v")
-        await asyncio.sleep(1.5)
-        await machine.stop()
-        assert loop.time() > 8
-        assert machine.disk.exists(f"{DATA_DIR}/.kafka_cleanshutdown")
-
-    run(main)
+async def test_a_stop_waits_for_a_flush_and_is_clean(loop: SimLoop) -> None:
+    machine = Machine(loop, num_io_threads="1")
+    await machine.boot()
+    client = machine.connect()
+    topic = await client.create_topic("orders", flush_ms="100")
+    # the only worker is busy for longer than a controlled shutdown may take: the flush waits behind that
+    machine.io_pool.submit(lambda: loop.block(8000), lambda _result, _error: None)
+    await client.produce(topic, b"v")
+    await asyncio.sleep(1.5)
+    await machine.stop()
+    assert loop.time() > 8
+    assert machine.disk.exists(f"{DATA_DIR}/.kafka_cleanshutdown")

@@ -13,7 +13,6 @@ from kafkapy.runtime.turns import PAUSE_MS
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld
-from tests.support.hosting import on_loop
 from tests.support.interpreter import needs_interpreter
 
 FEW, MANY = 50, 150
@@ -69,24 +68,19 @@ def test_a_fetch_costs_the_same_however_many_partitions_are_behind() -> None:
 
 
 @pytest.mark.parametrize("response_bytes", [1, 5000, 1_000_000])
-def test_each_partition_gets_its_turn_and_its_place_in_the_isr(response_bytes: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 3)
-            world = await behind(loop, 20, response_bytes=response_bytes)
-            world.heal()
-            for number in range(20):
-                world.nodes[1].run(world.produce(1, VALUE, number=number))
-            await world.until(lambda: all(world.registration(number).isr == (1, 2) for number in range(20)))
-            assert all(world.nodes[2].log(number=number).log_end_offset == 2 for number in range(20))
-            assert (await world.produce(1, VALUE, number=13))[0] == 0
-            await world.stop()
-
-    main()
+async def test_each_partition_gets_its_turn_and_its_place_in_the_isr(loop: SimLoop, response_bytes: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 3)
+        world = await behind(loop, 20, response_bytes=response_bytes)
+        world.heal()
+        for number in range(20):
+            world.nodes[1].run(world.produce(1, VALUE, number=number))
+        await world.until(lambda: all(world.registration(number).isr == (1, 2) for number in range(20)))
+        assert all(world.nodes[2].log(number=number).log_end_offset == 2 for number in range(20))
+        assert (await world.produce(1, VALUE, number=13))[0] == 0
+        await world.stop()
 
 
-@on_loop
 async def test_no_partition_gets_a_second_turn_before_all_others_had_their_first(loop: SimLoop) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 6)
@@ -106,7 +100,6 @@ async def test_no_partition_gets_a_second_turn_before_all_others_had_their_first
         await world.stop()
 
 
-@on_loop
 async def test_a_fetch_ends_though_its_session_is_closed_while_it_gives_way(loop: SimLoop) -> None:
     partition_count = READ_PER_TURN + 1
     world = ReplicaWorld(loop, 2, replica_fetch_backoff_ms="100")
@@ -126,7 +119,6 @@ async def test_a_fetch_ends_though_its_session_is_closed_while_it_gives_way(loop
     await world.stop()
 
 
-@on_loop
 async def test_a_fetch_notes_no_progress_once_its_session_is_closed(loop: SimLoop) -> None:
     """The follower may have another session by then, which would not name these partitions again."""
     partition_count = 2 * READ_PER_TURN + 1
@@ -158,7 +150,6 @@ async def test_a_fetch_notes_no_progress_once_its_session_is_closed(loop: SimLoo
     await world.stop()
 
 
-@on_loop
 async def test_a_fetch_does_not_give_way_before_its_turn_is_over(loop: SimLoop) -> None:
     partition_count = 4 * follower_watch.READ_AT_ONCE
     world = ReplicaWorld(loop, 2)
@@ -172,7 +163,6 @@ async def test_a_fetch_does_not_give_way_before_its_turn_is_over(loop: SimLoop) 
     await world.stop()
 
 
-@on_loop
 async def test_a_fetch_that_names_many_partitions_gives_way_between_them(loop: SimLoop) -> None:
     partition_count, turn_count = 2 * READ_PER_TURN + 1, 3
     world = ReplicaWorld(loop, 2)
@@ -191,7 +181,6 @@ async def test_a_fetch_that_names_many_partitions_gives_way_between_them(loop: S
     await world.stop()
 
 
-@on_loop
 async def test_partitions_in_sync_are_served_while_others_cannot_join(loop: SimLoop) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(follower_watch, "READ_AT_ONCE", 3)

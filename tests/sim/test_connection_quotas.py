@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.reactor.connection_quotas import ConnectionRate
 from kafkapy.reactor.limits import ReactorLimits
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.simulator.network import SimClient
 from tests.simulator.reactor_world import World
 
@@ -40,93 +40,75 @@ def test_over_time_no_more_come_than_the_rate_allows(per_second: int) -> None:
     assert per_second * 100 <= count <= per_second * 111
 
 
-def test_connections_beyond_the_rate_wait_in_their_order() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, ReactorLimits(max_connection_creation_rate=2))
-        clients = [world.connect() for _ in range(23)]
-        for client in clients[:20]:
-            assert await world.round_trip_ms(client) < 1
-        waited_ms = [await world.round_trip_ms(client) for client in clients[20:]]
-        assert all(400 <= each <= 1001 for each in waited_ms), waited_ms
-        assert world.reactor.connection_count == 23
-
-    run(main)
+async def test_connections_beyond_the_rate_wait_in_their_order(loop: SimLoop) -> None:
+    world = World(loop, ReactorLimits(max_connection_creation_rate=2))
+    clients = [world.connect() for _ in range(23)]
+    for client in clients[:20]:
+        assert await world.round_trip_ms(client) < 1
+    waited_ms = [await world.round_trip_ms(client) for client in clients[20:]]
+    assert all(400 <= each <= 1001 for each in waited_ms), waited_ms
+    assert world.reactor.connection_count == 23
 
 
-def test_a_listener_has_a_rate_of_its_own() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, ReactorLimits(listener_max_connection_creation_rate={"MAIN": 1}))
-        with_internal_listener(world)
-        clients = [world.connect() for _ in range(11)]
-        for client in clients[:10]:
-            assert await world.round_trip_ms(client) < 1
-        assert await world.round_trip_ms(SimClient(world.network.connect(INTERNAL))) < 1
-        assert 900 <= await world.round_trip_ms(clients[10]) <= 1001
-
-    run(main)
+async def test_a_listener_has_a_rate_of_its_own(loop: SimLoop) -> None:
+    world = World(loop, ReactorLimits(listener_max_connection_creation_rate={"MAIN": 1}))
+    with_internal_listener(world)
+    clients = [world.connect() for _ in range(11)]
+    for client in clients[:10]:
+        assert await world.round_trip_ms(client) < 1
+    assert await world.round_trip_ms(SimClient(world.network.connect(INTERNAL))) < 1
+    assert 900 <= await world.round_trip_ms(clients[10]) <= 1001
 
 
-def test_the_rate_can_be_changed_and_who_waits_waits_out_its_time() -> None:
-    async def main(loop: SimLoop) -> None:
-        limits = ReactorLimits(max_connection_creation_rate=1)
-        world = World(loop, limits)
-        clients = [world.connect() for _ in range(12)]
-        await asyncio.sleep(0.1)
-        assert world.reactor.connection_count == 10
-        world.reactor.update_connection_limits(replace(limits, max_connection_creation_rate=1000))
-        assert world.reactor.connection_count == 10
+async def test_the_rate_can_be_changed_and_who_waits_waits_out_its_time(loop: SimLoop) -> None:
+    limits = ReactorLimits(max_connection_creation_rate=1)
+    world = World(loop, limits)
+    clients = [world.connect() for _ in range(12)]
+    await asyncio.sleep(0.1)
+    assert world.reactor.connection_count == 10
+    world.reactor.update_connection_limits(replace(limits, max_connection_creation_rate=1000))
+    assert world.reactor.connection_count == 10
+    await asyncio.sleep(1)
+    assert world.reactor.connection_count == 12
+    for client in clients:
+        assert await world.round_trip_ms(client) < 1
+
+
+async def test_who_waits_for_the_rate_is_closed_with_the_broker(loop: SimLoop) -> None:
+    world = World(loop, ReactorLimits(max_connection_creation_rate=1))
+    clients = [world.connect() for _ in range(11)]
+    await asyncio.sleep(0.1)
+    world.reactor.close()
+    for client in clients:
+        await client.wait_end()
+
+
+async def test_when_the_bound_is_lowered_the_longest_idle_go(loop: SimLoop) -> None:
+    limits = ReactorLimits()
+    world = World(loop, limits)
+    clients = [world.connect() for _ in range(4)]
+    for client in (clients[2], clients[0], clients[3], clients[1]):
+        await world.round_trip_ms(client)
         await asyncio.sleep(1)
-        assert world.reactor.connection_count == 12
-        for client in clients:
-            assert await world.round_trip_ms(client) < 1
-
-    run(main)
-
-
-def test_who_waits_for_the_rate_is_closed_with_the_broker() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, ReactorLimits(max_connection_creation_rate=1))
-        clients = [world.connect() for _ in range(11)]
-        await asyncio.sleep(0.1)
-        world.reactor.close()
-        for client in clients:
-            await client.wait_end()
-
-    run(main)
+    world.reactor.update_connection_limits(replace(limits, max_connections=2))
+    assert world.reactor.connection_count == 2
+    for client in (clients[2], clients[0]):
+        await client.wait_end()
+    assert await world.round_trip_ms(clients[1]) < 1
 
 
-def test_when_the_bound_is_lowered_the_longest_idle_go() -> None:
-    async def main(loop: SimLoop) -> None:
-        limits = ReactorLimits()
-        world = World(loop, limits)
-        clients = [world.connect() for _ in range(4)]
-        for client in (clients[2], clients[0], clients[3], clients[1]):
-            await world.round_trip_ms(client)
-            await asyncio.sleep(1)
-        world.reactor.update_connection_limits(replace(limits, max_connections=2))
-        assert world.reactor.connection_count == 2
-        for client in (clients[2], clients[0]):
-            await client.wait_end()
-        assert await world.round_trip_ms(clients[1]) < 1
-
-    run(main)
-
-
-def test_brokers_find_room_where_clients_do_not() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, ReactorLimits(max_connections=2, inter_broker_listener_name="INTERNAL"))
-        with_internal_listener(world)
-        first, second = world.connect(), world.connect()
-        await world.round_trip_ms(second)
-        await asyncio.sleep(1)
-        await world.round_trip_ms(first)
-        broker = SimClient(world.network.connect(INTERNAL))
-        assert await world.round_trip_ms(broker) < 1
-        await second.wait_end()
-        others = [SimClient(world.network.connect(INTERNAL)) for _ in range(3)]
-        for other in others:
-            assert await world.round_trip_ms(other) < 1
-        await first.wait_end()
-        assert world.reactor.connection_count == 4, "those between brokers stay"
-
-    run(main)
+async def test_brokers_find_room_where_clients_do_not(loop: SimLoop) -> None:
+    world = World(loop, ReactorLimits(max_connections=2, inter_broker_listener_name="INTERNAL"))
+    with_internal_listener(world)
+    first, second = world.connect(), world.connect()
+    await world.round_trip_ms(second)
+    await asyncio.sleep(1)
+    await world.round_trip_ms(first)
+    broker = SimClient(world.network.connect(INTERNAL))
+    assert await world.round_trip_ms(broker) < 1
+    await second.wait_end()
+    others = [SimClient(world.network.connect(INTERNAL)) for _ in range(3)]
+    for other in others:
+        assert await world.round_trip_ms(other) < 1
+    await first.wait_end()
+    assert world.reactor.connection_count == 4, "those between brokers stay"

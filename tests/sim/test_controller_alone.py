@@ -49,38 +49,32 @@ class ControllerMachine(Machine):
         await self.controller.stop()
 
 
-def test_it_describes_the_controllers_and_no_broker() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = ControllerMachine(loop, **ALONE)
-        await machine.boot()
-        client = machine.connect()
-        answer = await client.call(DescribeClusterRequest(endpoint_type=CONTROLLERS), 2)
-        assert (answer.error_code, answer.controller_id) == (ErrorCode.NONE, 1)
-        assert [(node.broker_id, node.host, node.port) for node in answer.brokers] == [(1, "127.0.0.1", 9092)]
-        refused = await client.call(DescribeClusterRequest(endpoint_type=1), 2)
-        assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        assert "endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER" in refused.error_message
-        await machine.stop()
-
-    run(main)
+async def test_it_describes_the_controllers_and_no_broker(loop: SimLoop) -> None:
+    machine = ControllerMachine(loop, **ALONE)
+    await machine.boot()
+    client = machine.connect()
+    answer = await client.call(DescribeClusterRequest(endpoint_type=CONTROLLERS), 2)
+    assert (answer.error_code, answer.controller_id) == (ErrorCode.NONE, 1)
+    assert [(node.broker_id, node.host, node.port) for node in answer.brokers] == [(1, "127.0.0.1", 9092)]
+    refused = await client.call(DescribeClusterRequest(endpoint_type=1), 2)
+    assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    assert "endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER" in refused.error_message
+    await machine.stop()
 
 
-def test_its_own_configs_are_set_and_described_and_no_other_nodes_loggers() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = ControllerMachine(loop, **ALONE)
-        await machine.boot()
-        client = machine.connect()
-        own = AlterConfigsResource(RESOURCE_BROKER, "1", [AlterableConfig("max.connections", 0, "77")])
-        loggers = AlterConfigsResource(RESOURCE_BROKER_LOGGER, "2", [AlterableConfig("kafkapy", 0, "INFO")])
-        changed = await client.call(IncrementalAlterConfigsRequest(resources=[own, loggers]), 1)
-        codes = {result.resource_type: result.error_code for result in changed.responses}
-        assert codes == {RESOURCE_BROKER: ErrorCode.NONE, RESOURCE_BROKER_LOGGER: ErrorCode.INVALID_REQUEST}
-        requested = DescribeConfigsResource(RESOURCE_BROKER, "1", ["max.connections"])
-        (described,) = (await client.call(DescribeConfigsRequest(resources=[requested]), 4)).results
-        assert [(entry.name, entry.value) for entry in described.configs] == [("max.connections", "77")]
-        await machine.stop()
-
-    run(main)
+async def test_its_own_configs_are_set_and_described_and_no_other_nodes_loggers(loop: SimLoop) -> None:
+    machine = ControllerMachine(loop, **ALONE)
+    await machine.boot()
+    client = machine.connect()
+    own = AlterConfigsResource(RESOURCE_BROKER, "1", [AlterableConfig("max.connections", 0, "77")])
+    loggers = AlterConfigsResource(RESOURCE_BROKER_LOGGER, "2", [AlterableConfig("kafkapy", 0, "INFO")])
+    changed = await client.call(IncrementalAlterConfigsRequest(resources=[own, loggers]), 1)
+    codes = {result.resource_type: result.error_code for result in changed.responses}
+    assert codes == {RESOURCE_BROKER: ErrorCode.NONE, RESOURCE_BROKER_LOGGER: ErrorCode.INVALID_REQUEST}
+    requested = DescribeConfigsResource(RESOURCE_BROKER, "1", ["max.connections"])
+    (described,) = (await client.call(DescribeConfigsRequest(resources=[requested]), 4)).results
+    assert [(entry.name, entry.value) for entry in described.configs] == [("max.connections", "77")]
+    await machine.stop()
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
@@ -110,17 +104,14 @@ def test_logs_of_a_former_broker_stay_as_they_are_and_are_not_called_clean_unles
     assert not disk.locked
 
 
-def test_a_start_that_takes_too_long_names_the_key_and_what_it_waited_for() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(
-            loop,
-            listeners="PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-            controller_quorum_voters="1@127.0.0.1:9093,2@127.0.0.1:9094",
-            controller_quorum_bootstrap_servers="",
-            server_max_startup_time_ms="3000",
-        )
-        with pytest.raises(ApiError, match=r"server\.max\.startup\.time\.ms=3000 ms, waiting for the registration"):
-            await machine.boot()
-        assert not machine.disk.locked
-
-    run(main)
+async def test_a_start_that_takes_too_long_names_the_key_and_what_it_waited_for(loop: SimLoop) -> None:
+    machine = Machine(
+        loop,
+        listeners="PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        controller_quorum_voters="1@127.0.0.1:9093,2@127.0.0.1:9094",
+        controller_quorum_bootstrap_servers="",
+        server_max_startup_time_ms="3000",
+    )
+    with pytest.raises(ApiError, match=r"server\.max\.startup\.time\.ms=3000 ms, waiting for the registration"):
+        await machine.boot()
+    assert not machine.disk.locked

@@ -13,7 +13,7 @@ from kafkapy.protocol.headers import MAX_HEADER_TAGS
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.primitives import Writer, write_uvarint
 from tests.simulator.broker_world import Machine
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 FRAME_BYTES = 4_000_000
 MAX_CALLS = 2_000
@@ -78,26 +78,23 @@ class CallCount:
 
 
 @pytest.mark.parametrize(("crowded", "bound"), CROWDED, ids=lambda value: getattr(value, "__name__", ""))
-def test_crowded_request_closes_its_own_connection(
-    crowded: Callable[[], bytes], bound: int, caplog: pytest.LogCaptureFixture
+async def test_crowded_request_closes_its_own_connection(
+    loop: SimLoop, crowded: Callable[[], bytes], bound: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     frame = crowded()
 
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop)
-        await machine.boot()
-        canary, client = machine.connect(), machine.connect()
-        for each in (canary, client):
-            assert (await each.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
-        with caplog.at_level(logging.WARNING), CallCount() as count:
-            await client.link.send_frame(frame)
-            with pytest.raises(EOFError):
-                await client.link.receive_frame()
-        assert count.calls < MAX_CALLS
-        (line,) = [record.getMessage() for record in caplog.records]
-        assert line.startswith("Closing connection ")
-        assert line.endswith(f"more array entries or tagged fields, where {bound} more are allowed")
-        assert (await canary.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
-        await machine.stop()
-
-    run(main)
+    machine = Machine(loop)
+    await machine.boot()
+    canary, client = machine.connect(), machine.connect()
+    for each in (canary, client):
+        assert (await each.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+    with caplog.at_level(logging.WARNING), CallCount() as count:
+        await client.link.send_frame(frame)
+        with pytest.raises(EOFError):
+            await client.link.receive_frame()
+    assert count.calls < MAX_CALLS
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("Closing connection ")
+    assert line.endswith(f"more array entries or tagged fields, where {bound} more are allowed")
+    assert (await canary.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+    await machine.stop()

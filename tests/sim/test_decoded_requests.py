@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncG
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, DecodedRequests, Room
 from tests.simulator.broker_world import KafkaClient, Machine
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.wire import request_frame
 
 MIB = 1 << 20
@@ -57,8 +57,8 @@ def fetch_of(topic_id: bytes, partitions: int, *, max_wait_ms: int) -> FetchRequ
     [(4_000, 8, True), (1_300, 16, False)],
     ids=["large frames", "small frames"],
 )
-def test_decoded_requests_of_many_connections_take_bounded_memory_together(
-    topics: int, connections: int, is_large: bool
+async def test_decoded_requests_of_many_connections_take_bounded_memory_together(
+    loop: SimLoop, topics: int, connections: int, is_large: bool
 ) -> None:
     """Without the account all of them are decoded at once: 5 to 10 MiB."""
     request = list_offsets(topics, "")
@@ -66,25 +66,22 @@ def test_decoded_requests_of_many_connections_take_bounded_memory_together(
     assert is_in_large_frame == is_large
     account_bytes = 17 * MIB if is_large else 2 * MIB
 
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(small_bytes=account_bytes, large_bytes=account_bytes, parked_bytes=0)
-        machine = await boot(loop, decoded)
-        clients = [machine.connect() for _ in range(connections)]
-        assert len((await clients[0].call(request, 10)).topics) == topics
-        tracemalloc.start()
-        try:
-            for client in clients:
-                await client.link.send_frame(request_frame(request, 10))
-            frames = [await client.link.receive_frame() for client in clients]
-            _, peak_bytes = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert len({len(frame) for frame in frames}) == 1
-        assert peak_bytes < MOST_BYTES
-        assert decoded.bytes_in_use == 0
-        await machine.stop()
-
-    run(main)
+    decoded = DecodedRequests(small_bytes=account_bytes, large_bytes=account_bytes, parked_bytes=0)
+    machine = await boot(loop, decoded)
+    clients = [machine.connect() for _ in range(connections)]
+    assert len((await clients[0].call(request, 10)).topics) == topics
+    tracemalloc.start()
+    try:
+        for client in clients:
+            await client.link.send_frame(request_frame(request, 10))
+        frames = [await client.link.receive_frame() for client in clients]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len({len(frame) for frame in frames}) == 1
+    assert peak_bytes < MOST_BYTES
+    assert decoded.bytes_in_use == 0
+    await machine.stop()
 
 
 async def fill(decoded: DecodedRequests) -> list[Any]:
@@ -94,57 +91,51 @@ async def fill(decoded: DecodedRequests) -> list[Any]:
     return [large, small]
 
 
-def test_what_a_request_waits_for_does_not_wait_for_room() -> None:
+async def test_what_a_request_waits_for_does_not_wait_for_room(loop: SimLoop) -> None:
     """A group's rebalance, a fetch that waits, and the produce that it waits for, of more than FEW_ELEMENTS each."""
 
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests()
-        machine = await boot(loop, decoded)
-        client, consumer = machine.connect(), machine.connect()
-        topic = await client.create_topic("t", 60)
-        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
-        await client.call(list_offsets(1), 10)
-        rooms = await fill(decoded)
-        fetch = fetch_of(topic.topic_id, 60, max_wait_ms=60_000)
-        await consumer.send(fetch, 17)
-        await asyncio.sleep(1)
-        taken = 61 * ELEMENT_BYTES + len(request_frame(fetch, 17))
-        assert decoded.bytes_in_use == sum(room.byte_count for room in rooms) + taken
-        batches = [PartitionProduceData(each, client.batch([b"x"])) for each in range(40)]
-        produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("t", topic.topic_id, batches)])
-        produced = (await client.call(produce, 13)).responses[0].partition_responses
-        assert {each.error_code for each in produced} == {0}
-        fetched = (await consumer.receive()).responses[0].partitions
-        assert sum(bool(each.records) for each in fetched) > 0
-        await rebalance(machine)
-        for room in rooms:
-            room.release()
-        assert decoded.bytes_in_use == 0
-        await machine.stop()
-
-    run(main)
+    decoded = DecodedRequests()
+    machine = await boot(loop, decoded)
+    client, consumer = machine.connect(), machine.connect()
+    topic = await client.create_topic("t", 60)
+    await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+    await client.call(list_offsets(1), 10)
+    rooms = await fill(decoded)
+    fetch = fetch_of(topic.topic_id, 60, max_wait_ms=60_000)
+    await consumer.send(fetch, 17)
+    await asyncio.sleep(1)
+    taken = 61 * ELEMENT_BYTES + len(request_frame(fetch, 17))
+    assert decoded.bytes_in_use == sum(room.byte_count for room in rooms) + taken
+    batches = [PartitionProduceData(each, client.batch([b"x"])) for each in range(40)]
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("t", topic.topic_id, batches)])
+    produced = (await client.call(produce, 13)).responses[0].partition_responses
+    assert {each.error_code for each in produced} == {0}
+    fetched = (await consumer.receive()).responses[0].partitions
+    assert sum(bool(each.records) for each in fetched) > 0
+    await rebalance(machine)
+    for room in rooms:
+        room.release()
+    assert decoded.bytes_in_use == 0
+    await machine.stop()
 
 
-def test_questions_of_other_brokers_do_not_wait_for_room() -> None:
+async def test_questions_of_other_brokers_do_not_wait_for_room(loop: SimLoop) -> None:
     """Offset commits that hold it on two brokers would wait for each other's answers until their time is over."""
 
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests()
-        machine = await boot(loop, decoded)
-        client = machine.connect()
-        rooms = await fill(decoded)
-        for partitions in (40, 4_000):
-            topics = [AddPartitionsToTxnTopic("t", list(range(partitions)))]
-            transaction = AddPartitionsToTxnTransaction("t", 1, 0, verify_only=True, topics=topics)
-            answer = await client.call(AddPartitionsToTxnRequest(transactions=[transaction]), 5)
-            (topic,) = answer.results_by_transaction[0].topic_results
-            assert len(topic.results_by_partition) == partitions
-        for room in rooms:
-            room.release()
-        assert decoded.bytes_in_use == 0
-        await machine.stop()
-
-    run(main)
+    decoded = DecodedRequests()
+    machine = await boot(loop, decoded)
+    client = machine.connect()
+    rooms = await fill(decoded)
+    for partitions in (40, 4_000):
+        topics = [AddPartitionsToTxnTopic("t", list(range(partitions)))]
+        transaction = AddPartitionsToTxnTransaction("t", 1, 0, verify_only=True, topics=topics)
+        answer = await client.call(AddPartitionsToTxnRequest(transactions=[transaction]), 5)
+        (topic,) = answer.results_by_transaction[0].topic_results
+        assert len(topic.results_by_partition) == partitions
+    for room in rooms:
+        room.release()
+    assert decoded.bytes_in_use == 0
+    await machine.stop()
 
 
 async def rebalance(machine: Machine) -> None:
@@ -198,107 +189,95 @@ def sync(joined: Any, member: str, assignments: int) -> SyncGroupRequest:
 
 
 @pytest.mark.parametrize("count", [FEW_ELEMENTS + 1, 4_000])
-def test_a_request_waits_for_room_and_those_behind_it_wait_too(count: int) -> None:
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests()
-        machine = await boot(loop, decoded)
-        client, other = machine.connect(), machine.connect()
-        await other.call(list_offsets(1), 10)
-        rooms = await fill(decoded)
-        await client.send(list_offsets(count), 10)
-        await client.send(list_offsets(2), 10)
-        assert len((await other.call(list_offsets(FEW_ELEMENTS), 10)).topics) == FEW_ELEMENTS
-        await asyncio.sleep(10)
-        assert not client.link.received
-        for room in rooms:
-            room.release()
-        assert [len((await client.receive()).topics) for _ in range(2)] == [count, 2]
-        assert decoded.bytes_in_use == 0
-        await machine.stop()
-
-    run(main)
+async def test_a_request_waits_for_room_and_those_behind_it_wait_too(loop: SimLoop, count: int) -> None:
+    decoded = DecodedRequests()
+    machine = await boot(loop, decoded)
+    client, other = machine.connect(), machine.connect()
+    await other.call(list_offsets(1), 10)
+    rooms = await fill(decoded)
+    await client.send(list_offsets(count), 10)
+    await client.send(list_offsets(2), 10)
+    assert len((await other.call(list_offsets(FEW_ELEMENTS), 10)).topics) == FEW_ELEMENTS
+    await asyncio.sleep(10)
+    assert not client.link.received
+    for room in rooms:
+        room.release()
+    assert [len((await client.receive()).topics) for _ in range(2)] == [count, 2]
+    assert decoded.bytes_in_use == 0
+    await machine.stop()
 
 
-def test_fetches_that_would_take_too_much_while_they_wait_are_answered_at_once() -> None:
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(parked_bytes=2 * 250 * ELEMENT_BYTES)
-        machine = await boot(loop, decoded)
-        clients = [machine.connect() for _ in range(3)]
-        topic = await clients[0].create_topic("t", 200)
-        began = loop.time()
-        for client, partitions in zip(clients, (200, 100, 10), strict=True):
-            await client.send(fetch_of(topic.topic_id, partitions, max_wait_ms=60_000), 17)
-        assert len((await clients[1].receive()).responses[0].partitions) == 100
-        assert loop.time() - began < 1
-        assert len((await clients[2].receive()).responses[0].partitions) == 10
-        assert len((await clients[0].receive()).responses[0].partitions) == 200
-        assert loop.time() - began >= 60
-        assert decoded.bytes_in_use == 0
-        await machine.stop()
-
-    run(main)
+async def test_fetches_that_would_take_too_much_while_they_wait_are_answered_at_once(loop: SimLoop) -> None:
+    decoded = DecodedRequests(parked_bytes=2 * 250 * ELEMENT_BYTES)
+    machine = await boot(loop, decoded)
+    clients = [machine.connect() for _ in range(3)]
+    topic = await clients[0].create_topic("t", 200)
+    began = loop.time()
+    for client, partitions in zip(clients, (200, 100, 10), strict=True):
+        await client.send(fetch_of(topic.topic_id, partitions, max_wait_ms=60_000), 17)
+    assert len((await clients[1].receive()).responses[0].partitions) == 100
+    assert loop.time() - began < 1
+    assert len((await clients[2].receive()).responses[0].partitions) == 10
+    assert len((await clients[0].receive()).responses[0].partitions) == 200
+    assert loop.time() - began >= 60
+    assert decoded.bytes_in_use == 0
+    await machine.stop()
 
 
-def test_fetches_without_room_to_wait_take_bounded_memory_together() -> None:
+async def test_fetches_without_room_to_wait_take_bounded_memory_together(loop: SimLoop) -> None:
     """They are decoded one after another, as PROMPT_BYTES have room, though none waits for records: 4 MiB without."""
     first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
     topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(4_000))]
     request = FetchRequest(max_wait_ms=60_000, min_bytes=1, session_epoch=-1, topics=topics)
     assert len(request_frame(request, 12)) >= LARGE_FRAME_BYTES
 
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(parked_bytes=0, prompt_bytes=1)
-        machine = await boot(loop, decoded)
-        clients = [machine.connect() for _ in range(8)]
-        await clients[0].create_topic("t", 1)
-        began = loop.time()
-        await clients[0].call(request, 12)
-        tracemalloc.start()
-        try:
-            for client in clients:
-                await client.link.send_frame(request_frame(request, 12))
-            for client in clients:
-                await client.link.receive_frame()
-            _, peak_bytes = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert loop.time() - began < 1
-        assert peak_bytes < MOST_BYTES
-        assert decoded.bytes_in_use == 0
-        await machine.stop()
-
-    run(main)
+    decoded = DecodedRequests(parked_bytes=0, prompt_bytes=1)
+    machine = await boot(loop, decoded)
+    clients = [machine.connect() for _ in range(8)]
+    await clients[0].create_topic("t", 1)
+    began = loop.time()
+    await clients[0].call(request, 12)
+    tracemalloc.start()
+    try:
+        for client in clients:
+            await client.link.send_frame(request_frame(request, 12))
+        for client in clients:
+            await client.link.receive_frame()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert loop.time() - began < 1
+    assert peak_bytes < MOST_BYTES
+    assert decoded.bytes_in_use == 0
+    await machine.stop()
 
 
-def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait() -> None:
+async def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait(loop: SimLoop) -> None:
     """A fetch of nothing but one partition that is read, and of topics without partitions, may wait for ever."""
 
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(parked_bytes=4_000 * ELEMENT_BYTES)
-        machine = await boot(loop, decoded)
-        client, filler = machine.connect(), machine.connect()
-        await client.create_topic("t", 1)
-        first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
-        topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(1_978))]
-        fetch = FetchRequest(max_wait_ms=600_000, min_bytes=1, session_epoch=-1, topics=topics)
-        await filler.send(fetch, 12)
-        await asyncio.sleep(1)
-        assert decoded.bytes_in_use == 1_980 * ELEMENT_BYTES + len(request_frame(fetch, 12))
-        room_of = LargeRequests(services_of(machine)).take_room
-        write, read = ProduceRequest(timeout_ms=1000), FetchRequest(max_wait_ms=1000)
-        assert room_of(context_of(read, "10.0.0.7"), read, 33, 0) is None
-        rooms = [
-            room_of(context_of(write, "10.0.0.8"), write, 1_000, 0),
-            room_of(context_of(join("", 1), "10.0.0.9"), join("", 1), 400, 100 * ELEMENT_BYTES),
-        ]
-        assert write.timeout_ms == 1000
-        assert decoded.bytes_in_use > 3_400 * ELEMENT_BYTES
-        for room in rooms:
-            assert room is not None
-            room.release()
-        await machine.stop()
-
-    run(main)
+    decoded = DecodedRequests(parked_bytes=4_000 * ELEMENT_BYTES)
+    machine = await boot(loop, decoded)
+    client, filler = machine.connect(), machine.connect()
+    await client.create_topic("t", 1)
+    first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
+    topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(1_978))]
+    fetch = FetchRequest(max_wait_ms=600_000, min_bytes=1, session_epoch=-1, topics=topics)
+    await filler.send(fetch, 12)
+    await asyncio.sleep(1)
+    assert decoded.bytes_in_use == 1_980 * ELEMENT_BYTES + len(request_frame(fetch, 12))
+    room_of = LargeRequests(services_of(machine)).take_room
+    write, read = ProduceRequest(timeout_ms=1000), FetchRequest(max_wait_ms=1000)
+    assert room_of(context_of(read, "10.0.0.7"), read, 33, 0) is None
+    rooms = [
+        room_of(context_of(write, "10.0.0.8"), write, 1_000, 0),
+        room_of(context_of(join("", 1), "10.0.0.9"), join("", 1), 400, 100 * ELEMENT_BYTES),
+    ]
+    assert write.timeout_ms == 1000
+    assert decoded.bytes_in_use > 3_400 * ELEMENT_BYTES
+    for room in rooms:
+        assert room is not None
+        room.release()
+    await machine.stop()
 
 
 def context_of(request: Any, host: str) -> RequestContext:
@@ -306,86 +285,74 @@ def context_of(request: Any, host: str) -> RequestContext:
     return RequestContext(RequestHeader(request.API_KEY, request.MAX_VERSION, 1, "c"), connection)
 
 
-def test_a_client_that_takes_what_it_can_leaves_room_to_wait_for_others() -> None:
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(parked_bytes=2 * 1_000 * ELEMENT_BYTES)
-        machine = await boot(loop, decoded)
-        room_of = LargeRequests(services_of(machine)).take_room
-        read = FetchRequest(max_wait_ms=1000)
-        rooms: list[Room] = []
-        held: dict[str, int] = {}
-        for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-            while (room := room_of(context_of(read, host), read, 50, 0)) is not None:
-                rooms.append(room)
-                held[host] = held.get(host, 0) + 50
-        assert held == {"10.0.0.1": 500, "10.0.0.2": 250, "10.0.0.3": 150}
-        for room in rooms:
-            room.release()
-        assert decoded.bytes_in_use == 0
-        assert not decoded._held
-        await machine.stop()
-
-    run(main)
+async def test_a_client_that_takes_what_it_can_leaves_room_to_wait_for_others(loop: SimLoop) -> None:
+    decoded = DecodedRequests(parked_bytes=2 * 1_000 * ELEMENT_BYTES)
+    machine = await boot(loop, decoded)
+    room_of = LargeRequests(services_of(machine)).take_room
+    read = FetchRequest(max_wait_ms=1000)
+    rooms: list[Room] = []
+    held: dict[str, int] = {}
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        while (room := room_of(context_of(read, host), read, 50, 0)) is not None:
+            rooms.append(room)
+            held[host] = held.get(host, 0) + 50
+    assert held == {"10.0.0.1": 500, "10.0.0.2": 250, "10.0.0.3": 150}
+    for room in rooms:
+        room.release()
+    assert decoded.bytes_in_use == 0
+    assert not decoded._held
+    await machine.stop()
 
 
-def test_clients_that_wait_for_room_take_turns() -> None:
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(small_bytes=100 * ELEMENT_BYTES)
-        first = await decoded.wait(100, 0, "greedy")
-        order: list[str] = []
+async def test_clients_that_wait_for_room_take_turns(loop: SimLoop) -> None:
+    decoded = DecodedRequests(small_bytes=100 * ELEMENT_BYTES)
+    first = await decoded.wait(100, 0, "greedy")
+    order: list[str] = []
 
-        async def wait(client: str) -> None:
-            room = await decoded.wait(100, 0, client)
-            order.append(client)
-            await asyncio.sleep(1)
-            room.release()
-
-        async with asyncio.TaskGroup() as waiting:
-            tasks = [waiting.create_task(wait(client)) for client in ["greedy"] * 5 + ["a", "b", "a"]]
-            await asyncio.sleep(1)
-            tasks[1].cancel()
-            first.release()
-        assert order == ["greedy", "a", "b", "a", "greedy", "greedy", "greedy"]
-        assert decoded.bytes_in_use == 0
-
-    run(main)
-
-
-def test_joins_that_would_take_too_much_while_they_wait_close_their_connection() -> None:
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests(parked_bytes=250 * ELEMENT_BYTES + len(request_frame(join("m" * 60, 250), 9)))
-        machine = await boot(loop, decoded)
-        client = machine.connect()
-        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
-        for count, is_refused in ((250, False), (251, True), (900, True)):
-            member = machine.connect()
-            name = await member_id(member)
-            if is_refused:
-                with pytest.raises(EOFError):
-                    await member.call(join(name, count), 9)
-            else:
-                assert (await member.call(join(name, count), 9)).error_code == 0
-            assert decoded.bytes_in_use == 0
-        await machine.stop()
-
-    run(main)
-
-
-def test_a_connection_that_ends_while_its_request_waits_for_room_leaves_no_trace() -> None:
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests()
-        machine = await boot(loop, decoded)
-        client = machine.connect()
-        await client.call(list_offsets(1), 10)
-        rooms = await fill(decoded)
-        await client.send(list_offsets(100), 10)
+    async def wait(client: str) -> None:
+        room = await decoded.wait(100, 0, client)
+        order.append(client)
         await asyncio.sleep(1)
-        client.link.channel.close()
-        await asyncio.sleep(1)
-        for room in rooms:
-            room.release()
-        await asyncio.sleep(1)
-        assert decoded.bytes_in_use == 0
-        await machine.stop()
+        room.release()
 
-    run(main)
+    async with asyncio.TaskGroup() as waiting:
+        tasks = [waiting.create_task(wait(client)) for client in ["greedy"] * 5 + ["a", "b", "a"]]
+        await asyncio.sleep(1)
+        tasks[1].cancel()
+        first.release()
+    assert order == ["greedy", "a", "b", "a", "greedy", "greedy", "greedy"]
+    assert decoded.bytes_in_use == 0
+
+
+async def test_joins_that_would_take_too_much_while_they_wait_close_their_connection(loop: SimLoop) -> None:
+    decoded = DecodedRequests(parked_bytes=250 * ELEMENT_BYTES + len(request_frame(join("m" * 60, 250), 9)))
+    machine = await boot(loop, decoded)
+    client = machine.connect()
+    await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+    for count, is_refused in ((250, False), (251, True), (900, True)):
+        member = machine.connect()
+        name = await member_id(member)
+        if is_refused:
+            with pytest.raises(EOFError):
+                await member.call(join(name, count), 9)
+        else:
+            assert (await member.call(join(name, count), 9)).error_code == 0
+        assert decoded.bytes_in_use == 0
+    await machine.stop()
+
+
+async def test_a_connection_that_ends_while_its_request_waits_for_room_leaves_no_trace(loop: SimLoop) -> None:
+    decoded = DecodedRequests()
+    machine = await boot(loop, decoded)
+    client = machine.connect()
+    await client.call(list_offsets(1), 10)
+    rooms = await fill(decoded)
+    await client.send(list_offsets(100), 10)
+    await asyncio.sleep(1)
+    client.link.channel.close()
+    await asyncio.sleep(1)
+    for room in rooms:
+        room.release()
+    await asyncio.sleep(1)
+    assert decoded.bytes_in_use == 0
+    await machine.stop()

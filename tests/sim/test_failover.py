@@ -4,7 +4,6 @@ from kafkapy.metadata.registrations import RECOVERED, RECOVERING
 from kafkapy.protocol.error_code import ErrorCode
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld, content, stored
-from tests.support.hosting import on_loop
 
 FAST = {"replica_lag_time_max_ms": "1000", "replica_fetch_wait_max_ms": "200", "replica_socket_timeout_ms": "300"}
 
@@ -20,7 +19,6 @@ async def lead_alone(world: ReplicaWorld) -> None:
     assert world.registration().isr == (1,)
 
 
-@on_loop
 async def test_an_unclean_leader_takes_over_and_what_it_lacks_is_cut_everywhere(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2, **FAST)
     world.create_topic(replicas=(1, 2), configs={"unclean.leader.election.enable": "true"})
@@ -40,7 +38,6 @@ async def test_an_unclean_leader_takes_over_and_what_it_lacks_is_cut_everywhere(
     await world.stop()
 
 
-@on_loop
 async def test_a_replica_that_left_a_too_small_isr_with_all_that_is_committed_may_lead(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 3, **FAST)
     world.create_topic(replicas=(1, 3, 2), configs={"min.insync.replicas": "2"})
@@ -66,7 +63,6 @@ async def test_a_replica_that_left_a_too_small_isr_with_all_that_is_committed_ma
     await world.stop()
 
 
-@on_loop
 async def test_nobody_leads_rather_than_a_replica_that_lacks_committed_records(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2, **FAST)
     world.create_topic(replicas=(1, 2))
@@ -84,7 +80,6 @@ async def test_nobody_leads_rather_than_a_replica_that_lacks_committed_records(l
     await world.stop()
 
 
-@on_loop
 async def test_a_broker_that_shuts_down_hands_over_and_stays_out_of_the_isr_though_it_still_fetches(
     loop: SimLoop,
 ) -> None:
@@ -102,7 +97,6 @@ async def test_a_broker_that_shuts_down_hands_over_and_stays_out_of_the_isr_thou
     await world.stop()
 
 
-@on_loop
 async def test_producers_of_the_former_leader_get_an_error_and_its_unreplicated_records_go(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 3, **FAST)
     world.create_topic(replicas=(1, 2, 3), configs={"min.insync.replicas": "2"})

@@ -2,12 +2,11 @@
 
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
-from tests.support.hosting import NOW_MS, batch, on_loop
+from tests.support.hosting import NOW_MS, batch
 
 BACKLOG = 300
 
 
-@on_loop
 async def test_a_partition_with_a_backlog_does_not_keep_another_out_of_the_answers(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2, replica_fetch_max_bytes="1000", replica_fetch_response_max_bytes="1000")
     world.create_topic(3, replicas=(1, 2))

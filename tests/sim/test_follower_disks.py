@@ -4,10 +4,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.partition import Role
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
-from tests.support.hosting import on_loop
 
 
-@on_loop
 async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_once_there_is_room(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2, replica_lag_time_max_ms="2000", replica_fetch_backoff_ms="100")
     world.create_topic(replicas=(1, 2))
@@ -26,7 +24,6 @@ async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_once_
     await world.stop()
 
 
-@on_loop
 async def test_a_leader_whose_disk_is_full_refuses_and_replicates_what_it_has(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2))

@@ -13,7 +13,7 @@ from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.partition import Role
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import Node, ReplicaWorld, content, stored
-from tests.support.hosting import NOW_MS, batch, on_loop, topic_id
+from tests.support.hosting import NOW_MS, batch, topic_id
 
 
 def elect(world: ReplicaWorld, leader: int, isr: Any = None) -> None:
@@ -47,7 +47,6 @@ async def agree(world: ReplicaWorld, limit_ms: int = 20_000) -> None:
     await world.until(is_same, limit_ms)
 
 
-@on_loop
 async def test_a_follower_fetches_what_is_there_and_what_comes(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2))
@@ -58,7 +57,6 @@ async def test_a_follower_fetches_what_is_there_and_what_comes(loop: SimLoop) ->
     await world.stop()
 
 
-@on_loop
 async def test_a_follower_cuts_off_what_it_alone_has(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1, 2))
@@ -74,7 +72,6 @@ async def test_a_follower_cuts_off_what_it_alone_has(loop: SimLoop) -> None:
     await world.stop()
 
 
-@on_loop
 async def test_logs_that_parted_several_times_agree_in_the_end(loop: SimLoop) -> None:
     """KIP-279: the epochs of either side that the other does not know, between those that both do."""
     world = ReplicaWorld(loop, 2)
@@ -97,7 +94,6 @@ async def test_logs_that_parted_several_times_agree_in_the_end(loop: SimLoop) ->
     await world.stop()
 
 
-@on_loop
 async def test_a_follower_longer_than_the_leader_in_the_same_epoch_is_cut(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1,))
@@ -110,7 +106,6 @@ async def test_a_follower_longer_than_the_leader_in_the_same_epoch_is_cut(loop: 
     await world.stop()
 
 
-@on_loop
 async def test_a_replica_that_knows_no_epoch_is_cut_to_its_high_watermark(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1, 2))
@@ -124,7 +119,6 @@ async def test_a_replica_that_knows_no_epoch_is_cut_to_its_high_watermark(loop: 
     await world.stop()
 
 
-@on_loop
 async def test_a_follower_that_begins_too_early_starts_over_where_the_leader_begins(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1,))
@@ -142,7 +136,6 @@ async def test_a_follower_that_begins_too_early_starts_over_where_the_leader_beg
     await world.stop()
 
 
-@on_loop
 async def test_a_log_begins_with_the_batch_that_holds_the_leaders_log_start(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1,))
@@ -157,7 +150,6 @@ async def test_a_log_begins_with_the_batch_that_holds_the_leaders_log_start(loop
     await world.stop()
 
 
-@on_loop
 async def test_batches_of_a_later_epoch_than_requested_are_left_out(loop: SimLoop) -> None:
     """KAFKA-18723: a leader that was elected again may answer a fetch of the epoch before with its new batches."""
     world = ReplicaWorld(loop, 2)
@@ -199,7 +191,6 @@ def tamper_once(world: ReplicaWorld, change: Any) -> None:
     world.tamper = tamper
 
 
-@on_loop
 async def test_a_damaged_batch_is_requested_again_after_the_back_off(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(2, replicas=(1, 2))
@@ -228,30 +219,25 @@ async def test_a_damaged_batch_is_requested_again_after_the_back_off(loop: SimLo
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_a_partition_that_fails_waits_alone(code: ErrorCode) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        world = ReplicaWorld(loop, 2)
-        world.create_topic(2, replicas=(1, 2))
-        await world.pass_ms(100)
+async def test_a_partition_that_fails_waits_alone(loop: SimLoop, code: ErrorCode) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(2, replicas=(1, 2))
+    await world.pass_ms(100)
 
-        def refuse(part: PartitionData) -> None:
-            part.error_code, part.records = code, b""
+    def refuse(part: PartitionData) -> None:
+        part.error_code, part.records = code, b""
 
-        tamper_once(world, refuse)
-        begin_ms = loop.now_ms()
-        first = world.nodes[1].run(world.produce(1, b"refused", number=0, timeout_ms=5000))
-        await world.pass_ms(20)
-        assert (await world.produce(1, b"beside it", number=1))[0] == 0
-        assert loop.now_ms() - begin_ms < 100
-        assert (await first)[0] == 0
-        assert 1000 <= loop.now_ms() - begin_ms < 1600
-        await world.stop()
-
-    check()
+    tamper_once(world, refuse)
+    begin_ms = loop.now_ms()
+    first = world.nodes[1].run(world.produce(1, b"refused", number=0, timeout_ms=5000))
+    await world.pass_ms(20)
+    assert (await world.produce(1, b"beside it", number=1))[0] == 0
+    assert loop.now_ms() - begin_ms < 100
+    assert (await first)[0] == 0
+    assert 1000 <= loop.now_ms() - begin_ms < 1600
+    await world.stop()
 
 
-@on_loop
 async def test_a_follower_that_is_behind_in_epochs_waits_for_metadata(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2))
@@ -267,7 +253,6 @@ async def test_a_follower_that_is_behind_in_epochs_waits_for_metadata(loop: SimL
     await world.stop()
 
 
-@on_loop
 async def test_a_failed_directory_ends_its_partitions_and_not_the_fetcher(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(2, replicas=(1, 2), isr=(1,))
@@ -283,7 +268,6 @@ async def test_a_failed_directory_ends_its_partitions_and_not_the_fetcher(loop: 
     await world.stop()
 
 
-@on_loop
 async def test_an_unexpected_error_ends_one_partition(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(2, replicas=(1, 2), isr=(1, 2))
@@ -303,7 +287,6 @@ async def test_an_unexpected_error_ends_one_partition(loop: SimLoop) -> None:
     await world.stop()
 
 
-@on_loop
 async def test_producers_aborted_transactions_epochs_and_log_start_equal_the_leaders(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2))
@@ -323,7 +306,6 @@ async def test_producers_aborted_transactions_epochs_and_log_start_equal_the_lea
     await world.stop()
 
 
-@on_loop
 async def test_records_are_durable_at_flush_messages_before_the_leader_hears_of_them(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), configs={"flush.messages": "1"})
@@ -343,7 +325,6 @@ def named(world: ReplicaWorld) -> list[list[int]]:
     ]
 
 
-@on_loop
 async def test_a_follower_names_what_changed_and_again_all_after_its_leader_forgot(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(3, replicas=(1, 2))
@@ -360,7 +341,6 @@ async def test_a_follower_names_what_changed_and_again_all_after_its_leader_forg
     await world.stop()
 
 
-@on_loop
 async def test_a_deleted_topic_is_fetched_no_more(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2))
@@ -375,7 +355,6 @@ async def test_a_deleted_topic_is_fetched_no_more(loop: SimLoop) -> None:
     await world.stop()
 
 
-@on_loop
 async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 3)
     world.create_topic(replicas=(1, 2, 3), configs={"min.insync.replicas": "2"})
@@ -390,7 +369,6 @@ async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(loop: 
     await world.stop()
 
 
-@on_loop
 async def test_an_isr_change_whose_answer_is_lost_counts_all_the_same(loop: SimLoop) -> None:
     """The controller has the follower in the ISR: it may elect it, so nothing is committed that it has not."""
     world = ReplicaWorld(loop, 2)
@@ -406,7 +384,6 @@ async def test_an_isr_change_whose_answer_is_lost_counts_all_the_same(loop: SimL
     await world.stop()
 
 
-@on_loop
 async def test_the_number_of_fetchers_can_change_while_they_run(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(8, replicas=(1, 2))

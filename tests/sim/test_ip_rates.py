@@ -4,7 +4,7 @@ import asyncio
 
 from kafkapy.reactor.ip_rates import IpRates
 from kafkapy.reactor.limits import ReactorLimits
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.simulator.reactor_world import World
 
 
@@ -57,34 +57,28 @@ def test_limits_are_removed() -> None:
     assert [rates.record("10.0.0.1", 0) for _ in range(3)] == [0] * 3
 
 
-def test_a_connection_beyond_the_rate_is_never_served_and_closed_after_its_delay() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, ReactorLimits())
-        world.reactor.set_ip_rate("10.0.0.1", 1)
-        for _ in range(10):
-            assert await world.round_trip_ms(world.connect()) < 1
-        begun_s = loop.time()
-        refused = world.connect()
-        await refused.wait_end()
-        assert 0.9 <= loop.time() - begun_s <= 1.1
-        assert world.reactor.connection_count == 10
-        assert await world.round_trip_ms(world.connect(from_host="10.0.0.2")) < 1
-        world.reactor.set_ip_rate("10.0.0.1", None)
+async def test_a_connection_beyond_the_rate_is_never_served_and_closed_after_its_delay(loop: SimLoop) -> None:
+    world = World(loop, ReactorLimits())
+    world.reactor.set_ip_rate("10.0.0.1", 1)
+    for _ in range(10):
         assert await world.round_trip_ms(world.connect()) < 1
+    begun_s = loop.time()
+    refused = world.connect()
+    await refused.wait_end()
+    assert 0.9 <= loop.time() - begun_s <= 1.1
+    assert world.reactor.connection_count == 10
+    assert await world.round_trip_ms(world.connect(from_host="10.0.0.2")) < 1
+    world.reactor.set_ip_rate("10.0.0.1", None)
+    assert await world.round_trip_ms(world.connect()) < 1
 
-    run(main)
 
-
-def test_what_waits_to_be_closed_closes_with_the_listener() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, ReactorLimits())
-        world.reactor.set_ip_rate("10.0.0.1", 0.1)
-        assert await world.round_trip_ms(world.connect()) < 1
-        refused = world.connect()
-        await asyncio.sleep(0.1)
-        world.reactor.stop_accepting()
-        begun_s = loop.time()
-        await refused.wait_end()
-        assert loop.time() - begun_s < 0.1
-
-    run(main)
+async def test_what_waits_to_be_closed_closes_with_the_listener(loop: SimLoop) -> None:
+    world = World(loop, ReactorLimits())
+    world.reactor.set_ip_rate("10.0.0.1", 0.1)
+    assert await world.round_trip_ms(world.connect()) < 1
+    refused = world.connect()
+    await asyncio.sleep(0.1)
+    world.reactor.stop_accepting()
+    begun_s = loop.time()
+    await refused.wait_end()
+    assert loop.time() - begun_s < 0.1

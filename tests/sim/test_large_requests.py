@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRe
 from kafkapy.runtime import turns
 from tests.simulator.broker_world import Machine, Topic
 from tests.simulator.io_pool import SimIoPool
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.interpreter import needs_interpreter
 from tests.support.large_requests import array_paths, large_request
 from tests.support.wire import request_frame
@@ -123,23 +123,20 @@ def without_logs() -> Iterator[None]:
 @pytest.mark.usefixtures("without_logs")
 @needs_interpreter("it replaces constants, which compiled code has inlined")
 @pytest.mark.parametrize("name", APIS_BY_NAME)
-def test_no_request_holds_the_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_request_holds_the_loop(loop: SimLoop, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     api = APIS_BY_NAME[name]
     monkeypatch.setattr(turns, "STEPS_PER_TURN", STEPS_PER_TURN)
     monkeypatch.setattr(large_requests, "PART_ELEMENTS", PART_ELEMENTS)
     monkeypatch.setattr(router, "LARGE_FRAME_BYTES", LARGE_FRAME_BYTES)
 
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop, offsets_topic_num_partitions="1", auto_create_topics_enable="false")
-        await machine.boot()
-        client = machine.connect()
-        topic = await client.create_topic("t", 4)
-        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]), 5)
-        meter = TurnMeter(monkeypatch)
-        for what, count, frame in requests(api, topic):
-            calls = await measure(machine, meter, frame)
-            at_bound = calls * api.max_elements // count
-            assert calls <= MAX_CALLS_IN_A_TURN or at_bound <= MAX_CALLS_AT_ONCE, f"{what}: {calls} calls at once"
-        await machine.stop()
-
-    run(main)
+    machine = Machine(loop, offsets_topic_num_partitions="1", auto_create_topics_enable="false")
+    await machine.boot()
+    client = machine.connect()
+    topic = await client.create_topic("t", 4)
+    await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]), 5)
+    meter = TurnMeter(monkeypatch)
+    for what, count, frame in requests(api, topic):
+        calls = await measure(machine, meter, frame)
+        at_bound = calls * api.max_elements // count
+        assert calls <= MAX_CALLS_IN_A_TURN or at_bound <= MAX_CALLS_AT_ONCE, f"{what}: {calls} calls at once"
+    await machine.stop()

@@ -10,7 +10,6 @@ from kafkapy.server.admin.metrics import exposition
 from kafkapy.storage.producers.state import LATE_TRANSACTION_BUFFER_MS
 from tests.simulator.broker_world import INIT_PRODUCER_ID_VERSION, PRODUCE_VERSION, KafkaClient, Machine, Topic
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import on_loop
 
 NAME = "kafka_server_replicamanager_partitionswithlatetransactionscount"
 MAX_TIMEOUT_S = 60
@@ -38,7 +37,6 @@ async def send(client: KafkaClient, topic: Topic, partition: int, transactional_
     assert produced.responses[0].partition_responses[0].error_code == 0
 
 
-@on_loop
 async def test_partitions_with_late_transactions_are_counted_until_these_have_ended(loop: SimLoop) -> None:
     machine = Machine(
         loop,

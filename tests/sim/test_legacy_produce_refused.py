@@ -14,12 +14,10 @@ from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
-from tests.support.hosting import on_loop
 from tests.support.metadata_services import Deny
 from tests.support.wire import request_frame
 
 
-@on_loop
 async def test_what_needs_a_worker_but_is_refused_before_does_not_hold_the_connection(loop: SimLoop) -> None:
     """Otherwise the next long poll of the connection would hold up the requests behind it."""
     world = ReplicaWorld(loop, 1, kafkapy_legacy_clients_enable="true")

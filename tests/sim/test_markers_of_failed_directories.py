@@ -9,7 +9,7 @@ from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRe
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.simulator.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 FIRST_DIR, FAILING_DIR = "/first", "/failing"
 PROPERTIES = {
@@ -56,26 +56,23 @@ async def begin(client: KafkaClient, *topics: Topic) -> EndTxnRequest:
     return EndTxnRequest(TRANSACTIONAL_ID, producer.producer_id, producer.producer_epoch, committed=True)
 
 
-def test_a_failed_directory_holds_up_no_answer_and_its_marker_is_written_when_it_is_back() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop, **PROPERTIES)
-        await machine.boot()
-        client = machine.connect()
-        await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTIONAL_ID]), 5)
-        assert machine.disk.exists(f"{FIRST_DIR}/__transaction_state-0")
-        topics = await topics_in_both(machine, client)
-        ending = await begin(client, *topics.values())
-        machine.disk.fail("write", errno.EIO, path=f"{FAILING_DIR}/", times=1000)
-        assert (await client.call(ending, 5)).error_code == ErrorCode.NONE
-        assert await state_of(client) == "PrepareCommit"
-        assert await are_markers(client, topics[FIRST_DIR]) == [False, True]
-        await machine.stop()
-        machine.disk.heal()
-        await machine.boot()
-        client = machine.connect()
-        while await state_of(client) != "CompleteCommit":
-            assert loop.time() < 60, "the marker is not written"
-        assert await are_markers(client, topics[FAILING_DIR]) == [False, True]
-        await machine.stop()
-
-    run(main)
+async def test_a_failed_directory_holds_up_no_answer_and_its_marker_is_written_when_it_is_back(loop: SimLoop) -> None:
+    machine = Machine(loop, **PROPERTIES)
+    await machine.boot()
+    client = machine.connect()
+    await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTIONAL_ID]), 5)
+    assert machine.disk.exists(f"{FIRST_DIR}/__transaction_state-0")
+    topics = await topics_in_both(machine, client)
+    ending = await begin(client, *topics.values())
+    machine.disk.fail("write", errno.EIO, path=f"{FAILING_DIR}/", times=1000)
+    assert (await client.call(ending, 5)).error_code == ErrorCode.NONE
+    assert await state_of(client) == "PrepareCommit"
+    assert await are_markers(client, topics[FIRST_DIR]) == [False, True]
+    await machine.stop()
+    machine.disk.heal()
+    await machine.boot()
+    client = machine.connect()
+    while await state_of(client) != "CompleteCommit":
+        assert loop.time() < 60, "the marker is not written"
+    assert await are_markers(client, topics[FAILING_DIR]) == [False, True]
+    await machine.stop()

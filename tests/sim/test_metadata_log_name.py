@@ -8,7 +8,7 @@ from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.types import METADATA_PARTITION
 from tests.simulator.broker_world import DATA_DIR, Machine, Topic
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 TOPIC = Topic(METADATA_PARTITION.topic, b"i" * 16)
 DIRECTORY = f"{DATA_DIR}/{METADATA_PARTITION}"
@@ -29,29 +29,26 @@ async def create_past_the_ban(machine: Machine) -> None:
     await machine.server._controller.write(lambda controller, _: Decision(None, records))
 
 
-def test_its_directory_stays_the_quorums_and_the_topic_can_be_deleted() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop)
-        await machine.boot()
-        await create_past_the_ban(machine)
-        assert METADATA_PARTITION not in machine.logs()
-        await machine.stop()
+async def test_its_directory_stays_the_quorums_and_the_topic_can_be_deleted(loop: SimLoop) -> None:
+    machine = Machine(loop)
+    await machine.boot()
+    await create_past_the_ban(machine)
+    assert METADATA_PARTITION not in machine.logs()
+    await machine.stop()
 
-        before = set(machine.disk.list_directory(DIRECTORY))
-        await machine.boot()
-        assert METADATA_PARTITION not in machine.logs()
-        assert set(machine.disk.list_directory(DIRECTORY)) == before
-        client = machine.connect()
-        assert (await client.produce(TOPIC, b"x")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        await client.delete_topic(TOPIC)
-        await client.create_topic("orders")
-        await machine.stop()
+    before = set(machine.disk.list_directory(DIRECTORY))
+    await machine.boot()
+    assert METADATA_PARTITION not in machine.logs()
+    assert set(machine.disk.list_directory(DIRECTORY)) == before
+    client = machine.connect()
+    assert (await client.produce(TOPIC, b"x")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await client.delete_topic(TOPIC)
+    await client.create_topic("orders")
+    await machine.stop()
 
-        await machine.boot()
-        assert topic_names(machine) == {"orders"}
-        await machine.stop()
-
-    run(main)
+    await machine.boot()
+    assert topic_names(machine) == {"orders"}
+    await machine.stop()
 
 
 def topic_names(machine: Machine) -> set[str]:

@@ -16,7 +16,7 @@ from kafkapy.record.compression import GZIP
 from kafkapy.record.legacy import build_message_set
 from kafkapy.runtime.pool import ANSWER_BYTES, HeavyWork
 from tests.simulator.broker_world import KafkaClient, Machine
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 VERSION = 2
 VALUE = bytes(900_000)
@@ -53,61 +53,52 @@ async def with_records(loop: SimLoop, count: int) -> Machine:
     return machine
 
 
-def test_old_consumers_that_take_nothing_hold_a_bounded_share_and_keep_nobody_waiting() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = await with_records(loop, 10)
-        heavy = heavy_work(machine)
-        stuck = [machine.connect() for _ in range(MANY)]
-        for client in stuck:
-            client.link.stop_reading()
-            await client.send(fetch_of("orders", 0), VERSION)
-        await asyncio.sleep(5)
-        assert ANSWER_BYTES / 2 < heavy.answer_bytes < ANSWER_BYTES + 2 * len(VALUE)
-        other, start = machine.connect(), loop.time()
-        assert await old_fetch(other, "orders", 0) == []
-        assert loop.time() - start < 0.3
-        assert heavy.bytes_in_use == 0
-        for client in stuck:
-            client.link.channel.close()
-        await asyncio.sleep(1)
-        assert heavy.answer_bytes == 0
-        assert len(await old_fetch(other, "orders", 0)) == 9
-        await asyncio.sleep(1)
-        assert (heavy.answer_bytes, heavy.bytes_in_use) == (0, 0)
-        await machine.stop()
-
-    run(main)
+async def test_old_consumers_that_take_nothing_hold_a_bounded_share_and_keep_nobody_waiting(loop: SimLoop) -> None:
+    machine = await with_records(loop, 10)
+    heavy = heavy_work(machine)
+    stuck = [machine.connect() for _ in range(MANY)]
+    for client in stuck:
+        client.link.stop_reading()
+        await client.send(fetch_of("orders", 0), VERSION)
+    await asyncio.sleep(5)
+    assert ANSWER_BYTES / 2 < heavy.answer_bytes < ANSWER_BYTES + 2 * len(VALUE)
+    other, start = machine.connect(), loop.time()
+    assert await old_fetch(other, "orders", 0) == []
+    assert loop.time() - start < 0.3
+    assert heavy.bytes_in_use == 0
+    for client in stuck:
+        client.link.channel.close()
+    await asyncio.sleep(1)
+    assert heavy.answer_bytes == 0
+    assert len(await old_fetch(other, "orders", 0)) == 9
+    await asyncio.sleep(1)
+    assert (heavy.answer_bytes, heavy.bytes_in_use) == (0, 0)
+    await machine.stop()
 
 
-def test_an_old_consumer_reads_all_of_what_is_more_than_an_answer() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = await with_records(loop, 14)
-        client = machine.connect()
-        found: list[int] = []
-        while len(found) < 14:
-            part = await old_fetch(client, "orders", len(found))
-            assert 0 < len(part) < 12
-            found += part
-        assert found == list(range(14))
-        await machine.stop()
-
-    run(main)
+async def test_an_old_consumer_reads_all_of_what_is_more_than_an_answer(loop: SimLoop) -> None:
+    machine = await with_records(loop, 14)
+    client = machine.connect()
+    found: list[int] = []
+    while len(found) < 14:
+        part = await old_fetch(client, "orders", len(found))
+        assert 0 < len(part) < 12
+        found += part
+    assert found == list(range(14))
+    await machine.stop()
 
 
-def test_a_small_compressed_set_that_inflates_far_is_not_converted_on_the_loop() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = await with_records(loop, 0)
-        bomb = build_message_set([Record(0, 1, None, bytes(900_000))], magic=1, compression=GZIP)
-        assert len(bomb) < 4096
-        before = machine.io_pool.finished_count
-        client = machine.connect()
-        request = LegacyProduceRequest(-1, 1000, [TopicProduceData("orders", [PartitionProduceData(0, bomb)])])
-        await client.send(request, VERSION)
-        frame = await client.link.receive_frame()
-        assert struct.unpack_from(">i", frame) == (1,)
-        answer = LegacyProduceResponse.decode(frame[4:], VERSION).responses[0].partition_responses[0]
-        assert (answer.error_code, answer.base_offset) == (0, 0)
-        assert machine.io_pool.finished_count > before
-        await machine.stop()
-
-    run(main)
+async def test_a_small_compressed_set_that_inflates_far_is_not_converted_on_the_loop(loop: SimLoop) -> None:
+    machine = await with_records(loop, 0)
+    bomb = build_message_set([Record(0, 1, None, bytes(900_000))], magic=1, compression=GZIP)
+    assert len(bomb) < 4096
+    before = machine.io_pool.finished_count
+    client = machine.connect()
+    request = LegacyProduceRequest(-1, 1000, [TopicProduceData("orders", [PartitionProduceData(0, bomb)])])
+    await client.send(request, VERSION)
+    frame = await client.link.receive_frame()
+    assert struct.unpack_from(">i", frame) == (1,)
+    answer = LegacyProduceResponse.decode(frame[4:], VERSION).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert machine.io_pool.finished_count > before
+    await machine.stop()

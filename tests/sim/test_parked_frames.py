@@ -28,7 +28,7 @@ from kafkapy.record.legacy import build_message_set
 from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, DecodedRequests
 from kafkapy.security.authorizer import AllowAll
 from tests.simulator.broker_world import KafkaClient, Machine
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
 from tests.support.frames import check_frame_goes
 from tests.support.hosting import batch
@@ -102,25 +102,22 @@ FRAMES: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-def test_requests_that_wait_leave_the_request_memory_to_others(kind: str) -> None:
+async def test_requests_that_wait_leave_the_request_memory_to_others(loop: SimLoop, kind: str) -> None:
     """Before, what they had sent filled it, and no request of others was read until one of them was answered."""
 
-    async def main(loop: SimLoop) -> None:
-        machine = await boot(loop)
-        client = machine.connect()
-        topic = await client.create_topic("t", 1)
-        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
-        async with asyncio.TaskGroup() as sending:
-            for number in range(CONNECTIONS):
-                sending.create_task(send_all(machine, [FRAMES[kind](number)] * (60 if kind == "small ones" else 1)))
-            await asyncio.sleep(1)
-            began = loop.time()
-            assert (await client.list_offset(topic, -1)).error_code == 0
-            assert (await client.produce(topic, bytes(100 * KIB))).error_code == 0
-            assert loop.time() - began < 1
-        await machine.stop()
-
-    run(main)
+    machine = await boot(loop)
+    client = machine.connect()
+    topic = await client.create_topic("t", 1)
+    await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+    async with asyncio.TaskGroup() as sending:
+        for number in range(CONNECTIONS):
+            sending.create_task(send_all(machine, [FRAMES[kind](number)] * (60 if kind == "small ones" else 1)))
+        await asyncio.sleep(1)
+        began = loop.time()
+        assert (await client.list_offset(topic, -1)).error_code == 0
+        assert (await client.produce(topic, bytes(100 * KIB))).error_code == 0
+        assert loop.time() - began < 1
+    await machine.stop()
 
 
 async def send_all(machine: Machine, frames: list[bytes]) -> KafkaClient:
@@ -130,46 +127,40 @@ async def send_all(machine: Machine, frames: list[bytes]) -> KafkaClient:
     return client
 
 
-def test_the_memory_of_a_frame_goes_when_its_request_waits() -> None:
+async def test_the_memory_of_a_frame_goes_when_its_request_waits(loop: SimLoop) -> None:
     """What it may have copied counts in the account of decoded requests."""
     frame = fetch_frame(frame_bytes=300 * KIB)
 
-    async def main(loop: SimLoop) -> None:
-        decoded = DecodedRequests()
-        machine = await boot(loop, decoded)
-        await machine.connect().create_topic("t", 1)
-        tracemalloc.start()
-        try:
-            before, _ = tracemalloc.get_traced_memory()
-            waiting = [await send_all(machine, [frame]) for _ in range(CONNECTIONS)]
-            await asyncio.sleep(1)
-            taken, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert taken - before < 2 * len(frame)
-        assert decoded.bytes_in_use == CONNECTIONS * (2 * ELEMENT_BYTES + len(frame))
-        assert not any(each.link.received for each in waiting)
-        await machine.stop()
-
-    run(main)
+    decoded = DecodedRequests()
+    machine = await boot(loop, decoded)
+    await machine.connect().create_topic("t", 1)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        waiting = [await send_all(machine, [frame]) for _ in range(CONNECTIONS)]
+        await asyncio.sleep(1)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken - before < 2 * len(frame)
+    assert decoded.bytes_in_use == CONNECTIONS * (2 * ELEMENT_BYTES + len(frame))
+    assert not any(each.link.received for each in waiting)
+    await machine.stop()
 
 
-def test_requests_that_would_keep_too_much_while_they_wait_are_answered_or_closed() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = await boot(loop, DecodedRequests(parked_bytes=FRAME_BYTES))
-        client = machine.connect()
-        await client.create_topic("t", 1)
-        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
-        began = loop.time()
-        fetching = await send_all(machine, [fetch_frame(frame_bytes=FRAME_BYTES)])
-        joining = await send_all(machine, [join_frame(0)])
-        assert await fetching.link.receive_frame()
-        with pytest.raises(EOFError):
-            await joining.link.receive_frame()
-        assert loop.time() - began < 1
-        await machine.stop()
-
-    run(main)
+async def test_requests_that_would_keep_too_much_while_they_wait_are_answered_or_closed(loop: SimLoop) -> None:
+    machine = await boot(loop, DecodedRequests(parked_bytes=FRAME_BYTES))
+    client = machine.connect()
+    await client.create_topic("t", 1)
+    await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+    began = loop.time()
+    fetching = await send_all(machine, [fetch_frame(frame_bytes=FRAME_BYTES)])
+    joining = await send_all(machine, [join_frame(0)])
+    assert await fetching.link.receive_frame()
+    with pytest.raises(EOFError):
+        await joining.link.receive_frame()
+    assert loop.time() - began < 1
+    await machine.stop()
 
 
 def produce_frame(*names: str) -> bytes:
@@ -201,26 +192,20 @@ def route(world: ReplicaWorld, connection: ConnectionInfo, frame: memoryview) ->
 
 
 @pytest.mark.parametrize("kind", PRODUCES)
-def test_a_produce_that_waits_for_replicas_keeps_nothing_of_its_frame(kind: str) -> None:
-    async def main(loop: SimLoop) -> None:
-        world = ReplicaWorld(loop, 2, kafkapy_legacy_clients_enable="true")
-        world.create_topic(replicas=(1, 2), isr=(1, 2))
-        check_frame_goes(partial(route, world), PRODUCES[kind])
-        await world.stop()
-
-    run(main)
+async def test_a_produce_that_waits_for_replicas_keeps_nothing_of_its_frame(loop: SimLoop, kind: str) -> None:
+    world = ReplicaWorld(loop, 2, kafkapy_legacy_clients_enable="true")
+    world.create_topic(replicas=(1, 2), isr=(1, 2))
+    check_frame_goes(partial(route, world), PRODUCES[kind])
+    await world.stop()
 
 
-def test_a_produce_with_a_name_that_no_topic_can_have_does_not_wait() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = ReplicaWorld(loop, 2)
-        world.create_topic(replicas=(1, 2), isr=(1, 2))
-        connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)
-        frame = memoryview(bytearray(produce_frame("orders", "n" * 32_000)))
-        answer = await route(world, connection, frame)
-        _, position = read_response_header(bytes(answer), ProduceRequest.API_KEY, 9)
-        topics = ProduceResponse.decode(bytes(answer)[position:], 9).responses
-        assert [topic.partition_responses[0].error_code for topic in topics] == [7, 3]
-        await world.stop()
-
-    run(main)
+async def test_a_produce_with_a_name_that_no_topic_can_have_does_not_wait(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2), isr=(1, 2))
+    connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)
+    frame = memoryview(bytearray(produce_frame("orders", "n" * 32_000)))
+    answer = await route(world, connection, frame)
+    _, position = read_response_header(bytes(answer), ProduceRequest.API_KEY, 9)
+    topics = ProduceResponse.decode(bytes(answer)[position:], 9).responses
+    assert [topic.partition_responses[0].error_code for topic in topics] == [7, 3]
+    await world.stop()

@@ -39,37 +39,31 @@ def world_of(loop: SimLoop, work_ms: float = WORK_MS) -> World:
     return World(loop, work=work)
 
 
-def test_a_pass_stays_short_while_all_connections_have_requests() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = world_of(loop)
-        clients = [world.connect() for _ in range(CONNECTIONS)]
-        for number, client in enumerate(clients):
-            await client.send_frame(b"work %d" % number)
-        answered = asyncio.gather(*[client.receive_frame() for client in clients])
-        waits = await waits_of(loop, answered)
-        assert max(waits) < 2 * (PASS_SECONDS + WORK_MS / 1000) + 0.002, "two passes"
-        assert sum(waits) >= CONNECTIONS * WORK_MS / 1000
-        assert sorted(world.started) == sorted(b"work %d" % number for number in range(CONNECTIONS))
-
-    run(main)
+async def test_a_pass_stays_short_while_all_connections_have_requests(loop: SimLoop) -> None:
+    world = world_of(loop)
+    clients = [world.connect() for _ in range(CONNECTIONS)]
+    for number, client in enumerate(clients):
+        await client.send_frame(b"work %d" % number)
+    answered = asyncio.gather(*[client.receive_frame() for client in clients])
+    waits = await waits_of(loop, answered)
+    assert max(waits) < 2 * (PASS_SECONDS + WORK_MS / 1000) + 0.002, "two passes"
+    assert sum(waits) >= CONNECTIONS * WORK_MS / 1000
+    assert sorted(world.started) == sorted(b"work %d" % number for number in range(CONNECTIONS))
 
 
-def test_connections_take_turns_when_no_pass_has_time_for_all() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = world_of(loop)
-        clients = [world.connect() for _ in range(CONNECTIONS)]
+async def test_connections_take_turns_when_no_pass_has_time_for_all(loop: SimLoop) -> None:
+    world = world_of(loop)
+    clients = [world.connect() for _ in range(CONNECTIONS)]
 
-        async def ask(number: int) -> None:
-            for _ in range(3):
-                await clients[number].send_frame(b"work %d" % number)
-                await clients[number].receive_frame()
+    async def ask(number: int) -> None:
+        for _ in range(3):
+            await clients[number].send_frame(b"work %d" % number)
+            await clients[number].receive_frame()
 
-        await asyncio.gather(*map(ask, range(CONNECTIONS)))
-        for first in range(0, 3 * CONNECTIONS, CONNECTIONS):
-            assert len(set(world.started[first : first + CONNECTIONS])) >= CONNECTIONS * 0.9
-        assert world.reactor.request_memory.requests == 0
-
-    run(main)
+    await asyncio.gather(*map(ask, range(CONNECTIONS)))
+    for first in range(0, 3 * CONNECTIONS, CONNECTIONS):
+        assert len(set(world.started[first : first + CONNECTIONS])) >= CONNECTIONS * 0.9
+    assert world.reactor.request_memory.requests == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

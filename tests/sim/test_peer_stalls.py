@@ -14,7 +14,6 @@ from kafkapy.runtime.peer import RECEIVE_BYTES, Peer, PeerSettings
 from tests.simulator.loop import SimClock, SimLoop
 from tests.simulator.network import LinkRules, SimClient, SimConnector, SimListener, SimNetwork
 from tests.support.chance import SeededRandom
-from tests.support.hosting import on_loop
 
 ADDRESS = ("10.0.0.9", 9093)
 API_VERSIONS, FETCH, VERSION = 18, 1, 13
@@ -64,7 +63,6 @@ async def requested(loop: SimLoop) -> tuple[SimClient, bytes, Coroutine[Any, Any
     return server, frame(response, FETCH, VERSION, 1), end()
 
 
-@on_loop
 async def test_a_large_response_that_has_arrived_is_read_to_its_end(loop: SimLoop) -> None:
     server, response, end = await requested(loop)
     await server.send_frame(response)
@@ -74,7 +72,6 @@ async def test_a_large_response_that_has_arrived_is_read_to_its_end(loop: SimLoo
     assert len(result.responses[0].partitions[0].records or b"") == len(RECORDS)
 
 
-@on_loop
 async def test_a_peer_that_falls_silent_amid_a_response_is_given_up_in_time(loop: SimLoop) -> None:
     started_ms = loop.now_ms()
     server, response, end = await requested(loop)

@@ -14,7 +14,6 @@ from kafkapy.runtime import follower_session
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld
-from tests.support.hosting import on_loop
 
 MORE = 1.2
 FEW, MANY = 10, 3000
@@ -47,7 +46,6 @@ def test_a_produce_and_the_fetch_it_wakes_cost_the_same_with_few_and_many_partit
     assert many <= MORE * few, f"{few:.0f} instructions with {FEW} partitions, {many:.0f} with {MANY}"
 
 
-@on_loop
 async def test_records_are_sent_once_however_many_partitions_have_some(loop: SimLoop) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
@@ -70,7 +68,6 @@ async def test_records_are_sent_once_however_many_partitions_have_some(loop: Sim
         await world.stop()
 
 
-@on_loop
 async def test_a_partition_that_was_idle_for_long_keeps_its_isr_when_it_is_written_to(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 3, replica_lag_time_max_ms="1000")
     world.create_topic(2, replicas=(1, 2, 3))
@@ -83,7 +80,6 @@ async def test_a_partition_that_was_idle_for_long_keeps_its_isr_when_it_is_writt
     await world.stop()
 
 
-@on_loop
 async def test_a_follower_that_died_while_a_partition_was_idle_leaves_once_that_is_written_to(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 3, replica_lag_time_max_ms="1000")
     world.create_topic(replicas=(1, 2, 3))
@@ -96,7 +92,6 @@ async def test_a_follower_that_died_while_a_partition_was_idle_leaves_once_that_
     await world.stop()
 
 
-@on_loop
 async def test_followers_wait_for_replica_fetch_min_bytes(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2, replica_fetch_min_bytes="1000", replica_fetch_wait_max_ms="400")
     world.create_topic(replicas=(1, 2))
@@ -111,7 +106,6 @@ async def test_followers_wait_for_replica_fetch_min_bytes(loop: SimLoop) -> None
     await world.stop()
 
 
-@on_loop
 async def test_a_followers_log_start_follows_a_deletion_of_records_at_once(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2))
@@ -126,7 +120,6 @@ async def test_a_followers_log_start_follows_a_deletion_of_records_at_once(loop:
     await world.stop()
 
 
-@on_loop
 async def test_a_follower_whose_sessions_fail_early_gets_round_to_all_its_partitions(loop: SimLoop) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
@@ -146,7 +139,6 @@ async def test_a_follower_whose_sessions_fail_early_gets_round_to_all_its_partit
         await world.stop()
 
 
-@on_loop
 async def test_a_session_that_ended_is_cleaned_up_by_the_fetches_that_follow(loop: SimLoop) -> None:
     partition_count, unbound = 40, 3
     with pytest.MonkeyPatch.context() as monkeypatch:

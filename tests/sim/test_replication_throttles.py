@@ -6,7 +6,7 @@ from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.throttle import ReplicationThrottle, ThrottledSide
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import Node, ReplicaWorld
-from tests.support.hosting import NOW_MS, batch, on_loop
+from tests.support.hosting import NOW_MS, batch
 
 RECORD_BYTES = 1000
 RECORDS = 20
@@ -46,66 +46,51 @@ def fetch_count(world: ReplicaWorld) -> int:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_replica_out_of_sync_gets_what_the_rate_allows_and_another_partition_all(side: ThrottledSide) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        broker = 1 if side is ThrottledSide.LEADER else 2
-        world = throttled_world(loop, side, f"0:{broker}")
-        await world.pass_ms(5000)
-        assert fetched(world, 1) == RECORDS
-        assert 3 <= fetched(world, 0) <= 7
-        assert fetch_count(world) < RECORDS + 30
-        await world.until(lambda: fetched(world, 0) == RECORDS)
-        await world.until(lambda: world.registration(0).isr == (1, 2))
-        await world.stop()
-
-    check()
+async def test_a_replica_out_of_sync_gets_what_the_rate_allows_and_another_partition_all(
+    loop: SimLoop, side: ThrottledSide
+) -> None:
+    broker = 1 if side is ThrottledSide.LEADER else 2
+    world = throttled_world(loop, side, f"0:{broker}")
+    await world.pass_ms(5000)
+    assert fetched(world, 1) == RECORDS
+    assert 3 <= fetched(world, 0) <= 7
+    assert fetch_count(world) < RECORDS + 30
+    await world.until(lambda: fetched(world, 0) == RECORDS)
+    await world.until(lambda: world.registration(0).isr == (1, 2))
+    await world.stop()
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_list_of_other_brokers_replicas_throttles_nothing(side: ThrottledSide) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        world = throttled_world(loop, side, "0:3,1:3")
-        await world.pass_ms(1000)
-        assert fetched(world, 0) == fetched(world, 1) == RECORDS
-        await world.stop()
-
-    check()
+async def test_a_list_of_other_brokers_replicas_throttles_nothing(loop: SimLoop, side: ThrottledSide) -> None:
+    world = throttled_world(loop, side, "0:3,1:3")
+    await world.pass_ms(1000)
+    assert fetched(world, 0) == fetched(world, 1) == RECORDS
+    await world.stop()
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_replica_in_sync_is_not_held_back_and_counts(side: ThrottledSide) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        world = throttled_world(loop, side, "*", isr=(1, 2))
-        await world.pass_ms(1000)
-        assert fetched(world, 0) == fetched(world, 1) == RECORDS
-        node = world.nodes[1 if side is ThrottledSide.LEADER else 2]
-        limit = node.manager.watches.throttle if side is ThrottledSide.LEADER else node.fetchers.throttle
-        assert limit is not None
-        assert limit.pause_ms() > 0
-        await world.stop()
-
-    check()
+async def test_a_replica_in_sync_is_not_held_back_and_counts(loop: SimLoop, side: ThrottledSide) -> None:
+    world = throttled_world(loop, side, "*", isr=(1, 2))
+    await world.pass_ms(1000)
+    assert fetched(world, 0) == fetched(world, 1) == RECORDS
+    node = world.nodes[1 if side is ThrottledSide.LEADER else 2]
+    limit = node.manager.watches.throttle if side is ThrottledSide.LEADER else node.fetchers.throttle
+    assert limit is not None
+    assert limit.pause_ms() > 0
+    await world.stop()
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_an_end_of_the_throttle_lets_go_what_it_held(side: ThrottledSide) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        world = throttled_world(loop, side, "*")
-        await world.pass_ms(2000)
-        assert fetched(world, 0) < RECORDS
-        world.nodes[1].manager.watches.throttle = world.nodes[2].fetchers.throttle = None
-        await world.pass_ms(2000)
-        assert fetched(world, 0) == fetched(world, 1) == RECORDS
-        await world.stop()
-
-    check()
+async def test_an_end_of_the_throttle_lets_go_what_it_held(loop: SimLoop, side: ThrottledSide) -> None:
+    world = throttled_world(loop, side, "*")
+    await world.pass_ms(2000)
+    assert fetched(world, 0) < RECORDS
+    world.nodes[1].manager.watches.throttle = world.nodes[2].fetchers.throttle = None
+    await world.pass_ms(2000)
+    assert fetched(world, 0) == fetched(world, 1) == RECORDS
+    await world.stop()
 
 
-@on_loop
 async def test_a_follower_without_a_session_is_held_back_without_spinning(loop: SimLoop) -> None:
     world = throttled_world(loop, ThrottledSide.LEADER, "*")
     world.nodes[1].sessions = FetchSessionCache(0, new_session_id=lambda: 1)

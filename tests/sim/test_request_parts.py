@@ -30,7 +30,7 @@ from kafkapy.protocol.messages.offset_fetch_response import (
 )
 from kafkapy.runtime.turns import PAUSE_MS, TURN_MS, Turns
 from tests.simulator.broker_world import KafkaClient, Machine
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 GROUPS: Levels = offset_fetch.PARTS.either[0]
 PARTITIONS = 600
@@ -107,103 +107,90 @@ def commit(partitions: range, offset: int) -> OffsetCommitRequest:
     return OffsetCommitRequest("group", -1, "", topics=[OffsetCommitRequestTopic("t", partitions=of_topic)])
 
 
-def test_large_commit_is_kept_whole_and_requests_keep_their_order() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine, client = await booted(loop)
-        await client.create_topic("t", PARTITIONS)
-        everything = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup("group", topics=None)],
-        )
-        await client.send(commit(range(PARTITIONS + 1), 100), 9)
-        await client.send(commit(range(1), 5), 9)
-        await client.send(everything, 9)
-        (topic,) = (await client.receive()).topics
-        assert [each.partition_index for each in topic.partitions] == list(range(PARTITIONS + 1))
-        assert [each.error_code for each in topic.partitions] == [0] * PARTITIONS + [3]
-        assert (await client.receive()).topics[0].partitions[0].error_code == 0
-        (found,) = (await client.receive()).groups[0].topics
-        offsets = {each.partition_index: each.committed_offset for each in found.partitions}
-        assert offsets == {0: 5, **{each: 100 + each for each in range(1, PARTITIONS)}}
-        await machine.stop()
-
-    run(main)
+async def test_large_commit_is_kept_whole_and_requests_keep_their_order(loop: SimLoop) -> None:
+    machine, client = await booted(loop)
+    await client.create_topic("t", PARTITIONS)
+    everything = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup("group", topics=None)],
+    )
+    await client.send(commit(range(PARTITIONS + 1), 100), 9)
+    await client.send(commit(range(1), 5), 9)
+    await client.send(everything, 9)
+    (topic,) = (await client.receive()).topics
+    assert [each.partition_index for each in topic.partitions] == list(range(PARTITIONS + 1))
+    assert [each.error_code for each in topic.partitions] == [0] * PARTITIONS + [3]
+    assert (await client.receive()).topics[0].partitions[0].error_code == 0
+    (found,) = (await client.receive()).groups[0].topics
+    offsets = {each.partition_index: each.committed_offset for each in found.partitions}
+    assert offsets == {0: 5, **{each: 100 + each for each in range(1, PARTITIONS)}}
+    await machine.stop()
 
 
-def test_large_requests_are_answered_as_small_ones_are() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine, client = await booted(loop)
-        await client.create_topic("t", 8)
-        await client.call(commit(range(8), 100), 9)
-        wanted = OffsetFetchRequestTopics("t", partition_indexes=list(range(8)))
-        small = await client.call(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("group", topics=[wanted])]), 9)
-        wanted.partition_indexes += range(8, LARGE_FRAME_BYTES)
-        large = await client.call(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("group", topics=[wanted])]), 9)
-        (topic,) = large.groups[0].topics
-        assert [each.partition_index for each in topic.partitions] == wanted.partition_indexes
-        assert topic.partitions[:8] == small.groups[0].topics[0].partitions
+async def test_large_requests_are_answered_as_small_ones_are(loop: SimLoop) -> None:
+    machine, client = await booted(loop)
+    await client.create_topic("t", 8)
+    await client.call(commit(range(8), 100), 9)
+    wanted = OffsetFetchRequestTopics("t", partition_indexes=list(range(8)))
+    small = await client.call(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("group", topics=[wanted])]), 9)
+    wanted.partition_indexes += range(8, LARGE_FRAME_BYTES)
+    large = await client.call(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("group", topics=[wanted])]), 9)
+    (topic,) = large.groups[0].topics
+    assert [each.partition_index for each in topic.partitions] == wanted.partition_indexes
+    assert topic.partitions[:8] == small.groups[0].topics[0].partitions
 
-        partitions = [ListOffsetsPartition(each % 9, -1, -1) for each in range(3_000)]
-        listed = await client.call(ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic("t", partitions)]), 10)
-        assert len(listed.topics[0].partitions) == 3_000
-        groups = [f"group-{number % 2_000}" for number in range(4_000)]
-        described = await client.call(DescribeGroupsRequest(groups), 6)
-        assert [each.group_id for each in described.groups] == groups[:2_000], "each once"
-        await machine.stop()
-
-    run(main)
+    partitions = [ListOffsetsPartition(each % 9, -1, -1) for each in range(3_000)]
+    listed = await client.call(ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic("t", partitions)]), 10)
+    assert len(listed.topics[0].partitions) == 3_000
+    groups = [f"group-{number % 2_000}" for number in range(4_000)]
+    described = await client.call(DescribeGroupsRequest(groups), 6)
+    assert [each.group_id for each in described.groups] == groups[:2_000], "each once"
+    await machine.stop()
 
 
 def metadata_of(count: int) -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name=f"created-{number}") for number in range(count)])
 
 
-def test_metadata_creates_no_more_topics_than_one_operation_may(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(loop: SimLoop) -> None:
-        machine, client = await booted(loop)
-        with caplog.at_level(logging.WARNING):
-            answer = await client.call(metadata_of(metadata.MAX_CREATED + 1), 12)
-        assert [each.error_code for each in answer.topics] == [3] * (metadata.MAX_CREATED + 1)
-        assert "its request names 5001 that do not exist" in caplog.text
-        assert {each.name for each in (await client.call(MetadataRequest(None), 12)).topics} == {"__consumer_offsets"}
-        await client.call(metadata_of(600), 12)
-        await asyncio.sleep(10)
-        assert len((await client.call(MetadataRequest(None), 12)).topics) == 601
-        await machine.stop()
-
-    run(main)
-
-
-def test_request_of_too_many_bytes_closes_its_connection(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(loop: SimLoop) -> None:
-        machine, client = await booted(loop)
-        names = [f"{number:030000}" for number in range(MAX_BYTES // 30_000 + 1)]
-        with caplog.at_level(logging.WARNING), pytest.raises(EOFError):
-            await client.call(DescribeGroupsRequest(names), 6)
-        assert f"more than {MAX_BYTES}" in caplog.text
-        await machine.stop()
-
-    run(main)
+async def test_metadata_creates_no_more_topics_than_one_operation_may(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine, client = await booted(loop)
+    with caplog.at_level(logging.WARNING):
+        answer = await client.call(metadata_of(metadata.MAX_CREATED + 1), 12)
+    assert [each.error_code for each in answer.topics] == [3] * (metadata.MAX_CREATED + 1)
+    assert "its request names 5001 that do not exist" in caplog.text
+    assert {each.name for each in (await client.call(MetadataRequest(None), 12)).topics} == {"__consumer_offsets"}
+    await client.call(metadata_of(600), 12)
+    await asyncio.sleep(10)
+    assert len((await client.call(MetadataRequest(None), 12)).topics) == 601
+    await machine.stop()
 
 
-def test_those_that_gave_way_go_on_one_at_a_time() -> None:
-    async def main(loop: SimLoop) -> None:
-        turns = Turns()
-        woken: list[tuple[int, int]] = []
+async def test_request_of_too_many_bytes_closes_its_connection(loop: SimLoop, caplog: pytest.LogCaptureFixture) -> None:
+    machine, client = await booted(loop)
+    names = [f"{number:030000}" for number in range(MAX_BYTES // 30_000 + 1)]
+    with caplog.at_level(logging.WARNING), pytest.raises(EOFError):
+        await client.call(DescribeGroupsRequest(names), 6)
+    assert f"more than {MAX_BYTES}" in caplog.text
+    await machine.stop()
 
-        async def walk(number: int) -> None:
-            await turns.next()
-            woken.append((number, loop.now_ms()))
 
-        start_ms = loop.now_ms()
-        tasks = [loop.create_task(walk(number)) for number in range(4)]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        turn = TURN_MS + PAUSE_MS
-        assert woken == [
-            (0, start_ms + PAUSE_MS),
-            (2, start_ms + PAUSE_MS + turn),
-            (3, start_ms + PAUSE_MS + 2 * turn),
-        ]
+async def test_those_that_gave_way_go_on_one_at_a_time(loop: SimLoop) -> None:
+    turns = Turns()
+    woken: list[tuple[int, int]] = []
 
-    run(main)
+    async def walk(number: int) -> None:
+        await turns.next()
+        woken.append((number, loop.now_ms()))
+
+    start_ms = loop.now_ms()
+    tasks = [loop.create_task(walk(number)) for number in range(4)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    turn = TURN_MS + PAUSE_MS
+    assert woken == [
+        (0, start_ms + PAUSE_MS),
+        (2, start_ms + PAUSE_MS + turn),
+        (3, start_ms + PAUSE_MS + 2 * turn),
+    ]

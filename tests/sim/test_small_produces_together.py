@@ -16,7 +16,7 @@ from kafkapy.security.authorizer import AclOperation
 from tests.sim.test_broker_requests import on_machine
 from tests.simulator.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic, values_of
 from tests.simulator.hot_paths import new_transactions
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 from tests.support.metadata_services import Deny
 from tests.support.wire import request_frame
@@ -92,23 +92,20 @@ async def test_a_disk_that_fails_refuses_all_that_would_be_one_write(machine: Ma
 
 
 @pytest.mark.parametrize("version", [11, 13])
-def test_a_topic_made_again_is_another_one(version: int) -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop)
-        await machine.boot()
-        client = machine.connect()
-        topic = await client.create_topic("orders")
-        await send_together(client, topic, version)
-        await client.delete_topic(topic)
-        assert {answer.error_code for answer in await send_together(client, topic, version)} == {
-            ErrorCode.UNKNOWN_TOPIC_ID if version == 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        }
-        again = await client.create_topic("orders")
-        answers = await send_together(client, again, version)
-        assert [answer.base_offset for answer in answers] == [0, 1, 2, 3, 4]
-        await machine.stop()
-
-    run(main)
+async def test_a_topic_made_again_is_another_one(loop: SimLoop, version: int) -> None:
+    machine = Machine(loop)
+    await machine.boot()
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await send_together(client, topic, version)
+    await client.delete_topic(topic)
+    assert {answer.error_code for answer in await send_together(client, topic, version)} == {
+        ErrorCode.UNKNOWN_TOPIC_ID if version == 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    again = await client.create_topic("orders")
+    answers = await send_together(client, again, version)
+    assert [answer.base_offset for answer in answers] == [0, 1, 2, 3, 4]
+    await machine.stop()
 
 
 class Producing:
@@ -155,39 +152,30 @@ class Producing:
         return 0 if found is None else found.frame_count
 
 
-def test_who_may_not_write_is_left_to_the_handler() -> None:
-    async def main(loop: SimLoop) -> None:
-        assert Producing(loop).serve() == 1
-        assert Producing(loop, Deny((AclOperation.WRITE, "orders"))).serve() == 0
-
-    run(main)
+async def test_who_may_not_write_is_left_to_the_handler(loop: SimLoop) -> None:
+    assert Producing(loop).serve() == 1
+    assert Producing(loop, Deny((AclOperation.WRITE, "orders"))).serve() == 0
 
 
-def test_who_may_not_write_in_a_transaction_is_left_to_the_handler() -> None:
-    async def main(loop: SimLoop) -> None:
-        for denied, count in (("another", 1), ("id", 0), ("orders", 0)):
-            authorizer = Deny((AclOperation.WRITE, denied))
-            requester = Producing(loop, authorizer)
-            requester.begin_transaction()
-            authorizer.questions.clear()
-            assert requester.serve(transactional_id="id") == count
-            requested = [(kind, name) for _, kind, name, *_, is_logged, _ in authorizer.questions if is_logged]
-            assert requested == [("TRANSACTIONAL_ID", "id"), ("TOPIC", "orders")] * count
-
-    run(main)
-
-
-def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_handler() -> None:
-    async def main(loop: SimLoop) -> None:
-        requester = Producing(loop)
-        assert requester.serve(transactional_id="id") == 0
-        assert requester.verified == [(TransactionalProducer("id", 7, 0, is_adding=True, knows_abortable=True), 1)]
+async def test_who_may_not_write_in_a_transaction_is_left_to_the_handler(loop: SimLoop) -> None:
+    for denied, count in (("another", 1), ("id", 0), ("orders", 0)):
+        authorizer = Deny((AclOperation.WRITE, denied))
+        requester = Producing(loop, authorizer)
         requester.begin_transaction()
-        assert requester.serve(transactional_id="id") == 1
-        assert requester.serve() == 1
-        assert len(requester.verified) == 1
+        authorizer.questions.clear()
+        assert requester.serve(transactional_id="id") == count
+        requested = [(kind, name) for _, kind, name, *_, is_logged, _ in authorizer.questions if is_logged]
+        assert requested == [("TRANSACTIONAL_ID", "id"), ("TOPIC", "orders")] * count
 
-    run(main)
+
+async def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_handler(loop: SimLoop) -> None:
+    requester = Producing(loop)
+    assert requester.serve(transactional_id="id") == 0
+    assert requester.verified == [(TransactionalProducer("id", 7, 0, is_adding=True, knows_abortable=True), 1)]
+    requester.begin_transaction()
+    assert requester.serve(transactional_id="id") == 1
+    assert requester.serve() == 1
+    assert len(requester.verified) == 1
 
 
 @on_machine
@@ -207,54 +195,39 @@ async def test_a_transaction_does_not_begin_before_sequence_0(machine: Machine) 
     assert values_of(await client.fetch(topic, 0)) == [b"first"]
 
 
-def test_what_lacks_replicas_in_sync_is_left_to_the_handler() -> None:
-    async def main(loop: SimLoop) -> None:
-        configs = {"min.insync.replicas": "2"}
-        assert Producing(loop, replicas=(1, 2), configs=configs).serve() == 1
-        assert Producing(loop, replicas=(1, 2), isr=(1,), configs=configs).serve() == 0
-
-    run(main)
+async def test_what_lacks_replicas_in_sync_is_left_to_the_handler(loop: SimLoop) -> None:
+    configs = {"min.insync.replicas": "2"}
+    assert Producing(loop, replicas=(1, 2), configs=configs).serve() == 1
+    assert Producing(loop, replicas=(1, 2), isr=(1,), configs=configs).serve() == 0
 
 
-def test_no_more_are_served_than_a_turn_has_left() -> None:
-    async def main(loop: SimLoop) -> None:
-        requester = Producing(loop)
-        assert [requester.serve(5, most=most) for most in (1, 4, 5, 6)] == [1, 4, 5, 5]
-
-    run(main)
+async def test_no_more_are_served_than_a_turn_has_left(loop: SimLoop) -> None:
+    requester = Producing(loop)
+    assert [requester.serve(5, most=most) for most in (1, 4, 5, 6)] == [1, 4, 5, 5]
 
 
-def test_clients_with_ever_new_names_are_served_and_not_all_remembered() -> None:
-    async def main(loop: SimLoop) -> None:
-        requester = Producing(loop)
-        assert all(requester.serve(client_id=f"client-{number}") for number in range(MAX_PLANS + 10))
-        assert len(requester.served._plans) <= MAX_PLANS
-
-    run(main)
+async def test_clients_with_ever_new_names_are_served_and_not_all_remembered(loop: SimLoop) -> None:
+    requester = Producing(loop)
+    assert all(requester.serve(client_id=f"client-{number}") for number in range(MAX_PLANS + 10))
+    assert len(requester.served._plans) <= MAX_PLANS
 
 
-def test_deleted_topics_are_not_remembered() -> None:
-    async def main(loop: SimLoop) -> None:
-        requester = Producing(loop)
-        for number in range(100):
-            requester.create(name=f"topic-{number}")
-            assert requester.serve(topic=f"topic-{number}") == 1
-            requester.hosting.delete_topic(f"topic-{number}")
-        assert len(requester.served._plans) <= 2 * MIN_SWEEP
-
-    run(main)
+async def test_deleted_topics_are_not_remembered(loop: SimLoop) -> None:
+    requester = Producing(loop)
+    for number in range(100):
+        requester.create(name=f"topic-{number}")
+        assert requester.serve(topic=f"topic-{number}") == 1
+        requester.hosting.delete_topic(f"topic-{number}")
+    assert len(requester.served._plans) <= 2 * MIN_SWEEP
 
 
-def test_a_frame_larger_than_what_is_allowed_is_refused_however_it_arrives() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop, socket_request_max_bytes="2000")
-        await machine.boot()
-        client = machine.connect()
-        topic = await client.create_topic("orders")
-        await client.produce(topic, b"first")
-        assert {answer.error_code for answer in await send_together(client, topic)} == {0}
-        with pytest.raises(EOFError):
-            await client.produce(topic, b"v" * 3000)
-        await machine.stop()
-
-    run(main)
+async def test_a_frame_larger_than_what_is_allowed_is_refused_however_it_arrives(loop: SimLoop) -> None:
+    machine = Machine(loop, socket_request_max_bytes="2000")
+    await machine.boot()
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"first")
+    assert {answer.error_code for answer in await send_together(client, topic)} == {0}
+    with pytest.raises(EOFError):
+        await client.produce(topic, b"v" * 3000)
+    await machine.stop()

@@ -6,10 +6,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.commit_waits import CommitWait
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
-from tests.support.hosting import on_loop
 
 
-@on_loop
 async def test_a_produce_that_waits_for_a_lost_follower_is_not_acknowledged_by_the_stop(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1, 2))
@@ -22,7 +20,6 @@ async def test_a_produce_that_waits_for_a_lost_follower_is_not_acknowledged_by_t
     await world.stop()
 
 
-@on_loop
 async def test_an_answer_of_a_coordinator_that_waits_for_its_commit_fails_at_the_stop(loop: SimLoop) -> None:
     class Host:
         """What CommitWait asks of a coordinator's partition."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.simulator.reactor_world import World, answer
 
 DAYS_MS = 10**9
@@ -31,30 +31,24 @@ def last_timer_s(loop: Any) -> float:
     return max((handle.when() for handle in loop._scheduled if not handle.cancelled()), default=0.0)
 
 
-def test_of_throttles_that_overlap_the_longest_counts() -> None:
-    async def main(loop: SimLoop) -> None:
-        client = new_world(loop).connect()
-        for request in (b"later 300 10", b"later 500 20", b"later 100 30"):
-            await client.send_frame(request)
-        for _ in range(3):
-            await client.receive_frame()
-        await client.send_frame(b"echo 2")
+async def test_of_throttles_that_overlap_the_longest_counts(loop: SimLoop) -> None:
+    client = new_world(loop).connect()
+    for request in (b"later 300 10", b"later 500 20", b"later 100 30"):
+        await client.send_frame(request)
+    for _ in range(3):
         await client.receive_frame()
-        assert 520 <= loop.now_ms() < 530
+    await client.send_frame(b"echo 2")
+    await client.receive_frame()
+    assert 520 <= loop.now_ms() < 530
 
-    run(main)
 
-
-def test_a_connection_throttled_for_days_ends_when_it_is_idle() -> None:
-    async def main(loop: SimLoop) -> None:
-        world = new_world(loop)
-        client = world.connect()
-        await client.send_frame(b"throttle %d" % DAYS_MS)
-        await client.receive_frame()
-        assert last_timer_s(loop) >= DAYS_MS / 1000
-        await client.wait_end()
-        assert world.reactor.connection_count == 0
-        assert loop.now_ms() < 700_000, "connections.max.idle.ms"
-        assert last_timer_s(loop) < 4000, "nothing waits for the end of the throttle"
-
-    run(main)
+async def test_a_connection_throttled_for_days_ends_when_it_is_idle(loop: SimLoop) -> None:
+    world = new_world(loop)
+    client = world.connect()
+    await client.send_frame(b"throttle %d" % DAYS_MS)
+    await client.receive_frame()
+    assert last_timer_s(loop) >= DAYS_MS / 1000
+    await client.wait_end()
+    assert world.reactor.connection_count == 0
+    assert loop.now_ms() < 700_000, "connections.max.idle.ms"
+    assert last_timer_s(loop) < 4000, "nothing waits for the end of the throttle"

@@ -55,36 +55,32 @@ async def big(info: ConnectionInfo, request: bytes) -> Writer:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_requests_of_all_sizes_are_answered_over_a_link_that_cuts(
-    seed: int, version: ssl.TLSVersion, tls: ServerTls, context: ssl.SSLContext
+async def test_requests_of_all_sizes_are_answered_over_a_link_that_cuts(
+    loop: SimLoop, seed: int, version: ssl.TLSVersion, tls: ServerTls, context: ssl.SSLContext
 ):
-    async def main(loop: SimLoop) -> None:
-        context.maximum_version = version
-        rules = LinkRules(0, 3, max_piece_bytes=[301, 20_000, 1461][seed], capacity_bytes=30_000)
-        world = World(loop, tls=tls, rules=rules, wait=wait_handler)
-        client = await world.connect_tls(context)
-        sizes = [loop.rng.choice([1, 100, 16_384, 16_385, 70_000, 140_000]) for _ in range(10)]
-        requests = [b"wait %d " % loop.rng.randrange(3) + loop.rng.randbytes(size) for size in sizes]
-        sender = asyncio.create_task(client.send(b"".join(map(frame, requests))))
-        for request in requests:
-            assert await client.receive_frame() == request
-        await sender
-        assert world.reactor.request_memory.bytes == 0
-
-    run(main, seed=seed)
+    context.maximum_version = version
+    rules = LinkRules(0, 3, max_piece_bytes=[301, 20_000, 1461][seed], capacity_bytes=30_000)
+    world = World(loop, tls=tls, rules=rules, wait=wait_handler)
+    client = await world.connect_tls(context)
+    sizes = [loop.rng.choice([1, 100, 16_384, 16_385, 70_000, 140_000]) for _ in range(10)]
+    requests = [b"wait %d " % loop.rng.randrange(3) + loop.rng.randbytes(size) for size in sizes]
+    sender = asyncio.create_task(client.send(b"".join(map(frame, requests))))
+    for request in requests:
+        assert await client.receive_frame() == request
+    await sender
+    assert world.reactor.request_memory.bytes == 0
 
 
-def test_requests_beyond_a_turn_go_on_without_another_byte_from_the_peer(tls: ServerTls, context: ssl.SSLContext):
+async def test_requests_beyond_a_turn_go_on_without_another_byte_from_the_peer(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
+):
     """All arrive at once in few records: what OpenSSL holds when a turn ends, the socket does not call for."""
 
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, tls=tls)
-        client = await world.connect_tls(context)
-        requests = [b"echo %05d" % number + bytes(2000) for number in range(20 * FRAMES_PER_TURN)]
-        await client.send(b"".join(map(frame, requests)))
-        assert [await client.receive_frame() for _ in requests] == requests
-
-    run(main)
+    world = World(loop, tls=tls)
+    client = await world.connect_tls(context)
+    requests = [b"echo %05d" % number + bytes(2000) for number in range(20 * FRAMES_PER_TURN)]
+    await client.send(b"".join(map(frame, requests)))
+    assert [await client.receive_frame() for _ in requests] == requests
 
 
 def test_the_end_of_a_frame_is_received_with_the_whole_record_that_holds_it(
@@ -110,148 +106,130 @@ def test_the_end_of_a_frame_is_received_with_the_whole_record_that_holds_it(
     assert min(receives) >= 16 * 1024
 
 
-def test_requests_held_while_muted_are_served_when_that_ends(tls: ServerTls, context: ssl.SSLContext):
-    async def main(loop: SimLoop) -> None:
-        async def throttle(info: ConnectionInfo, request: bytes) -> Writer:
-            info.throttle_ms = 500
-            return answer(request)
-
-        world = World(loop, tls=tls, throttle=throttle)
-        client = await world.connect_tls(context)
-        await client.send(frame(b"throttle x") + b"".join(frame(b"echo %d" % n + bytes(10_000)) for n in range(20)))
-        assert await client.receive_frame() == b"throttle x"
-        assert loop.now_ms() < 100
-        for number in range(20):
-            assert (await client.receive_frame()).startswith(b"echo %d" % number)
-        assert 500 <= loop.now_ms() < 600
-
-    run(main)
-
-
-def test_requests_held_while_the_account_is_full_are_served_when_it_has_room(tls: ServerTls, context: ssl.SSLContext):
-    async def main(loop: SimLoop) -> None:
-        limits = ReactorLimits(queued_max_request_bytes=100_000, connection=ConnectionLimits(max_frame_bytes=50_000))
-        world = World(loop, limits, tls=tls, wait=wait_handler)
-        hog, client = await world.connect_tls(context), await world.connect_tls(context)
-        await hog.send(frame(b"wait 300 " + bytes(45_000)) + frame(b"wait 300 " + bytes(45_000)))
-        await asyncio.sleep(0.01)
-        for number in range(40):
-            await client.send(frame(b"echo %d " % number + bytes(5000)))
-        for number in range(40):
-            assert (await client.receive_frame()).startswith(b"echo %d " % number)
-        assert world.reactor.request_memory.bytes <= 100_000
-
-    run(main)
-
-
-def test_regions_are_read_in_pieces_and_released_once_their_ciphertext_has_left(
-    tls: ServerTls, context: ssl.SSLContext
+async def test_requests_held_while_muted_are_served_when_that_ends(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
 ):
-    async def main(loop: SimLoop) -> None:
-        data = bytes(range(256)) * 8000
-        file = BytesFile(data)
-        released: list[float] = []
+    async def throttle(info: ConnectionInfo, request: bytes) -> Writer:
+        info.throttle_ms = 500
+        return answer(request)
 
-        async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-            return answer(b"records ", FileRegion(file, 1000, 2_000_000, lambda: released.append(loop.time())))
-
-        world = World(loop, tls=tls, fetch=fetch, rules=LinkRules(capacity_bytes=50_000))
-        client = await world.connect_tls(context)
-        client.stop_reading()
-        await client.send(frame(b"fetch x") + frame(b"echo behind"))
-        await asyncio.sleep(1)
-        assert not released
-        client.read()
-        assert await client.receive_frame() == b"records " + data[1000:2_001_000]
-        assert await client.receive_frame() == b"echo behind"
-        assert len(released) == 1
-
-    run(main)
+    world = World(loop, tls=tls, throttle=throttle)
+    client = await world.connect_tls(context)
+    await client.send(frame(b"throttle x") + b"".join(frame(b"echo %d" % n + bytes(10_000)) for n in range(20)))
+    assert await client.receive_frame() == b"throttle x"
+    assert loop.now_ms() < 100
+    for number in range(20):
+        assert (await client.receive_frame()).startswith(b"echo %d" % number)
+    assert 500 <= loop.now_ms() < 600
 
 
-def test_a_region_that_was_cut_ends_its_connection(tls: ServerTls, context: ssl.SSLContext):
-    async def main(loop: SimLoop) -> None:
-        async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
-            return answer(b"records ", FileRegion(BytesFile(bytes(90_000)), 0, 100_000))
-
-        world = World(loop, tls=tls, fetch=fetch)
-        client = await world.connect_tls(context)
-        await client.send_frame(b"fetch x")
-        await client.wait_end()
-        assert world.reactor.connection_count == 0
-
-    run(main)
-
-
-def test_a_peer_that_does_not_drain_is_not_read_from(tls: ServerTls, context: ssl.SSLContext):
-    async def main(loop: SimLoop) -> None:
-        limits = ReactorLimits(connection=ConnectionLimits(max_output_bytes=50_000))
-        world = World(loop, limits, tls=tls, big=big, rules=LinkRules(capacity_bytes=10_000))
-        client = await world.connect_tls(context)
-        client.stop_reading()
-        sender = asyncio.create_task(client.send(frame(b"big 10000") * 2000))
-        await asyncio.sleep(1)
-        assert len(world.started) <= 20
-        assert world.reactor.request_memory.bytes < 20_000
-        client.read()
-        for _ in range(2000):
-            assert len(await client.receive_frame()) == 10_000
-        await sender
-
-    run(main)
+async def test_requests_held_while_the_account_is_full_are_served_when_it_has_room(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
+):
+    limits = ReactorLimits(queued_max_request_bytes=100_000, connection=ConnectionLimits(max_frame_bytes=50_000))
+    world = World(loop, limits, tls=tls, wait=wait_handler)
+    hog, client = await world.connect_tls(context), await world.connect_tls(context)
+    await hog.send(frame(b"wait 300 " + bytes(45_000)) + frame(b"wait 300 " + bytes(45_000)))
+    await asyncio.sleep(0.01)
+    for number in range(40):
+        await client.send(frame(b"echo %d " % number + bytes(5000)))
+    for number in range(40):
+        assert (await client.receive_frame()).startswith(b"echo %d " % number)
+    assert world.reactor.request_memory.bytes <= 100_000
 
 
-def test_the_last_answer_leaves_whole_before_the_connection_closes(tls: ServerTls, context: ssl.SSLContext):
-    async def main(loop: SimLoop) -> None:
-        async def last(info: ConnectionInfo, request: bytes) -> Writer:
-            info.close_after_answer = True
-            return answer(bytes(300_000))
+async def test_regions_are_read_in_pieces_and_released_once_their_ciphertext_has_left(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
+):
+    data = bytes(range(256)) * 8000
+    file = BytesFile(data)
+    released: list[float] = []
 
-        world = World(loop, tls=tls, last=last, rules=LinkRules(capacity_bytes=5000))
-        client = await world.connect_tls(context)
-        await client.send_frame(b"last x")
-        assert len(await client.receive_frame()) == 300_000
-        await client.wait_end()
+    async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
+        return answer(b"records ", FileRegion(file, 1000, 2_000_000, lambda: released.append(loop.time())))
 
-    run(main)
+    world = World(loop, tls=tls, fetch=fetch, rules=LinkRules(capacity_bytes=50_000))
+    client = await world.connect_tls(context)
+    client.stop_reading()
+    await client.send(frame(b"fetch x") + frame(b"echo behind"))
+    await asyncio.sleep(1)
+    assert not released
+    client.read()
+    assert await client.receive_frame() == b"records " + data[1000:2_001_000]
+    assert await client.receive_frame() == b"echo behind"
+    assert len(released) == 1
 
 
-def test_both_sides_say_goodbye(tls: ServerTls, context: ssl.SSLContext):
+async def test_a_region_that_was_cut_ends_its_connection(loop: SimLoop, tls: ServerTls, context: ssl.SSLContext):
+    async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
+        return answer(b"records ", FileRegion(BytesFile(bytes(90_000)), 0, 100_000))
+
+    world = World(loop, tls=tls, fetch=fetch)
+    client = await world.connect_tls(context)
+    await client.send_frame(b"fetch x")
+    await client.wait_end()
+    assert world.reactor.connection_count == 0
+
+
+async def test_a_peer_that_does_not_drain_is_not_read_from(loop: SimLoop, tls: ServerTls, context: ssl.SSLContext):
+    limits = ReactorLimits(connection=ConnectionLimits(max_output_bytes=50_000))
+    world = World(loop, limits, tls=tls, big=big, rules=LinkRules(capacity_bytes=10_000))
+    client = await world.connect_tls(context)
+    client.stop_reading()
+    sender = asyncio.create_task(client.send(frame(b"big 10000") * 2000))
+    await asyncio.sleep(1)
+    assert len(world.started) <= 20
+    assert world.reactor.request_memory.bytes < 20_000
+    client.read()
+    for _ in range(2000):
+        assert len(await client.receive_frame()) == 10_000
+    await sender
+
+
+async def test_the_last_answer_leaves_whole_before_the_connection_closes(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
+):
+    async def last(info: ConnectionInfo, request: bytes) -> Writer:
+        info.close_after_answer = True
+        return answer(bytes(300_000))
+
+    world = World(loop, tls=tls, last=last, rules=LinkRules(capacity_bytes=5000))
+    client = await world.connect_tls(context)
+    await client.send_frame(b"last x")
+    assert len(await client.receive_frame()) == 300_000
+    await client.wait_end()
+
+
+async def test_both_sides_say_goodbye(loop: SimLoop, tls: ServerTls, context: ssl.SSLContext):
     """A client that says close_notify is answered first; a broker that ends says it, so that nothing looks cut off."""
 
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, tls=tls, wait=wait_handler)
-        client = await world.connect_tls(context)
-        await client.send_frame(b"wait 20 x")
-        client.channel._session.say_goodbye()
-        assert await client.receive_frame() == b"wait 20 x"
-        await client.wait_end()
-        assert world.reactor.connection_count == 0
-        other = await world.connect_tls(context)
-        assert await world.round_trip_ms(other) < 2
-        world.reactor.close()
-        other.stop_reading()
-        await asyncio.sleep(0.1)
-        session = other.channel._session
-        session.incoming.write(session.transport.receive(10_000))
-        assert session.tls.read(1) == b"", "close_notify: no SSLEOFError, nor that bytes are missing"
-
-    run(main)
+    world = World(loop, tls=tls, wait=wait_handler)
+    client = await world.connect_tls(context)
+    await client.send_frame(b"wait 20 x")
+    client.channel._session.say_goodbye()
+    assert await client.receive_frame() == b"wait 20 x"
+    await client.wait_end()
+    assert world.reactor.connection_count == 0
+    other = await world.connect_tls(context)
+    assert await world.round_trip_ms(other) < 2
+    world.reactor.close()
+    other.stop_reading()
+    await asyncio.sleep(0.1)
+    session = other.channel._session
+    session.incoming.write(session.transport.receive(10_000))
+    assert session.tls.read(1) == b"", "close_notify: no SSLEOFError, nor that bytes are missing"
 
 
 # ---- handshakes
 
 
-def test_the_principal_is_known_before_the_first_request(tmp_path: Path, context: ssl.SSLContext):
-    async def main(loop: SimLoop) -> None:
-        identity = AUTHORITY.issue("alice", key_number=2)
-        tls = ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path, AUTHORITY), principal_of)
-        world = World(loop, tls=tls, whoami=whoami)
-        client = await world.connect_tls(client_context(AUTHORITY, identity, tmp_path))
-        await client.send_frame(b"whoami")
-        assert await client.receive_frame() == b"User:%d bytes" % len(identity.certificate_der)
-
-    run(main)
+async def test_the_principal_is_known_before_the_first_request(loop: SimLoop, tmp_path: Path, context: ssl.SSLContext):
+    identity = AUTHORITY.issue("alice", key_number=2)
+    tls = ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path, AUTHORITY), principal_of)
+    world = World(loop, tls=tls, whoami=whoami)
+    client = await world.connect_tls(client_context(AUTHORITY, identity, tmp_path))
+    await client.send_frame(b"whoami")
+    assert await client.receive_frame() == b"User:%d bytes" % len(identity.certificate_der)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -321,27 +299,24 @@ def test_another_protocol_on_a_tls_port_is_one_line_that_says_so(
     ]
 
 
-def test_handshakes_that_stall_end_after_ten_seconds(tls: ServerTls, context: ssl.SSLContext):
+async def test_handshakes_that_stall_end_after_ten_seconds(loop: SimLoop, tls: ServerTls, context: ssl.SSLContext):
     """Nothing, one byte a second, half of a hello: all are given kafkapy.authentication.timeout.ms."""
 
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, tls=tls)
-        hello = _client_hello(context)
-        silent, half, trickling = world.connect(), world.connect(), world.connect()
-        await half.send(hello[: len(hello) // 2])
-        trickle = asyncio.create_task(_trickle(trickling, hello))
-        await asyncio.sleep(9.9)
-        assert world.reactor.connection_count == 3
-        await asyncio.sleep(0.2)
-        assert world.reactor.connection_count == 0
-        assert silent.is_ended
-        assert half.is_ended
-        assert trickling.is_ended
-        trickle.cancel()
-        client = await world.connect_tls(context)
-        assert await world.round_trip_ms(client) < 2
-
-    run(main)
+    world = World(loop, tls=tls)
+    hello = _client_hello(context)
+    silent, half, trickling = world.connect(), world.connect(), world.connect()
+    await half.send(hello[: len(hello) // 2])
+    trickle = asyncio.create_task(_trickle(trickling, hello))
+    await asyncio.sleep(9.9)
+    assert world.reactor.connection_count == 3
+    await asyncio.sleep(0.2)
+    assert world.reactor.connection_count == 0
+    assert silent.is_ended
+    assert half.is_ended
+    assert trickling.is_ended
+    trickle.cancel()
+    client = await world.connect_tls(context)
+    assert await world.round_trip_ms(client) < 2
 
 
 async def _trickle(client: SimClient, data: bytes) -> None:
@@ -358,38 +333,34 @@ def _client_hello(context: ssl.SSLContext) -> bytes:
     return outgoing.read()
 
 
-def test_a_storm_of_handshakes_leaves_others_their_turns(tls: ServerTls, context: ssl.SSLContext):
+async def test_a_storm_of_handshakes_leaves_others_their_turns(loop: SimLoop, tls: ServerTls, context: ssl.SSLContext):
     """The loop's passes between two echoes bound the steps of handshakes that are done between them."""
 
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, tls=tls)
-        canary = await world.connect_tls(context)
+    world = World(loop, tls=tls)
+    canary = await world.connect_tls(context)
+    await world.round_trip_ms(canary)
+    hello = _client_hello(context)
+    for _ in range(200):
+        await world.connect().send(hello)
+    before = loop.now_ms()
+    for _ in range(30):
         await world.round_trip_ms(canary)
-        hello = _client_hello(context)
-        for _ in range(200):
-            await world.connect().send(hello)
-        before = loop.now_ms()
-        for _ in range(30):
-            await world.round_trip_ms(canary)
-        assert loop.now_ms() - before < 20
-        assert world.reactor.connection_count == 201
-        world.reactor.close()
-        assert world.reactor.connection_count == 0
-
-    run(main)
+    assert loop.now_ms() - before < 20
+    assert world.reactor.connection_count == 201
+    world.reactor.close()
+    assert world.reactor.connection_count == 0
 
 
-def test_the_longest_handshake_goes_when_max_connections_is_exceeded(tls: ServerTls, context: ssl.SSLContext):
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, ReactorLimits(max_connections=3), tls=tls)
-        silent = world.connect()
-        await asyncio.sleep(1)
-        clients = [await world.connect_tls(context) for _ in range(2)]
-        world.reactor.update_connection_limits(ReactorLimits(max_connections=2))
-        await silent.wait_end()
-        assert [await world.round_trip_ms(client) < 2 for client in clients] == [True, True]
-
-    run(main)
+async def test_the_longest_handshake_goes_when_max_connections_is_exceeded(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
+):
+    world = World(loop, ReactorLimits(max_connections=3), tls=tls)
+    silent = world.connect()
+    await asyncio.sleep(1)
+    clients = [await world.connect_tls(context) for _ in range(2)]
+    world.reactor.update_connection_limits(ReactorLimits(max_connections=2))
+    await silent.wait_end()
+    assert [await world.round_trip_ms(client) < 2 for client in clients] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -424,18 +395,15 @@ def test_a_flood_amid_a_handshake_is_broken_off(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_one_byte_in_a_record_is_enough_for_a_peer_that_sends_little(
-    seed: int, tls: ServerTls, context: ssl.SSLContext
+async def test_one_byte_in_a_record_is_enough_for_a_peer_that_sends_little(
+    loop: SimLoop, seed: int, tls: ServerTls, context: ssl.SSLContext
 ):
-    async def main(loop: SimLoop) -> None:
-        world = World(loop, tls=tls)
-        client = await world.connect_tls(context)
-        for _ in range(50):
-            for byte in frame(b"echo ping"):
-                await client.send(bytes([byte]))
-            assert await client.receive_frame() == b"echo ping"
-
-    run(main, seed=seed)
+    world = World(loop, tls=tls)
+    client = await world.connect_tls(context)
+    for _ in range(50):
+        for byte in frame(b"echo ping"):
+            await client.send(bytes([byte]))
+        assert await client.receive_frame() == b"echo ping"
 
 
 def test_a_peer_that_sends_records_of_nothing_is_closed(

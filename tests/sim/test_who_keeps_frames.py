@@ -17,7 +17,7 @@ from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
 from tests.support.frames import check_frame_goes
-from tests.support.hosting import batch, on_loop
+from tests.support.hosting import batch
 from tests.support.wire import CLIENT_ID, request_frame
 
 PLAIN = bytes(batch(b"a"))
@@ -55,18 +55,16 @@ async def check_produce(loop: SimLoop, *batches: bytes, quotas: ClientQuotas | N
     await world.stop()
 
 
-@on_loop
 async def test_a_batch_whose_transaction_is_refused_does_not_keep_the_frame_while_another_waits(loop: SimLoop) -> None:
     await check_produce(loop, PLAIN, REFUSED)
 
 
-@on_loop
 async def test_quotas_do_not_keep_the_frame(loop: SimLoop) -> None:
     quotas = ClientQuotas(11, 1000)
     quotas.set_entity((("client-id", CLIENT_ID),), {"producer_byte_rate": 1e9})
     await check_produce(loop, PLAIN, quotas=quotas)
 
 
-def test_the_request_log_does_not_keep_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_request_log_does_not_keep_the_frame(loop: SimLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_logger, "is_on", True)
-    on_loop(lambda loop: check_produce(loop, PLAIN))()
+    await check_produce(loop, PLAIN)

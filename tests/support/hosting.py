@@ -1,7 +1,7 @@
 """A broker's partitions on a simulated disk, on a virtual-time loop: what data-plane handlers are tested against."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +27,7 @@ from kafkapy.storage.manager.log_manager import DirectoryWatcher, LogManager
 from kafkapy.timer.wheel import TimingWheel
 from tests.simulator.disk import SimDisk
 from tests.simulator.io_pool import SimIoPool
-from tests.simulator.loop import SimClock, SimLoop, run
+from tests.simulator.loop import SimClock, SimLoop
 from tests.support.batches import build_batch
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, Cluster
@@ -196,16 +196,6 @@ class Hosting:
 def _counter() -> Any:
     numbers = iter(range(1, 1_000_000))
     return lambda: next(numbers)
-
-
-def on_loop(test: Callable[[SimLoop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Run an async test on virtual time."""
-
-    def call() -> None:
-        run(test)
-
-    call.__name__ = test.__name__
-    return call
 
 
 async def settle() -> None:

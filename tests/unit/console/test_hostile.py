@@ -112,10 +112,10 @@ def test_an_origin_that_is_no_url_is_refused() -> None:
     assert page.post("/change/produce", headers={"origin": "http://["}).status_code == 403
 
 
-def test_streams_are_counted_when_many_come_at_once() -> None:
+async def test_streams_are_counted_when_many_come_at_once() -> None:
     """All of them passed, where they were counted later than looked at."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:  # a broker that never answers
-        texts = asyncio.run(_requested_at_once(listener, MAX_STREAMS + 4))
+        texts = await _requested_at_once(listener, MAX_STREAMS + 4)
     assert sum("already" in text for text in texts) == 4
 
 

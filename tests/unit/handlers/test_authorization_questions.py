@@ -41,7 +41,7 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.reactor.socket_channel import host_address
 from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation, AllowAll
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
 from tests.support.hosting import Hosting, batch
 from tests.support.metadata_services import Deny, answer, context, on_wire, services, walking
@@ -80,67 +80,57 @@ def send(hosting: Hosting, authorizer: Any, *topics: TopicProduceData, **fields:
 
 
 @pytest.mark.parametrize("topic", ["orders", "secret", "unknown"])
-def test_a_transactional_batch_is_authorized_for_its_id_before_anything_is_appended(topic: str) -> None:
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        partition = hosting.create_topic("orders")
-        hosting.create_topic("secret")
-        denied = Deny((AclOperation.WRITE, "t"), (AclOperation.WRITE, "secret"))
-        codes = send(
-            hosting,
-            denied,
-            topic_data("orders", batch(b"a")),
-            topic_data(topic, transactional()),
-            transactional_id="t",
-        )
-        assert codes == [[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]] * 2
-        assert denied.questions == [("WRITE", "TRANSACTIONAL_ID", "t", 1, *AUDITED)]
-        assert partition.log.log_end_offset == 0
-
-    run(main)
-
-
-def test_a_transactional_batch_without_an_id_is_refused_without_authorization() -> None:
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        hosting.create_topic("orders")
-        authorizer = Deny()
-        codes = send(hosting, authorizer, topic_data("orders", transactional()))
-        assert codes == [[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]]
-        assert not authorizer.questions
-        with pytest.raises(CloseConnection):
-            send(hosting, authorizer, topic_data("orders", transactional()), acks=0)
-
-    run(main)
+async def test_a_transactional_batch_is_authorized_for_its_id_before_anything_is_appended(
+    loop: SimLoop, topic: str
+) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic("orders")
+    hosting.create_topic("secret")
+    denied = Deny((AclOperation.WRITE, "t"), (AclOperation.WRITE, "secret"))
+    codes = send(
+        hosting,
+        denied,
+        topic_data("orders", batch(b"a")),
+        topic_data(topic, transactional()),
+        transactional_id="t",
+    )
+    assert codes == [[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]] * 2
+    assert denied.questions == [("WRITE", "TRANSACTIONAL_ID", "t", 1, *AUDITED)]
+    assert partition.log.log_end_offset == 0
 
 
-def test_produce_authorizes_each_topic_once_with_the_number_of_its_partitions() -> None:
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        hosting.create_topic("orders", partition_count=2)
-        authorizer = Deny()
-        send(hosting, authorizer, topic_data("orders", batch(b"a"), batch(b"b")), topic_data("unknown", batch(b"c")))
-        assert authorizer.questions == [
-            ("WRITE", "TOPIC", "orders", 2, *AUDITED),
-            ("WRITE", "TOPIC", "unknown", 1, *AUDITED),
-        ]
-
-    run(main)
+async def test_a_transactional_batch_without_an_id_is_refused_without_authorization(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic("orders")
+    authorizer = Deny()
+    codes = send(hosting, authorizer, topic_data("orders", transactional()))
+    assert codes == [[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]]
+    assert not authorizer.questions
+    with pytest.raises(CloseConnection):
+        send(hosting, authorizer, topic_data("orders", transactional()), acks=0)
 
 
-def test_legacy_produce_converts_nothing_of_a_forbidden_topic() -> None:
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        hosting.create_topic("secret")
-        authorizer = Deny((AclOperation.WRITE, "secret"))
-        data = [LegacyTopic("secret", [LegacyData(0, b"no message set at all"), LegacyData(1, None)])]
-        request = LegacyProduceRequest(acks=1, timeout_ms=1_000, topic_data=data)
-        response = answer(legacy_produce.handle(hosting.services(authorizer), producer_context(2), request))
-        codes = [part.error_code for part in response.responses[0].partition_responses]
-        assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
-        assert authorizer.questions == [("WRITE", "TOPIC", "secret", 2, *AUDITED)]
+async def test_produce_authorizes_each_topic_once_with_the_number_of_its_partitions(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic("orders", partition_count=2)
+    authorizer = Deny()
+    send(hosting, authorizer, topic_data("orders", batch(b"a"), batch(b"b")), topic_data("unknown", batch(b"c")))
+    assert authorizer.questions == [
+        ("WRITE", "TOPIC", "orders", 2, *AUDITED),
+        ("WRITE", "TOPIC", "unknown", 1, *AUDITED),
+    ]
 
-    run(main)
+
+async def test_legacy_produce_converts_nothing_of_a_forbidden_topic(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic("secret")
+    authorizer = Deny((AclOperation.WRITE, "secret"))
+    data = [LegacyTopic("secret", [LegacyData(0, b"no message set at all"), LegacyData(1, None)])]
+    request = LegacyProduceRequest(acks=1, timeout_ms=1_000, topic_data=data)
+    response = answer(legacy_produce.handle(hosting.services(authorizer), producer_context(2), request))
+    codes = [part.error_code for part in response.responses[0].partition_responses]
+    assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    assert authorizer.questions == [("WRITE", "TOPIC", "secret", 2, *AUDITED)]
 
 
 def init_producer_id_code(authorizer: Any) -> int:
@@ -264,26 +254,23 @@ def test_metadata_of_all_topics_leaves_no_trace_of_what_is_hidden() -> None:
 
 
 @pytest.mark.parametrize("handler", [metadata, describe_topic_partitions])
-def test_very_many_topics_are_authorized_in_turns(handler: Any) -> None:
+async def test_very_many_topics_are_authorized_in_turns(loop: SimLoop, handler: Any) -> None:
     cluster = Cluster(broker_count=1)
     create(services(cluster), *(f"t{number}" for number in range(2_500)))
     request: Any = MetadataRequest(topics=None) if handler is metadata else DescribeTopicPartitionsRequest()
     requester = context(13 if handler is metadata else 0)
     requester.connection = SimpleNamespace(is_held=False)
 
-    async def main(loop: SimLoop) -> None:
-        authorizer = Deny((AclOperation.DESCRIBE, "t7"))
-        task = loop.create_task(handler.handle(services(cluster, authorizer=authorizer), requester, request))
-        turns = 0
-        while not task.done():
-            before = len(authorizer.questions)
-            await asyncio.sleep(0.001)
-            assert len(authorizer.questions) - before <= 9 * STEPS_PER_TURN, "one and eight operations of a topic"
-            turns += 1
-        assert turns > 2
-        assert "t7" not in {topic.name for topic in on_wire(task.result(), requester.api_version).topics}
-
-    run(main)
+    authorizer = Deny((AclOperation.DESCRIBE, "t7"))
+    task = loop.create_task(handler.handle(services(cluster, authorizer=authorizer), requester, request))
+    turns = 0
+    while not task.done():
+        before = len(authorizer.questions)
+        await asyncio.sleep(0.001)
+        assert len(authorizer.questions) - before <= 9 * STEPS_PER_TURN, "one and eight operations of a topic"
+        turns += 1
+    assert turns > 2
+    assert "t7" not in {topic.name for topic in on_wire(task.result(), requester.api_version).topics}
 
 
 def test_the_right_to_create_is_checked_for_the_cluster_once() -> None:
@@ -313,20 +300,17 @@ def test_nobody_learns_that_a_forbidden_topic_is_internal() -> None:
     assert (topic.error_code, topic.is_internal) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)
 
 
-def test_brokers_may_request_leader_epochs_and_others_are_not_logged_for_not_being_one() -> None:
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        hosting.create_topic("orders")
-        authorizer = Deny((AclOperation.CLUSTER_ACTION, CLUSTER))
-        topics = [OffsetForLeaderTopic("orders", [OffsetForLeaderPartition(0)])]
-        request = OffsetForLeaderEpochRequest(topics=topics)
-        answer(offset_for_leader_epoch.handle(hosting.services(authorizer), producer_context(4), request))
-        assert authorizer.questions == [
-            ("CLUSTER_ACTION", "CLUSTER", CLUSTER, 1, *FILTER),
-            ("DESCRIBE", "TOPIC", "orders", 1, *AUDITED),
-        ]
-
-    run(main)
+async def test_brokers_may_request_leader_epochs_and_others_are_not_logged_for_not_being_one(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic("orders")
+    authorizer = Deny((AclOperation.CLUSTER_ACTION, CLUSTER))
+    topics = [OffsetForLeaderTopic("orders", [OffsetForLeaderPartition(0)])]
+    request = OffsetForLeaderEpochRequest(topics=topics)
+    answer(offset_for_leader_epoch.handle(hosting.services(authorizer), producer_context(4), request))
+    assert authorizer.questions == [
+        ("CLUSTER_ACTION", "CLUSTER", CLUSTER, 1, *FILTER),
+        ("DESCRIBE", "TOPIC", "orders", 1, *AUDITED),
+    ]
 
 
 def test_without_an_authorizer_nothing_is_counted_or_authorized() -> None:

@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.create_topics_response import CreatableTopicResul
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.primitives import Writer
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import services
 
@@ -60,38 +60,34 @@ def elsewhere(**properties: str) -> tuple[Any, Elsewhere]:
     return found, controller
 
 
-def test_the_controller_is_requested_with_the_clients_principal() -> None:
-    async def main(loop: SimLoop) -> None:
-        running, controller = elsewhere()
-        create_topics_soon(running, CONTEXT, ["orders"])
-        await asyncio.sleep(0)
-        (envelope,) = controller.envelopes
-        header, _ = read_request_header(memoryview(envelope.request_data))
-        assert (header.api_key, header.api_version, header.client_id) == (CREATE_TOPICS, VERSION, "app")
-        assert decode_principal(envelope.request_principal or b"") == "User:alice"
-        assert envelope.client_host_address == bytes([10, 0, 0, 7])
-        controller.may_answer.set()
-        await asyncio.sleep(0.1)
-
-    run(main)
+async def test_the_controller_is_requested_with_the_clients_principal(loop: SimLoop) -> None:
+    running, controller = elsewhere()
+    create_topics_soon(running, CONTEXT, ["orders"])
+    await asyncio.sleep(0)
+    (envelope,) = controller.envelopes
+    header, _ = read_request_header(memoryview(envelope.request_data))
+    assert (header.api_key, header.api_version, header.client_id) == (CREATE_TOPICS, VERSION, "app")
+    assert decode_principal(envelope.request_principal or b"") == "User:alice"
+    assert envelope.client_host_address == bytes([10, 0, 0, 7])
+    controller.may_answer.set()
+    await asyncio.sleep(0.1)
 
 
-def test_a_topic_that_is_being_created_is_not_requested_again_until_the_controller_has_answered() -> None:
-    async def main(loop: SimLoop) -> None:
-        running, controller = elsewhere()
-        create_topics_soon(running, CONTEXT, ["orders"])
-        create_topics_soon(running, CONTEXT, ["orders", "trades"])
-        create_topics_soon(running, CONTEXT, ["orders"])
-        await asyncio.sleep(0)
-        assert controller.requested() == [["orders"], ["trades"]]
-        controller.error = ErrorCode.NOT_CONTROLLER
-        controller.may_answer.set()
-        await asyncio.sleep(0.1)
-        create_topics_soon(running, CONTEXT, ["orders"])
-        await asyncio.sleep(0.1)
-        assert controller.requested() == [["orders"], ["trades"], ["orders"]]
-
-    run(main)
+async def test_a_topic_that_is_being_created_is_not_requested_again_until_the_controller_has_answered(
+    loop: SimLoop,
+) -> None:
+    running, controller = elsewhere()
+    create_topics_soon(running, CONTEXT, ["orders"])
+    create_topics_soon(running, CONTEXT, ["orders", "trades"])
+    create_topics_soon(running, CONTEXT, ["orders"])
+    await asyncio.sleep(0)
+    assert controller.requested() == [["orders"], ["trades"]]
+    controller.error = ErrorCode.NOT_CONTROLLER
+    controller.may_answer.set()
+    await asyncio.sleep(0.1)
+    create_topics_soon(running, CONTEXT, ["orders"])
+    await asyncio.sleep(0.1)
+    assert controller.requested() == [["orders"], ["trades"], ["orders"]]
 
 
 def test_what_this_broker_has_set_counts_and_what_it_has_not_is_the_controllers() -> None:

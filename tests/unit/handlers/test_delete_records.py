@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.delete_records_request import (
 )
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, settle
+from tests.support.hosting import NOW_MS, Hosting, batch, settle
 from tests.support.metadata_services import Deny
 
 
@@ -43,20 +43,15 @@ def fill(hosting: Hosting, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_moves_the_start(version: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        partition = fill(hosting)
-        assert await delete(hosting, 3, version) == (0, 3)
-        assert partition.log.log_start_offset == 3
-        assert await delete(hosting, 1, version) == (0, 3)
-        assert await delete(hosting, -1, version) == (0, 5)
-
-    main()
+async def test_every_version_moves_the_start(loop: SimLoop, version: int) -> None:
+    hosting = Hosting(loop)
+    partition = fill(hosting)
+    assert await delete(hosting, 3, version) == (0, 3)
+    assert partition.log.log_start_offset == 3
+    assert await delete(hosting, 1, version) == (0, 3)
+    assert await delete(hosting, -1, version) == (0, 5)
 
 
-@on_loop
 async def test_the_new_start_survives_a_restart(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting)
@@ -65,7 +60,6 @@ async def test_the_new_start_survives_a_restart(loop: SimLoop) -> None:
     assert hosting.log().log_start_offset == 3
 
 
-@on_loop
 async def test_what_cannot_be_deleted_is_refused(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     fill(hosting)
@@ -85,7 +79,6 @@ async def test_what_cannot_be_deleted_is_refused(loop: SimLoop) -> None:
     assert await delete(hosting, 1, authorizer=denied) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
 
 
-@on_loop
 async def test_a_deletion_waits_for_the_followers_or_times_out(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = fill(hosting, replicas=(1, 2))

@@ -8,7 +8,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop
+from tests.support.hosting import NOW_MS, Hosting, batch
 from tests.support.metadata_services import Deny, answer
 
 
@@ -20,27 +20,21 @@ def describe(hosting: Hosting, topics: Any = None, version: int = 5, authorizer:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_every_version_returns_directories_partitions_and_sizes(version: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        partition = hosting.create_topic(partition_count=2)
-        partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=NOW_MS)
-        (directory,) = describe(hosting, version=version).results
-        (topic,) = directory.topics
-        reported = [
-            (each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
-            for each in topic.partitions
-        ]
-        assert (directory.log_dir, directory.error_code, topic.name) == ("/data", 0, "orders")
-        assert reported == [(0, len(batch(b"a")), 0, False), (1, 0, 0, False)]
-        assert (directory.total_bytes > 0, directory.usable_bytes >= 0) == (version >= 4, version >= 4)
-        assert not directory.is_cordoned
-
-    main()
+async def test_every_version_returns_directories_partitions_and_sizes(loop: SimLoop, version: int) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic(partition_count=2)
+    partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=NOW_MS)
+    (directory,) = describe(hosting, version=version).results
+    (topic,) = directory.topics
+    reported = [
+        (each.partition_index, each.partition_size, each.offset_lag, each.is_future_key) for each in topic.partitions
+    ]
+    assert (directory.log_dir, directory.error_code, topic.name) == ("/data", 0, "orders")
+    assert reported == [(0, len(batch(b"a")), 0, False), (1, 0, 0, False)]
+    assert (directory.total_bytes > 0, directory.usable_bytes >= 0) == (version >= 4, version >= 4)
+    assert not directory.is_cordoned
 
 
-@on_loop
 async def test_only_requested_partitions_that_are_here_are_returned(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=3)
@@ -53,7 +47,6 @@ async def test_only_requested_partitions_that_are_here_are_returned(loop: SimLoo
     assert describe(hosting, []).results[0].topics == []
 
 
-@on_loop
 async def test_a_directory_that_failed_says_so(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -62,7 +55,6 @@ async def test_a_directory_that_failed_says_so(loop: SimLoop) -> None:
     assert (directory.error_code, directory.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
-@on_loop
 async def test_it_needs_the_right_to_describe_the_cluster(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     denied = Deny((AclOperation.DESCRIBE, "kafka-cluster"))

@@ -9,7 +9,7 @@ from kafkapy.protocol.messages.describe_producers_request import DescribeProduce
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 from tests.support.metadata_services import Deny, answer
 
 
@@ -31,7 +31,6 @@ def with_a_producer(loop: SimLoop) -> Hosting:
     return hosting
 
 
-@on_loop
 async def test_reading_the_topic_must_be_allowed(loop: SimLoop) -> None:
     hosting = with_a_producer(loop)
     assert send_request(hosting, "orders") == (0, [9])
@@ -39,14 +38,12 @@ async def test_reading_the_topic_must_be_allowed(loop: SimLoop) -> None:
     assert denied == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
 
 
-@on_loop
 async def test_a_follower_describes_its_producers_too(loop: SimLoop) -> None:
     hosting = with_a_producer(loop)
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2))
     assert send_request(hosting, "orders") == (0, [9])
 
 
-@on_loop
 async def test_elsewhere_or_offline_there_are_none(loop: SimLoop) -> None:
     hosting = with_a_producer(loop)
     hosting.create_topic("elsewhere", replicas=(2,))

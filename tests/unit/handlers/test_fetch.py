@@ -17,7 +17,7 @@ from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, settle, topic_id
 from tests.support.metadata_services import Deny
 
 VERSIONS = range(4, 19)
@@ -73,21 +73,16 @@ def spans(part: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_reads(version: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        append(hosting.create_topic(), b"a", b"b")
-        (part,) = await parts_of(hosting, request(version, 0), version)
-        assert (part.error_code, part.high_watermark, part.last_stable_offset) == (0, 2, 2)
-        assert part.log_start_offset == (0 if version >= 5 else -1)
-        assert (part.preferred_read_replica, part.aborted_transactions) == (-1, None)
-        assert spans(part) == [(0, 1)]
-
-    main()
+async def test_every_version_reads(loop: SimLoop, version: int) -> None:
+    hosting = Hosting(loop)
+    append(hosting.create_topic(), b"a", b"b")
+    (part,) = await parts_of(hosting, request(version, 0), version)
+    assert (part.error_code, part.high_watermark, part.last_stable_offset) == (0, 2, 2)
+    assert part.log_start_offset == (0 if version >= 5 else -1)
+    assert (part.preferred_read_replica, part.aborted_transactions) == (-1, None)
+    assert spans(part) == [(0, 1)]
 
 
-@on_loop
 async def test_the_whole_batch_that_holds_the_offset_is_returned(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -97,7 +92,6 @@ async def test_the_whole_batch_that_holds_the_offset_is_returned(loop: SimLoop) 
     assert spans(part) == [(0, 2), (3, 3)]
 
 
-@on_loop
 async def test_one_batch_is_returned_however_large_but_only_of_the_first_partition_that_has_any(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=3)
@@ -110,7 +104,6 @@ async def test_one_batch_is_returned_however_large_but_only_of_the_first_partiti
     assert (spans(full), spans(later)) == ([(0, 0)], [])
 
 
-@on_loop
 async def test_the_limits_hold_behind_the_first_batch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(partition_count=2)
@@ -125,7 +118,6 @@ async def test_the_limits_hold_behind_the_first_batch(loop: SimLoop) -> None:
     assert (len(spans(first)), len(spans(second))) == (4, 1)
 
 
-@on_loop
 async def test_fetch_max_bytes_of_the_broker_holds_for_all(loop: SimLoop) -> None:
     hosting = Hosting(loop, fetch_max_bytes="1024")
     partition = hosting.create_topic()
@@ -135,7 +127,6 @@ async def test_fetch_max_bytes_of_the_broker_holds_for_all(loop: SimLoop) -> Non
     assert spans(part) == [(0, 0), (1, 1)]
 
 
-@on_loop
 async def test_records_leave_as_regions_of_the_file(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -147,7 +138,6 @@ async def test_records_leave_as_regions_of_the_file(loop: SimLoop) -> None:
     records.release()
 
 
-@on_loop
 async def test_cold_pages_are_warmed_by_a_worker(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -160,7 +150,6 @@ async def test_cold_pages_are_warmed_by_a_worker(loop: SimLoop) -> None:
     assert hosting.io_pool.finished_count > 0
 
 
-@on_loop
 async def test_a_disk_that_fails_while_warming_is_a_storage_error(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -180,7 +169,6 @@ async def test_a_disk_that_fails_while_warming_is_a_storage_error(loop: SimLoop)
 # -- errors
 
 
-@on_loop
 async def test_errors_are_returned_partition_by_partition(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     append(hosting.create_topic(), b"a")
@@ -202,7 +190,6 @@ async def test_errors_are_returned_partition_by_partition(loop: SimLoop) -> None
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@on_loop
 async def test_leader_epochs_fence(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     append(hosting.create_topic(), b"a")
@@ -213,22 +200,17 @@ async def test_leader_epochs_fence(loop: SimLoop) -> None:
 
 
 @pytest.mark.parametrize("version", [15, 16])
-def test_the_leader_and_its_endpoint_are_returned(version: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop, broker_count=2)
-        hosting.create_topic("elsewhere", replicas=(2,))
-        response = await send(hosting, request(version, 0, topic="elsewhere"), version)
-        leader = response.responses[0].partitions[0].current_leader
-        endpoints = [(each.node_id, each.host) for each in response.node_endpoints]
-        assert ((leader.leader_id, leader.leader_epoch), endpoints) == (
-            ((-1, -1), []) if version < 16 else ((2, 0), [(2, "host2")])
-        )
-
-    main()
+async def test_the_leader_and_its_endpoint_are_returned(loop: SimLoop, version: int) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic("elsewhere", replicas=(2,))
+    response = await send(hosting, request(version, 0, topic="elsewhere"), version)
+    leader = response.responses[0].partitions[0].current_leader
+    endpoints = [(each.node_id, each.host) for each in response.node_endpoints]
+    assert ((leader.leader_id, leader.leader_epoch), endpoints) == (
+        ((-1, -1), []) if version < 16 else ((2, 0), [(2, "host2")])
+    )
 
 
-@on_loop
 async def test_a_diverging_log_gets_the_offset_of_the_divergence(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -243,7 +225,6 @@ async def test_a_diverging_log_gets_the_offset_of_the_divergence(loop: SimLoop) 
     assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@on_loop
 async def test_zstd_is_sent_to_every_version(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -257,7 +238,6 @@ async def test_zstd_is_sent_to_every_version(loop: SimLoop) -> None:
 # -- waiting
 
 
-@on_loop
 async def test_an_empty_answer_comes_at_max_wait(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -266,7 +246,6 @@ async def test_an_empty_answer_comes_at_max_wait(loop: SimLoop) -> None:
     assert hosting.manager.waiting_count == 0
 
 
-@on_loop
 async def test_an_append_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -278,7 +257,6 @@ async def test_an_append_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     assert (loop.now_ms(), spans(part)) == (0, [(0, 0)])
 
 
-@on_loop
 async def test_min_bytes_counts_over_all_partitions(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     first = hosting.create_topic(partition_count=2)
@@ -294,7 +272,6 @@ async def test_min_bytes_counts_over_all_partitions(loop: SimLoop) -> None:
     assert loop.now_ms() == 0
 
 
-@on_loop
 async def test_too_little_is_sent_at_max_wait(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     append(hosting.create_topic(), b"a")
@@ -302,7 +279,6 @@ async def test_too_little_is_sent_at_max_wait(loop: SimLoop) -> None:
     assert (loop.now_ms(), spans(part)) == (300, [(0, 0)])
 
 
-@on_loop
 async def test_what_ends_with_its_segment_is_not_waited_for(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -313,7 +289,6 @@ async def test_what_ends_with_its_segment_is_not_waited_for(loop: SimLoop) -> No
     assert (loop.now_ms(), spans(part)) == (0, [(0, 0)])
 
 
-@on_loop
 async def test_a_deleted_topic_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -324,7 +299,6 @@ async def test_a_deleted_topic_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     assert (loop.now_ms(), part.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-@on_loop
 async def test_a_new_leader_epoch_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -335,7 +309,6 @@ async def test_a_new_leader_epoch_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     assert (loop.now_ms(), part.error_code) == (0, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-@on_loop
 async def test_a_request_that_goes_away_waits_no_more(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -367,7 +340,6 @@ def end_transaction(hosting: Hosting, partition: HostedPartition, producer_id: i
     hosting.manager.complete_waiting(partition)
 
 
-@on_loop
 async def test_read_committed_waits_for_the_commit(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -382,7 +354,6 @@ async def test_read_committed_waits_for_the_commit(loop: SimLoop) -> None:
     assert (loop.now_ms(), spans(part), part.aborted_transactions) == (0, [(0, 0), (1, 1)], [])
 
 
-@on_loop
 async def test_aborted_transactions_are_sorted_by_their_first_offset(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -399,7 +370,6 @@ async def test_aborted_transactions_are_sorted_by_their_first_offset(loop: SimLo
 # -- sessions
 
 
-@on_loop
 async def test_a_session_answers_what_is_new_and_remembers_the_rest(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(partition_count=3)
@@ -416,7 +386,6 @@ async def test_a_session_answers_what_is_new_and_remembers_the_rest(loop: SimLoo
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-@on_loop
 async def test_a_session_notices_that_its_topic_was_recreated(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -428,7 +397,6 @@ async def test_a_session_notices_that_its_topic_was_recreated(loop: SimLoop) -> 
     assert (reported.responses[0].topic_id, part.error_code) == (topic_id("orders"), ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
-@on_loop
 async def test_leader_epochs_fence_inside_sessions(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -441,7 +409,6 @@ async def test_leader_epochs_fence_inside_sessions(loop: SimLoop) -> None:
 # -- rights
 
 
-@on_loop
 async def test_a_topic_needs_the_right_to_read(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     append(hosting.create_topic(), b"a")
@@ -451,7 +418,6 @@ async def test_a_topic_needs_the_right_to_read(loop: SimLoop) -> None:
         assert (part.error_code, part.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
 
 
-@on_loop
 async def test_whoever_claims_to_be_a_replica_without_the_right_or_the_assignment_gets_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=3)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -472,7 +438,6 @@ def epoch_of(hosting: Hosting, broker_id: int) -> int:
     return hosting.cluster.image.cluster.brokers[broker_id].epoch
 
 
-@on_loop
 async def test_a_follower_reads_to_the_end_of_the_log_and_commits_what_it_has(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -486,7 +451,6 @@ async def test_a_follower_reads_to_the_end_of_the_log_and_commits_what_it_has(lo
     assert partition.followers[2].broker_epoch == state.replica_epoch
 
 
-@on_loop
 async def test_a_fetch_of_an_earlier_life_of_a_follower_commits_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -496,7 +460,6 @@ async def test_a_fetch_of_an_earlier_life_of_a_follower_commits_nothing(loop: Si
     assert (partition.log.high_watermark, partition.followers[2].log_end_offset) == (0, -1)
 
 
-@on_loop
 async def test_a_follower_that_waited_is_noted_as_of_when_its_fetch_came(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -505,7 +468,6 @@ async def test_a_follower_that_waited_is_noted_as_of_when_its_fetch_came(loop: S
     assert partition.followers[2].last_fetch_ms == 0
 
 
-@on_loop
 async def test_an_unassigned_replica_gets_not_leader_first(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(2, 1))
@@ -514,7 +476,6 @@ async def test_an_unassigned_replica_gets_not_leader_first(loop: SimLoop) -> Non
     assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-@on_loop
 async def test_a_follower_with_a_diverging_log_gets_the_diverging_epoch_and_commits_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -526,7 +487,6 @@ async def test_a_follower_with_a_diverging_log_gets_the_diverging_epoch_and_comm
     assert partition.log.high_watermark == 0
 
 
-@on_loop
 async def test_nothing_beyond_the_high_watermark_is_read(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))

@@ -4,11 +4,10 @@ from kafkapy.protocol.messages.fetch_request import ReplicaState
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, settle, topic_id
 from tests.unit.handlers.test_fetch import append, epoch_of, parts_of, request
 
 
-@on_loop
 async def test_a_follower_has_not_what_the_leader_appended_since_it_led_again(loop: SimLoop) -> None:
     """While the pages of another partition are warmed, the log of this one is truncated and grows anew."""
     hosting = Hosting(loop, broker_count=2)

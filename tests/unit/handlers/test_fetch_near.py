@@ -13,7 +13,7 @@ from kafkapy.replication.replica_selector import RACK_AWARE
 from kafkapy.seams import FileRegion
 from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, settle, topic_id
 
 RACKS = {1: "a", 2: "b", 3: "b", 4: "c"}
 
@@ -65,7 +65,6 @@ def follow(hosting: Hosting, count: int, high_watermark: int) -> Any:
     return partition
 
 
-@on_loop
 async def test_a_follower_serves_consumers_up_to_its_high_watermark(loop: SimLoop) -> None:
     hosting = new_hosting(loop)
     follow(hosting, 3, 2)
@@ -77,7 +76,6 @@ async def test_a_follower_serves_consumers_up_to_its_high_watermark(loop: SimLoo
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@on_loop
 async def test_a_new_leader_answers_what_is_not_committed_yet_with_nothing(loop: SimLoop) -> None:
     """Its high watermark has not reached the start of its epoch: only ListOffsets is told so (KIP-207)."""
     hosting = new_hosting(loop)
@@ -90,17 +88,14 @@ async def test_a_new_leader_answers_what_is_not_committed_yet_with_nothing(loop:
 
 
 @pytest.mark.parametrize(("version", "code"), [(10, ErrorCode.NOT_LEADER_OR_FOLLOWER), (11, ErrorCode.NONE)])
-def test_followers_serve_the_versions_that_can_be_sent_to_them(version: int, code: ErrorCode) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        hosting = new_hosting(loop)
-        follow(hosting, 1, 1)
-        assert (await consume(hosting, 0, version=version)).error_code == code
-
-    check()
+async def test_followers_serve_the_versions_that_can_be_sent_to_them(
+    loop: SimLoop, version: int, code: ErrorCode
+) -> None:
+    hosting = new_hosting(loop)
+    follow(hosting, 1, 1)
+    assert (await consume(hosting, 0, version=version)).error_code == code
 
 
-@on_loop
 async def test_a_follower_checks_the_leader_epoch(loop: SimLoop) -> None:
     hosting = new_hosting(loop)
     follow(hosting, 1, 1)
@@ -108,7 +103,6 @@ async def test_a_follower_checks_the_leader_epoch(loop: SimLoop) -> None:
     assert (await consume(hosting, 0, leader_epoch=0)).error_code == ErrorCode.NONE
 
 
-@on_loop
 async def test_a_consumer_waits_at_a_follower_for_what_is_committed(loop: SimLoop) -> None:
     hosting = new_hosting(loop)
     partition = follow(hosting, 2, 1)
@@ -137,19 +131,16 @@ def lead(hosting: Hosting, **ends: int) -> Any:
     ("rack", "offset", "expected"),
     [("b", 0, 3), ("b", 3, -1), ("c", 0, 4), ("a", 0, -1), ("elsewhere", 0, -1), ("", 0, -1)],
 )
-def test_the_leader_names_the_most_caught_up_replica_in_the_rack(rack: str, offset: int, expected: int) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        hosting = new_hosting(loop, replica_selector_class=RACK_AWARE)
-        lead(hosting, _2=1, _3=2, _4=3)
-        answer = await consume(hosting, offset, rack=rack, max_wait_ms=0)
-        assert (answer.error_code, answer.preferred_read_replica) == (0, expected)
-        assert bool(offsets(answer)) == (expected < 0 and offset < 1)
-
-    check()
+async def test_the_leader_names_the_most_caught_up_replica_in_the_rack(
+    loop: SimLoop, rack: str, offset: int, expected: int
+) -> None:
+    hosting = new_hosting(loop, replica_selector_class=RACK_AWARE)
+    lead(hosting, _2=1, _3=2, _4=3)
+    answer = await consume(hosting, offset, rack=rack, max_wait_ms=0)
+    assert (answer.error_code, answer.preferred_read_replica) == (0, expected)
+    assert bool(offsets(answer)) == (expected < 0 and offset < 1)
 
 
-@on_loop
 async def test_a_named_replica_is_listed_at_once(loop: SimLoop) -> None:
     hosting = new_hosting(loop, replica_selector_class=RACK_AWARE)
     partition = lead(hosting, _2=3, _3=3, _4=3)
@@ -158,7 +149,6 @@ async def test_a_named_replica_is_listed_at_once(loop: SimLoop) -> None:
     assert partition.log.high_watermark == 3
 
 
-@on_loop
 async def test_without_a_selector_everybody_reads_from_the_leader(loop: SimLoop) -> None:
     hosting = new_hosting(loop)
     lead(hosting, _2=3, _3=3, _4=3)

@@ -7,7 +7,7 @@ from kafkapy.protocol.messages.fetch_request import ReplicaState
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import Hosting, on_loop
+from tests.support.hosting import Hosting
 from tests.support.metadata_services import Deny
 from tests.unit.handlers.test_fetch import request, send
 
@@ -22,7 +22,6 @@ def crowded(loop: SimLoop) -> Hosting:
     return hosting
 
 
-@on_loop
 async def test_a_stranger_does_not_drive_out_the_sessions_of_consumers(loop: SimLoop) -> None:
     hosting = crowded(loop)
     session_id = (await send(hosting, request(18, 0, session_epoch=0))).session_id
@@ -34,7 +33,6 @@ async def test_a_stranger_does_not_drive_out_the_sessions_of_consumers(loop: Sim
     assert (await send(hosting, request(18, session_id=session_id, session_epoch=1))).error_code == 0
 
 
-@on_loop
 async def test_a_follower_does(loop: SimLoop) -> None:
     hosting = crowded(loop)
     session_id = (await send(hosting, request(18, 0, session_epoch=0))).session_id

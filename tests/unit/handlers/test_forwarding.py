@@ -72,21 +72,18 @@ def test_a_request_goes_as_it_came_with_the_clients_principal_and_address() -> N
     assert principal_data(envelope.request_principal or b"").token_authenticated
 
 
-def test_large_requests_that_wait_for_a_controller_are_bounded_together() -> None:
+async def test_large_requests_that_wait_for_a_controller_are_bounded_together(loop: SimLoop) -> None:
     services = services_with(Elsewhere(ApiError(ErrorCode.NOT_CONTROLLER)), parked_bytes=8 * FEW_BYTES)
     frame = memoryview(bytes(2 * FEW_BYTES))
 
-    async def main(loop: SimLoop) -> None:
-        first = loop.create_task(forward(services, CONTEXT, frame))
-        await asyncio.sleep(1)
-        assert services.decoded.bytes_in_use == 2 * FEW_BYTES
-        with pytest.raises(CloseConnection, match="too many wait"):
-            await forward(services, CONTEXT, memoryview(bytes(2 * FEW_BYTES + 1)))
-        with pytest.raises(CloseConnection, match="in time"):
-            await first
-        assert services.decoded.bytes_in_use == 0
-
-    run(main)
+    first = loop.create_task(forward(services, CONTEXT, frame))
+    await asyncio.sleep(1)
+    assert services.decoded.bytes_in_use == 2 * FEW_BYTES
+    with pytest.raises(CloseConnection, match="too many wait"):
+        await forward(services, CONTEXT, memoryview(bytes(2 * FEW_BYTES + 1)))
+    with pytest.raises(CloseConnection, match="in time"):
+        await first
+    assert services.decoded.bytes_in_use == 0
 
 
 def test_it_is_retried_while_no_controller_is_active() -> None:

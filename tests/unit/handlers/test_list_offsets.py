@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.list_offsets_request import (
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 from tests.support.metadata_services import Deny
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -47,19 +47,14 @@ def fill(hosting: Hosting, *timestamps: int) -> Any:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version_returns_the_end_offsets(version: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        fill(hosting, 10, 20).log.maybe_increment_log_start_offset(1)
-        epoch = 0 if version >= 4 else -1
-        assert reported(await send_request(hosting, LATEST, version)) == (0, -1, 2, epoch)
-        assert reported(await send_request(hosting, EARLIEST, version)) == (0, -1, 1, epoch)
-
-    main()
+async def test_every_version_returns_the_end_offsets(loop: SimLoop, version: int) -> None:
+    hosting = Hosting(loop)
+    fill(hosting, 10, 20).log.maybe_increment_log_start_offset(1)
+    epoch = 0 if version >= 4 else -1
+    assert reported(await send_request(hosting, LATEST, version)) == (0, -1, 2, epoch)
+    assert reported(await send_request(hosting, EARLIEST, version)) == (0, -1, 1, epoch)
 
 
-@on_loop
 async def test_an_empty_partition(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -69,7 +64,6 @@ async def test_an_empty_partition(loop: SimLoop) -> None:
     assert reported(await send_request(hosting, 5)) == (0, -1, -1, -1)
 
 
-@on_loop
 async def test_offsets_by_time(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10, 30, 20, 40)
@@ -78,14 +72,12 @@ async def test_offsets_by_time(loop: SimLoop) -> None:
         assert (answer.timestamp, answer.offset) == expected
 
 
-@on_loop
 async def test_the_record_with_the_largest_timestamp(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10, 40, 20)
     assert reported(await send_request(hosting, MAX_TIMESTAMP)) == (0, 40, 1, 0)
 
 
-@on_loop
 async def test_without_tiered_storage_local_is_all_and_tiered_is_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10, 20)
@@ -98,17 +90,12 @@ async def test_without_tiered_storage_local_is_all_and_tiered_is_nothing(loop: S
     ("timestamp", "version"),
     [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (PENDING_UPLOAD, 10), (-7, 11)],
 )
-def test_a_version_knows_only_its_special_timestamps(timestamp: int, version: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        fill(hosting, 10)
-        assert reported(await send_request(hosting, timestamp, version)) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
-
-    main()
+async def test_a_version_knows_only_its_special_timestamps(loop: SimLoop, timestamp: int, version: int) -> None:
+    hosting = Hosting(loop)
+    fill(hosting, 10)
+    assert reported(await send_request(hosting, timestamp, version)) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
 
 
-@on_loop
 async def test_read_committed_ends_at_the_last_stable_offset(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = fill(hosting, 10)
@@ -122,7 +109,6 @@ async def test_read_committed_ends_at_the_last_stable_offset(loop: SimLoop) -> N
     assert (await send_request(hosting, 15)).offset == 1
 
 
-@on_loop
 async def test_offsets_beyond_the_high_watermark_are_returned_to_replicas_only(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -133,7 +119,6 @@ async def test_offsets_beyond_the_high_watermark_are_returned_to_replicas_only(l
     assert (await send_request(hosting, LATEST, replica_id=2)).offset == 1
 
 
-@on_loop
 async def test_a_new_leader_returns_no_end_offset_before_its_high_watermark_has_reached_its_epoch(
     loop: SimLoop,
 ) -> None:
@@ -148,7 +133,6 @@ async def test_a_new_leader_returns_no_end_offset_before_its_high_watermark_has_
     assert (await send_request(hosting, LATEST, replica_id=2)).offset == 1
 
 
-@on_loop
 async def test_leader_epochs_fence(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10)
@@ -158,7 +142,6 @@ async def test_leader_epochs_fence(loop: SimLoop) -> None:
     assert reported(await send_request(hosting, LATEST)) == (0, -1, 1, 1)
 
 
-@on_loop
 async def test_what_is_not_here_or_not_allowed(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     fill(hosting, 10)
@@ -172,7 +155,6 @@ async def test_what_is_not_here_or_not_allowed(loop: SimLoop) -> None:
         await send_request(hosting, LATEST, isolation_level=2)
 
 
-@on_loop
 async def test_a_partition_requested_twice_is_refused_twice(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10)
@@ -183,7 +165,6 @@ async def test_a_partition_requested_twice_is_refused_twice(loop: SimLoop) -> No
     assert [part.error_code for part in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-@on_loop
 async def test_cold_pages_are_warmed_and_a_failing_disk_is_reported(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, *range(1_000, 1_400))

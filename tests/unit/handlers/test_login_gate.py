@@ -17,7 +17,7 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, coalesce_nothing
 from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.plain import PlainServer
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 LISTENER = "LISTENER"
 TOKEN = b"\0alice\0wonder"
@@ -80,21 +80,18 @@ class Listener:
         return SaslAuthenticateResponse.decode(answer[4:], 1).error_code
 
 
-def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_until_then() -> None:
-    async def main(loop: SimLoop) -> None:
-        listener = Listener({}, failure_delay_ms=100)
-        assert listener.shake_hands() == 0
-        refused = loop.create_task(listener.handle(SaslAuthenticateRequest(auth_bytes=TOKEN)))
-        await asyncio.sleep(0.099)
-        assert not refused.done()
-        assert listener.info.is_held
-        answer = await refused
-        assert loop.now_ms() == 100
-        assert answer is not None
-        assert SaslAuthenticateResponse.decode(bytes(answer)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert listener.info.close_after_answer
-
-    run(main)
+async def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_until_then(loop: SimLoop) -> None:
+    listener = Listener({}, failure_delay_ms=100)
+    assert listener.shake_hands() == 0
+    refused = loop.create_task(listener.handle(SaslAuthenticateRequest(auth_bytes=TOKEN)))
+    await asyncio.sleep(0.099)
+    assert not refused.done()
+    assert listener.info.is_held
+    answer = await refused
+    assert loop.now_ms() == 100
+    assert answer is not None
+    assert SaslAuthenticateResponse.decode(bytes(answer)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert listener.info.close_after_answer
 
 
 def logged_in() -> Listener:

@@ -80,7 +80,7 @@ def test_fetches_of_followers_are_counted_apart() -> None:
     assert {key: sum(api.at_once) for key, api in counts.apis.items()} == {(1, False): 1, (1, True): 2}
 
 
-def test_a_cancelled_handler_gets_the_cancellation() -> None:
+async def test_a_cancelled_handler_gets_the_cancellation() -> None:
     ended: list[bool] = []
 
     async def forever() -> None:
@@ -91,13 +91,10 @@ def test_a_cancelled_handler_gets_the_cancellation() -> None:
 
     router, _ = measured(forever)
 
-    async def cancel() -> None:
-        handling = cast(Route, router.route)(INFO, memoryview(PRODUCE_V9))
-        handling.send(None)
-        with contextlib.suppress(asyncio.CancelledError):
-            handling.throw(asyncio.CancelledError())
-
-    asyncio.run(cancel())
+    handling = cast(Route, router.route)(INFO, memoryview(PRODUCE_V9))
+    handling.send(None)
+    with contextlib.suppress(asyncio.CancelledError):
+        handling.throw(asyncio.CancelledError())
     assert ended == [True]
 
 

@@ -10,7 +10,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.runtime.turns import STEPS_PER_TURN
 from tests.simulator.io_pool import SimIoPool
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import context, on_wire, services
 
@@ -39,48 +39,39 @@ def counts(answer: Any, version: int = 13) -> dict[str, int]:
     return {topic.name: len(topic.partitions) for topic in on_wire(answer, version).topics}
 
 
-def test_all_topics_are_described_in_turns_and_once_for_all_requests() -> None:
-    async def main(loop: SimLoop) -> None:
-        cluster = Cluster(1)
-        create(cluster, "large", 3 * STEPS_PER_TURN)
-        create(cluster, "small", 1)
-        running = running_in(loop, cluster)
-        first, second = send_request(running), send_request(running)
-        await asyncio.sleep(0)
-        assert not first.done()
-        started = loop.time()
-        assert await first is await second
-        assert loop.time() > started, "it has given way"
-        assert counts(first.result()) == {"large": 3 * STEPS_PER_TURN, "small": 1}
-        assert await send_request(running) is first.result()
-
-    run(main)
+async def test_all_topics_are_described_in_turns_and_once_for_all_requests(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", 3 * STEPS_PER_TURN)
+    create(cluster, "small", 1)
+    running = running_in(loop, cluster)
+    first, second = send_request(running), send_request(running)
+    await asyncio.sleep(0)
+    assert not first.done()
+    started = loop.time()
+    assert await first is await second
+    assert loop.time() > started, "it has given way"
+    assert counts(first.result()) == {"large": 3 * STEPS_PER_TURN, "small": 1}
+    assert await send_request(running) is first.result()
 
 
-def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_one() -> None:
-    async def main(loop: SimLoop) -> None:
-        cluster = Cluster(1)
-        create(cluster, "large", 3 * STEPS_PER_TURN)
-        running = running_in(loop, cluster)
-        before = send_request(running)
-        await asyncio.sleep(0)
-        create(cluster, "new", 1)
-        after = send_request(running)
-        assert counts(await before) == {"large": 3 * STEPS_PER_TURN}
-        assert counts(await after) == {"large": 3 * STEPS_PER_TURN, "new": 1}
-        assert await send_request(running) is after.result()
-
-    run(main)
+async def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_one(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", 3 * STEPS_PER_TURN)
+    running = running_in(loop, cluster)
+    before = send_request(running)
+    await asyncio.sleep(0)
+    create(cluster, "new", 1)
+    after = send_request(running)
+    assert counts(await before) == {"large": 3 * STEPS_PER_TURN}
+    assert counts(await after) == {"large": 3 * STEPS_PER_TURN, "new": 1}
+    assert await send_request(running) is after.result()
 
 
-def test_who_goes_away_while_the_answer_is_made_leaves_others_theirs() -> None:
-    async def main(loop: SimLoop) -> None:
-        cluster = Cluster(1)
-        create(cluster, "large", SMALL_COUNT + STEPS_PER_TURN)
-        running = running_in(loop, cluster)
-        first, second = send_request(running), send_request(running)
-        await asyncio.sleep(0)
-        first.cancel()
-        assert counts(await second) == {"large": SMALL_COUNT + STEPS_PER_TURN}
-
-    run(main)
+async def test_who_goes_away_while_the_answer_is_made_leaves_others_theirs(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", SMALL_COUNT + STEPS_PER_TURN)
+    running = running_in(loop, cluster)
+    first, second = send_request(running), send_request(running)
+    await asyncio.sleep(0)
+    first.cancel()
+    assert counts(await second) == {"large": SMALL_COUNT + STEPS_PER_TURN}

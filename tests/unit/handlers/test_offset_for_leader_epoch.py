@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.offset_for_leader_epoch_request import (
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 from tests.support.metadata_services import Deny, answer
 
 
@@ -41,31 +41,24 @@ def two_epochs(loop: SimLoop) -> Hosting:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_every_version_returns_where_epochs_end(version: int) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = two_epochs(loop)
-        assert send_request(hosting, 0, version) == (0, 0, 2)
-        assert send_request(hosting, 1, version) == (0, 1, 3)
-
-    main()
+async def test_every_version_returns_where_epochs_end(loop: SimLoop, version: int) -> None:
+    hosting = two_epochs(loop)
+    assert send_request(hosting, 0, version) == (0, 0, 2)
+    assert send_request(hosting, 1, version) == (0, 1, 3)
 
 
-@on_loop
 async def test_an_epoch_that_is_not_known_has_no_end(loop: SimLoop) -> None:
     hosting = two_epochs(loop)
     assert send_request(hosting, 2) == (0, -1, -1)
     assert send_request(hosting, -1) == (0, -1, -1)
 
 
-@on_loop
 async def test_a_leader_that_has_written_nothing_knows_its_epoch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
     assert send_request(hosting, 0) == (0, 0, 0)
 
 
-@on_loop
 async def test_errors(loop: SimLoop) -> None:
     hosting = two_epochs(loop)
     hosting.create_topic("elsewhere", replicas=(2, 1))
@@ -77,7 +70,6 @@ async def test_errors(loop: SimLoop) -> None:
     assert send_request(hosting, 0, authorizer=denied) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
 
 
-@on_loop
 async def test_brokers_and_consumers_may_request_it(loop: SimLoop) -> None:
     hosting = two_epochs(loop)
     assert send_request(hosting, 0, authorizer=Deny((AclOperation.DESCRIBE, "orders"))) == (0, 0, 2)

@@ -109,7 +109,7 @@ def test_a_request_without_a_response_mutes_all_the_same() -> None:
     assert world.info.throttle_ms == 1000
 
 
-def test_a_request_that_is_cancelled_while_it_waits_ends() -> None:
+async def test_a_request_that_is_cancelled_while_it_waits_ends() -> None:
     world = World(request_percentage=100.0)
     ended = []
 
@@ -119,14 +119,11 @@ def test_a_request_that_is_cancelled_while_it_waits_ends() -> None:
         finally:
             ended.append(True)
 
-    async def main() -> None:
-        task = asyncio.create_task(world.meter.drive(handle()))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    task = asyncio.create_task(world.meter.drive(handle()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert ended == [True]
 
 

@@ -23,7 +23,7 @@ from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.runtime.turns import Turns
 from kafkapy.security.authorizer import AllowAll
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.chance import SeededRandom
 
 NOW_MS = 1_000_000
@@ -105,23 +105,20 @@ def broker_services(node: ControllerNode) -> Any:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_broker_passes_them_on_in_the_clients_name(version) -> None:
-    async def main(loop: SimLoop) -> None:
-        node = ControllerNode()
-        services, info = broker_services(node), connection("SASL_PLAINTEXT")
-        create = CreateDelegationTokenRequest(renewers=[CreatableRenewers("User", "bob")], max_lifetime_ms=-1)
-        token = await create_delegation_token.handle(services, context(info, type(create), version), create)
-        assert (token.error_code, token.principal_name, len(token.hmac)) == (0, "alice", 64)
-        assert token.token_requester_principal_name == ("alice" if version >= 3 else "")
-        (record,) = node.table.by_id.values()
-        assert (record.owner, record.requester, record.renewers) == (ALICE, ALICE, ["User:bob"])
-        renew = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=500)
-        renewed = await renew_delegation_token.handle(services, context(info, type(renew), 2), renew)
-        assert (renewed.error_code, renewed.expiry_timestamp_ms) == (0, NOW_MS + 500)
-        expire = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1)
-        expired = await expire_delegation_token.handle(services, context(info, type(expire), 2), expire)
-        assert (expired.error_code, expired.expiry_timestamp_ms) == (0, NOW_MS)
-        gone = await expire_delegation_token.handle(services, context(info, type(expire), 2), expire)
-        assert (gone.error_code, gone.expiry_timestamp_ms) == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, 0)
-
-    run(main)
+async def test_a_broker_passes_them_on_in_the_clients_name(loop: SimLoop, version) -> None:
+    node = ControllerNode()
+    services, info = broker_services(node), connection("SASL_PLAINTEXT")
+    create = CreateDelegationTokenRequest(renewers=[CreatableRenewers("User", "bob")], max_lifetime_ms=-1)
+    token = await create_delegation_token.handle(services, context(info, type(create), version), create)
+    assert (token.error_code, token.principal_name, len(token.hmac)) == (0, "alice", 64)
+    assert token.token_requester_principal_name == ("alice" if version >= 3 else "")
+    (record,) = node.table.by_id.values()
+    assert (record.owner, record.requester, record.renewers) == (ALICE, ALICE, ["User:bob"])
+    renew = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=500)
+    renewed = await renew_delegation_token.handle(services, context(info, type(renew), 2), renew)
+    assert (renewed.error_code, renewed.expiry_timestamp_ms) == (0, NOW_MS + 500)
+    expire = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1)
+    expired = await expire_delegation_token.handle(services, context(info, type(expire), 2), expire)
+    assert (expired.error_code, expired.expiry_timestamp_ms) == (0, NOW_MS)
+    gone = await expire_delegation_token.handle(services, context(info, type(expire), 2), expire)
+    assert (gone.error_code, gone.expiry_timestamp_ms) == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, 0)

@@ -12,7 +12,7 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.runtime.transaction_verification import TransactionalProducer, TransactionVerification
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import batch, on_loop
+from tests.support.hosting import batch
 from tests.support.transaction_hosting import TransactionHosting
 
 
@@ -63,21 +63,16 @@ async def produce(hosting: TransactionHosting, gate: RefusingGate, version: int,
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_a_producer_gets_the_code_that_its_version_knows(
-    answered: ErrorCode, version: int, reported: ErrorCode
+async def test_a_producer_gets_the_code_that_its_version_knows(
+    loop: SimLoop, answered: ErrorCode, version: int, reported: ErrorCode
 ) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        hosting = TransactionHosting(loop)
-        hosting.create_topic("orders")
-        append = new_append(hosting)
-        await produce(hosting, RefusingGate(answered), version, append)
-        assert append.error_code == reported
-
-    check()
+    hosting = TransactionHosting(loop)
+    hosting.create_topic("orders")
+    append = new_append(hosting)
+    await produce(hosting, RefusingGate(answered), version, append)
+    assert append.error_code == reported
 
 
-@on_loop
 async def test_the_end_of_the_transaction_before_is_waited_for_where_partitions_are_added(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop)
     hosting.create_topic("orders")
@@ -92,7 +87,6 @@ async def test_the_end_of_the_transaction_before_is_waited_for_where_partitions_
     assert verifying.count == 1
 
 
-@on_loop
 async def test_a_request_has_one_transactional_producer(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop)
     hosting.create_topic("orders")
@@ -104,7 +98,6 @@ async def test_a_request_has_one_transactional_producer(loop: SimLoop) -> None:
     assert gate.count == 0
 
 
-@on_loop
 async def test_verification_is_retried_until_the_transaction_is_open(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop)
     hosting.create_topic("orders")
@@ -118,7 +111,6 @@ async def test_verification_is_retried_until_the_transaction_is_open(loop: SimLo
         hosting.manager.append_records([append], required_acks=-1)
 
 
-@on_loop
 async def test_partitions_are_added_though_verification_is_disabled(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop, transaction_partition_verification_enable="false")
     hosting.create_topic("orders")
@@ -130,7 +122,6 @@ async def test_partitions_are_added_though_verification_is_disabled(loop: SimLoo
     assert (refused.error_code, gate.count) == (ErrorCode.TRANSACTION_ABORTABLE, 1)
 
 
-@on_loop
 async def test_a_new_epoch_is_verified_again_though_a_transaction_is_open(loop: SimLoop) -> None:
     hosting = TransactionHosting(loop)
     hosting.create_topic("orders")

@@ -14,7 +14,6 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
 )
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP
-from tests.support.hosting import on_loop
 from tests.support.metadata_services import Deny
 from tests.support.transaction_hosting import TRANSACTIONAL_ID, SimProducer, TransactionHosting
 
@@ -38,21 +37,19 @@ async def commit(hosting: TransactionHosting, producer: SimProducer, version: in
         (5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_a_client_gets_the_code_of_a_load_if_its_version_knows_it(version: int, reported: ErrorCode) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        hosting = TransactionHosting(loop)
-        hosting.create_state_topic()
-        hosting.create_offsets_topic()
-        hosting.create_topic("orders")
-        producer = SimProducer(hosting)
-        assert await producer.init() == ErrorCode.NONE
-        assert await hosting.commit_offset(3) == [ErrorCode.NONE]
-        await hosting.transactions.close()
-        await hosting.groups.close()
-        hosting.restart()
-        assert await commit(hosting, producer, version) == reported
-        await hosting.loaded()
-        assert await commit(hosting, producer, 5) == ErrorCode.NONE
-
-    check()
+async def test_a_client_gets_the_code_of_a_load_if_its_version_knows_it(
+    loop: SimLoop, version: int, reported: ErrorCode
+) -> None:
+    hosting = TransactionHosting(loop)
+    hosting.create_state_topic()
+    hosting.create_offsets_topic()
+    hosting.create_topic("orders")
+    producer = SimProducer(hosting)
+    assert await producer.init() == ErrorCode.NONE
+    assert await hosting.commit_offset(3) == [ErrorCode.NONE]
+    await hosting.transactions.close()
+    await hosting.groups.close()
+    hosting.restart()
+    assert await commit(hosting, producer, version) == reported
+    await hosting.loaded()
+    assert await commit(hosting, producer, 5) == ErrorCode.NONE

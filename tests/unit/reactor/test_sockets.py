@@ -319,14 +319,11 @@ def test_all_interfaces_take_ipv4_and_show_it_as_ipv4(run: Any):
     run(main())
 
 
-def test_localhost_is_bound_where_clients_look_first():
-    async def main() -> None:
-        async with Served(echo) as served:
-            host, port = served.reactor.bind("NAMED", "PLAINTEXT", "localhost", 0)
-            assert host == "127.0.0.1"
-            assert port > 0
-
-    asyncio.run(main())
+async def test_localhost_is_bound_where_clients_look_first():
+    async with Served(echo) as served:
+        host, port = served.reactor.bind("NAMED", "PLAINTEXT", "localhost", 0)
+        assert host == "127.0.0.1"
+        assert port > 0
 
 
 def test_overrides_by_name_count_for_the_addresses_of_the_name():
@@ -334,13 +331,10 @@ def test_overrides_by_name_count_for_the_addresses_of_the_name():
     assert resolve_overrides({"10.1.2.3": 5}) == {"10.1.2.3": 5}
 
 
-def test_nagle_is_off_on_accepted_sockets():
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
-            accepted, _ = server.accept()
-            channel = SocketChannel(asyncio.get_running_loop(), accepted)
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            assert channel.receive(10) is None
-            channel.close()
-
-    asyncio.run(main())
+async def test_nagle_is_off_on_accepted_sockets():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        accepted, _ = server.accept()
+        channel = SocketChannel(asyncio.get_running_loop(), accepted)
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert channel.receive(10) is None
+        channel.close()

@@ -6,7 +6,7 @@ from kafkapy.protocol.messages.fetch_request import FetchPartition
 from kafkapy.replication.fetch_session import FetchedPartition
 from kafkapy.replication.follower_watch import FollowerWatch, FollowerWatches
 from kafkapy.replication.partition_read import PartitionRead
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
 from tests.support.hosting import NOW_MS, batch, topic_id
 
@@ -17,29 +17,26 @@ def fetched(number: int) -> FetchedPartition:
     return FetchedPartition("orders", topic_id("orders"), FetchPartition(number, -1, fetch_offset=0))
 
 
-def test_a_partition_without_room_is_read_next_without_a_copy_of_the_others() -> None:
+async def test_a_partition_without_room_is_read_next_without_a_copy_of_the_others(loop: SimLoop) -> None:
     """A copy of the others is 40 bytes for each of them."""
 
-    async def main(loop: SimLoop) -> None:
-        world = ReplicaWorld(loop, 2)
-        world.create_topic(2, replicas=(1, 2))
-        watch = FollowerWatch(FollowerWatches(), 2, [fetched(number) for number in range(MANY)])
-        first, second, *_ = watch.take(2)
-        for number, requested in enumerate((first, second)):
-            partition = world.nodes[1].partition(number)
-            assert partition.log is not None
-            partition.log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
-            watch.bind(requested, partition)
-        no_room = PartitionRead(0, 0, 0, 0, b"")
-        tracemalloc.start()
-        try:
-            watch.settle([(first, no_room), (second, no_room)])
-            _, peak_bytes = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak_bytes < MANY
-        assert watch.unread_count == MANY
-        assert [requested.request.partition for requested in watch.take(3)] == [0, 1, 2]
-        await world.stop()
-
-    run(main)
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(2, replicas=(1, 2))
+    watch = FollowerWatch(FollowerWatches(), 2, [fetched(number) for number in range(MANY)])
+    first, second, *_ = watch.take(2)
+    for number, requested in enumerate((first, second)):
+        partition = world.nodes[1].partition(number)
+        assert partition.log is not None
+        partition.log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
+        watch.bind(requested, partition)
+    no_room = PartitionRead(0, 0, 0, 0, b"")
+    tracemalloc.start()
+    try:
+        watch.settle([(first, no_room), (second, no_room)])
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < MANY
+    assert watch.unread_count == MANY
+    assert [requested.request.partition for requested in watch.take(3)] == [0, 1, 2]
+    await world.stop()

@@ -8,7 +8,7 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.partition import Role
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import Hosting, batch, on_loop, topic_id
+from tests.support.hosting import Hosting, batch, topic_id
 from tests.support.interpreter import needs_interpreter
 
 
@@ -21,7 +21,6 @@ def append(hosting: Hosting, count: int = 1) -> PartitionAppend:
     return last
 
 
-@on_loop
 async def test_a_new_topic_is_led_at_once(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(partition_count=3)
@@ -33,7 +32,6 @@ async def test_a_new_topic_is_led_at_once(loop: SimLoop) -> None:
     assert hosting.manager.partitions.find_by_id(topic_id("orders"), 0) is partition
 
 
-@on_loop
 async def test_partitions_of_other_brokers_are_not_hosted(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     hosting.create_topic(replicas=(2,))
@@ -41,7 +39,6 @@ async def test_partitions_of_other_brokers_are_not_hosted(loop: SimLoop) -> None
     assert not hosting.disk.exists("/data/orders-0")
 
 
-@on_loop
 async def test_more_partitions_are_made_and_the_old_ones_stay(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -62,7 +59,6 @@ async def test_more_partitions_are_made_and_the_old_ones_stay(loop: SimLoop) -> 
     assert hosting.manager.partitions.find("orders", 1) is not None
 
 
-@on_loop
 async def test_a_deleted_topic_is_forgotten_and_its_directory_goes(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -74,7 +70,6 @@ async def test_a_deleted_topic_is_forgotten_and_its_directory_goes(loop: SimLoop
     assert [name.endswith("-delete") for name in names if name.startswith("orders")] == [True]
 
 
-@on_loop
 async def test_a_recreated_topic_starts_over(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -86,7 +81,6 @@ async def test_a_recreated_topic_starts_over(loop: SimLoop) -> None:
     assert hosting.manager.partitions.find_by_id(topic_id("orders", 1), 0) is None
 
 
-@on_loop
 async def test_a_topic_deleted_and_recreated_in_one_delta_starts_over(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     old = hosting.create_topic()
@@ -103,7 +97,6 @@ async def test_a_topic_deleted_and_recreated_in_one_delta_starts_over(loop: SimL
     assert partition.log.log_end_offset == 0
 
 
-@on_loop
 async def test_a_restart_finds_offsets_epochs_and_high_watermark(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -117,7 +110,6 @@ async def test_a_restart_finds_offsets_epochs_and_high_watermark(loop: SimLoop) 
     assert (found.log.high_watermark, found.log.log_end_offset) == (3, 5)
 
 
-@on_loop
 async def test_a_single_replica_knows_its_high_watermark_after_a_restart_without_checkpoint(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
@@ -129,7 +121,6 @@ async def test_a_single_replica_knows_its_high_watermark_after_a_restart_without
     assert hosting.log().high_watermark == 5
 
 
-@on_loop
 async def test_leadership_moves_and_comes_back(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -140,7 +131,6 @@ async def test_leadership_moves_and_comes_back(loop: SimLoop) -> None:
     assert (partition.role, partition.leader_epoch, partition.leader_epoch_start_offset) == (Role.LEADER, 2, 2)
 
 
-@on_loop
 async def test_a_shrunken_isr_moves_the_high_watermark(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -151,7 +141,6 @@ async def test_a_shrunken_isr_moves_the_high_watermark(loop: SimLoop) -> None:
     assert (partition.leader_epoch, partition.log.high_watermark) == (0, 2)
 
 
-@on_loop
 async def test_topic_configs_are_taken_over_at_once(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(configs={"retention.ms": "1000"})
@@ -163,7 +152,6 @@ async def test_topic_configs_are_taken_over_at_once(loop: SimLoop) -> None:
     assert partition.log.config.retention_ms == hosting.config.log_config.retention_ms
 
 
-@on_loop
 async def test_partitions_of_a_topic_share_a_config_until_it_changes(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=2, configs={"retention.bytes": "7"})
@@ -182,7 +170,6 @@ async def test_partitions_of_a_topic_share_a_config_until_it_changes(loop: SimLo
     assert hosting.create_topic("others").log.config.retention_bytes == -1  # type: ignore[union-attr]
 
 
-@on_loop
 async def test_a_failed_directory_takes_its_partitions_offline(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -196,7 +183,6 @@ async def test_a_failed_directory_takes_its_partitions_offline(loop: SimLoop) ->
 
 
 @needs_interpreter("it replaces a method of a log")
-@on_loop
 async def test_a_broken_invariant_takes_one_partition_offline(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(partition_count=2)
@@ -213,7 +199,6 @@ async def test_a_broken_invariant_takes_one_partition_offline(loop: SimLoop) -> 
     assert other.role is Role.LEADER
 
 
-@on_loop
 async def test_a_leader_that_has_followed_since_does_not_acknowledge_what_it_appended_before(loop: SimLoop) -> None:
     """Its log may have been truncated meanwhile, and others' records be where the append was."""
     hosting = Hosting(loop, broker_count=2)

@@ -11,7 +11,7 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.storage.producers.entry import VerificationGuard
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 
 PRODUCER_ID = 7
 HEAVY_BYTES = 5 << 20
@@ -52,7 +52,6 @@ def end(hosting: Hosting, partition: HostedPartition, *markers: tuple[int, int, 
     return append.error_code
 
 
-@on_loop
 async def test_a_guard_reaches_the_log(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -65,7 +64,6 @@ async def test_a_guard_reaches_the_log(loop: SimLoop) -> None:
     assert (append.error_code, append.base_offset) == (0, 0)
 
 
-@on_loop
 async def test_a_guard_reaches_the_log_with_a_heavy_batch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(configs={"max.message.bytes": str(2 * HEAVY_BYTES)})
@@ -77,7 +75,6 @@ async def test_a_guard_reaches_the_log_with_a_heavy_batch(loop: SimLoop) -> None
     assert (append.error_code, append.base_offset) == (0, 0)
 
 
-@on_loop
 async def test_no_verification_is_needed_while_the_transaction_is_open(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -89,7 +86,6 @@ async def test_no_verification_is_needed_while_the_transaction_is_open(loop: Sim
     assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-@on_loop
 async def test_a_marker_between_verification_and_append_ends_the_verification(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -101,7 +97,6 @@ async def test_a_marker_between_verification_and_append_ends_the_verification(lo
     assert append.base_offset == -1
 
 
-@on_loop
 async def test_a_new_leader_between_verification_and_append_takes_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -114,7 +109,6 @@ async def test_a_new_leader_between_verification_and_append_takes_nothing(loop: 
     assert partition.log.log_end_offset == 0
 
 
-@on_loop
 async def test_who_does_not_lead_verifies_nothing(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -124,7 +118,6 @@ async def test_who_does_not_lead_verifies_nothing(loop: SimLoop) -> None:
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@on_loop
 async def test_an_abandoned_verification_is_over(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -140,20 +133,17 @@ async def test_an_abandoned_verification_is_over(loop: SimLoop) -> None:
     ("version", "producer_epoch", "code"),
     [(0, 0, 0), (1, 0, 0), (2, 0, ErrorCode.INVALID_PRODUCER_EPOCH), (2, 1, 0), (0, 1, 0)],
 )
-def test_a_marker_is_checked_by_its_transaction_version(version: int, producer_epoch: int, code: int) -> None:
-    @on_loop
-    async def scenario(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        partition = hosting.create_topic()
-        hosting.manager.append_records([new_append(partition, guard=verified(hosting, partition))], required_acks=1)
-        assert end(hosting, partition, (PRODUCER_ID, producer_epoch, 3), version=version) == code
-        assert partition.log is not None
-        assert partition.log.last_stable_offset == (0 if code else 2)
-
-    scenario()
+async def test_a_marker_is_checked_by_its_transaction_version(
+    loop: SimLoop, version: int, producer_epoch: int, code: int
+) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic()
+    hosting.manager.append_records([new_append(partition, guard=verified(hosting, partition))], required_acks=1)
+    assert end(hosting, partition, (PRODUCER_ID, producer_epoch, 3), version=version) == code
+    assert partition.log is not None
+    assert partition.log.last_stable_offset == (0 if code else 2)
 
 
-@on_loop
 async def test_a_marker_written_again_is_taken_and_one_of_an_older_coordinator_is_not(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
@@ -163,7 +153,6 @@ async def test_a_marker_written_again_is_taken_and_one_of_an_older_coordinator_i
     assert end(hosting, partition, (99, 0, 0)) == 0, "a producer that nobody knows"
 
 
-@on_loop
 async def test_the_markers_of_one_write_stand_or_fall_together(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()

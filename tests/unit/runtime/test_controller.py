@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS
 from kafkapy.runtime.controller_term import RECORDS_PER_STEP
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 from tests.support.controller_nodes import Node, kinds, on_node, unfenced
 
 
@@ -238,31 +238,25 @@ def test_transaction_cut_off_by_a_failover_is_aborted_by_the_next_leader() -> No
     on_node(scenario)
 
 
-def test_record_that_cannot_follow_stops_the_process() -> None:
-    async def main(loop: SimLoop) -> None:
-        node = Node(loop)
-        node.quorum.lose(leader_id=2)
-        node.quorum.commit_foreign([encode_record(RemoveTopicRecord(topic_id=bytes(16)), 0)])
+async def test_record_that_cannot_follow_stops_the_process(loop: SimLoop) -> None:
+    node = Node(loop)
+    node.quorum.lose(leader_id=2)
+    node.quorum.commit_foreign([encode_record(RemoveTopicRecord(topic_id=bytes(16)), 0)])
 
-        assert [type(failure) for failure in node.failures] == [AssertionError]
-
-    run(main)
+    assert [type(failure) for failure in node.failures] == [AssertionError]
 
 
-def test_level_of_a_later_kafka_stops_the_process() -> None:
-    async def main(loop: SimLoop) -> None:
-        node = Node(loop)
-        node.quorum.lead()
-        await asyncio.sleep(1)
-        with pytest.raises(AssertionError):
-            await node.controller.write(
-                lambda controller, _: Decision(None, [FeatureLevelRecord(name="metadata.version", feature_level=31)])
-            )
+async def test_level_of_a_later_kafka_stops_the_process(loop: SimLoop) -> None:
+    node = Node(loop)
+    node.quorum.lead()
+    await asyncio.sleep(1)
+    with pytest.raises(AssertionError):
+        await node.controller.write(
+            lambda controller, _: Decision(None, [FeatureLevelRecord(name="metadata.version", feature_level=31)])
+        )
 
-        assert len(node.failures) == 1
-        assert not node.controller.is_active
-
-    run(main)
+    assert len(node.failures) == 1
+    assert not node.controller.is_active
 
 
 def test_large_decision_is_split_unless_it_is_atomic() -> None:

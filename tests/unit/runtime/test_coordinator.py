@@ -20,7 +20,7 @@ from kafkapy.runtime.shard_host import HostState
 from tests.simulator.loop import SimLoop
 from tests.support.batches import build_batch
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import NOW_MS, new_walk, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, new_walk, settle, topic_id
 
 
 def records_of(hosting: GroupHosting) -> list[tuple[bytes | None, bytes | None]]:
@@ -61,7 +61,6 @@ def test_a_group_is_placed_by_javas_hash(text, code):
     assert java_hash(text) == code
 
 
-@on_loop
 async def test_what_is_committed_is_there_at_once_and_after_a_restart(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -72,7 +71,6 @@ async def test_what_is_committed_is_there_at_once_and_after_a_restart(loop: SimL
     assert await hosting.committed_offset() == 5
 
 
-@on_loop
 async def test_a_commit_never_suspends_with_nobody_else_in_the_isr(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -81,7 +79,6 @@ async def test_a_commit_never_suspends_with_nobody_else_in_the_isr(loop: SimLoop
     assert ended.value.value == [0]
 
 
-@on_loop
 async def test_a_request_is_one_batch(loop: SimLoop):
     hosting = GroupHosting(loop)
     partition = hosting.create_offsets_topic()
@@ -91,13 +88,11 @@ async def test_a_request_is_one_batch(loop: SimLoop):
     assert [batch.record_count for batch in batches(data)] == [3]
 
 
-@on_loop
 async def test_groups_without_a_partition_here_are_refused(loop: SimLoop):
     hosting = GroupHosting(loop)
     assert await code_of(hosting.commit_offset(5)) == ErrorCode.NOT_COORDINATOR
 
 
-@on_loop
 async def test_requests_are_put_off_while_the_log_is_read(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -112,7 +107,6 @@ async def test_requests_are_put_off_while_the_log_is_read(loop: SimLoop):
     assert await hosting.commit_offset(6) == [0]
 
 
-@on_loop
 async def test_a_large_log_is_read_in_pieces(loop: SimLoop):
     hosting = GroupHosting(loop, offsets_load_buffer_size="2000")
     hosting.create_offsets_topic()
@@ -129,7 +123,6 @@ def lead_by(partition_id: int, leader: int) -> PartitionChangeRecord:
     return PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id(OFFSETS_TOPIC), leader=leader)
 
 
-@on_loop
 async def test_a_partition_that_is_lost_takes_its_groups_along_and_waiting_requests_hear_of_it(loop: SimLoop):
     hosting = GroupHosting(loop, broker_count=2)
     hosting.create_offsets_topic(replicas=[1, 2], isr=[1])
@@ -145,7 +138,6 @@ async def test_a_partition_that_is_lost_takes_its_groups_along_and_waiting_reque
     assert await hosting.committed_offset() == 5
 
 
-@on_loop
 async def test_answers_wait_for_the_replicas(loop: SimLoop):
     hosting = GroupHosting(loop, broker_count=2)
     partition = hosting.create_offsets_topic(replicas=[1, 2])
@@ -160,7 +152,6 @@ async def test_answers_wait_for_the_replicas(loop: SimLoop):
     assert await fetch == 5
 
 
-@on_loop
 async def test_replicas_that_take_too_long_make_the_coordinator_unavailable(loop: SimLoop):
     hosting = GroupHosting(loop, broker_count=2)
     hosting.create_offsets_topic(replicas=[1, 2])
@@ -169,7 +160,6 @@ async def test_replicas_that_take_too_long_make_the_coordinator_unavailable(loop
     assert 5000 <= hosting.clock.monotonic_ms() - started_ms <= 5010
 
 
-@on_loop
 async def test_too_few_replicas_refuse_a_commit_and_nothing_changes(loop: SimLoop):
     hosting = GroupHosting(loop, broker_count=2)
     hosting.create_offsets_topic(replicas=[1, 2], isr=[1], configs={"min.insync.replicas": "2"})
@@ -177,7 +167,6 @@ async def test_too_few_replicas_refuse_a_commit_and_nothing_changes(loop: SimLoo
     assert records_of(hosting) == []
 
 
-@on_loop
 async def test_a_record_larger_than_a_batch_may_be_is_refused(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic(configs={"max.message.bytes": "200"})
@@ -186,7 +175,6 @@ async def test_a_record_larger_than_a_batch_may_be_is_refused(loop: SimLoop):
     assert await hosting.committed_offset() == 6
 
 
-@on_loop
 async def test_a_failed_append_answers_waiting_requests_as_its_decision_says(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -205,7 +193,6 @@ async def test_a_failed_append_answers_waiting_requests_as_its_decision_says(loo
     assert await second == "taken back"
 
 
-@on_loop
 async def test_a_later_decision_answers_a_request_that_waits(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -222,7 +209,6 @@ async def test_a_later_decision_answers_a_request_that_waits(loop: SimLoop):
     assert await waiting == "yours"
 
 
-@on_loop
 async def test_a_decision_may_answer_its_own_request_by_token(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -233,7 +219,6 @@ async def test_a_decision_may_answer_its_own_request_by_token(loop: SimLoop):
     assert await hosting.groups.call(GROUP, decide) == "done"
 
 
-@on_loop
 async def test_a_request_that_is_given_up_leaves_nothing_behind(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -244,7 +229,6 @@ async def test_a_request_that_is_given_up_leaves_nothing_behind(loop: SimLoop):
     assert hosting.groups._hosts[0]._waiting == {}
 
 
-@on_loop
 async def test_a_stop_answers_what_waits_and_refuses_what_comes(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -255,7 +239,6 @@ async def test_a_stop_answers_what_waits_and_refuses_what_comes(loop: SimLoop):
     assert await code_of(hosting.commit_offset(5)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@on_loop
 async def test_offsets_expire_by_themselves(loop: SimLoop):
     hosting = GroupHosting(loop, offsets_retention_minutes="10", offsets_retention_check_interval_ms="60000")
     hosting.create_offsets_topic()
@@ -273,7 +256,6 @@ async def test_offsets_expire_by_themselves(loop: SimLoop):
     await hosting.groups.close()
 
 
-@on_loop
 async def test_many_offsets_expire_in_batches_that_the_topic_takes(loop: SimLoop):
     hosting = GroupHosting(loop, offsets_retention_minutes="10")
     partition = hosting.create_offsets_topic(configs={"max.message.bytes": "1000"})
@@ -288,7 +270,6 @@ async def test_many_offsets_expire_in_batches_that_the_topic_takes(loop: SimLoop
     assert all(batch.size_bytes <= 1000 for batch in found)
 
 
-@on_loop
 async def test_offsets_go_with_their_topic(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -300,7 +281,6 @@ async def test_offsets_go_with_their_topic(loop: SimLoop):
     assert await hosting.committed_offset(topic="other") == 6
 
 
-@on_loop
 async def test_offsets_of_a_transaction_count_once_it_is_committed(loop: SimLoop):
     """As Apache Kafka leaves them in the log; read at a load."""
     hosting = GroupHosting(loop)
@@ -338,7 +318,6 @@ def append_transactional(partition, record, producer_id):
     )
 
 
-@on_loop
 async def test_damaged_records_fail_the_load_and_unknown_ones_do_not(loop: SimLoop):
     hosting = GroupHosting(loop)
     partition = hosting.create_offsets_topic(2)
@@ -353,7 +332,6 @@ async def test_damaged_records_fail_the_load_and_unknown_ones_do_not(loop: SimLo
     assert states == {0: HostState.ACTIVE, 1: HostState.FAILED}
 
 
-@on_loop
 async def test_a_load_that_fails_unexpectedly_fails_no_other(loop: SimLoop):
     hosting = GroupHosting(loop)
     for partition in (hosting.create_offsets_topic(3), hosting.manager.partitions.find(OFFSETS_TOPIC, 2)):

@@ -11,7 +11,7 @@ from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GroupHosting
-from tests.support.hosting import NOW_MS, Hosting, on_loop, settle
+from tests.support.hosting import NOW_MS, Hosting, settle
 
 STALL_MS = 2000
 
@@ -25,7 +25,6 @@ def stall_syncs(hosting: Hosting, part: str) -> None:
     hosting.disk.hook = hook
 
 
-@on_loop
 async def test_an_offset_commit_is_answered_once_its_records_are_durable(loop: SimLoop) -> None:
     hosting = GroupHosting(loop)
     partition = hosting.create_offsets_topic(configs={"flush.messages": "1"})
@@ -41,7 +40,6 @@ async def test_an_offset_commit_is_answered_once_its_records_are_durable(loop: S
     assert hosting.clock.monotonic_ms() - started_ms >= STALL_MS
 
 
-@on_loop
 async def test_a_commit_without_flush_messages_waits_for_no_disk(loop: SimLoop) -> None:
     hosting = GroupHosting(loop)
     partition = hosting.create_offsets_topic(configs={"flush.messages": "3"})
@@ -52,7 +50,6 @@ async def test_a_commit_without_flush_messages_waits_for_no_disk(loop: SimLoop) 
     assert partition.log.recovery_point == 3
 
 
-@on_loop
 async def test_a_failed_flush_answers_that_the_coordinator_is_gone(loop: SimLoop) -> None:
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic(configs={"flush.messages": "1"})
@@ -62,7 +59,6 @@ async def test_a_failed_flush_answers_that_the_coordinator_is_gone(loop: SimLoop
     assert refused.value.code == ErrorCode.NOT_COORDINATOR
 
 
-@on_loop
 async def test_a_marker_waits_for_its_flush(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic(configs={"flush.messages": "1"})

@@ -3,65 +3,53 @@
 import asyncio
 
 from kafkapy.runtime.decision_queue import DecisionQueue
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 
-def test_turns_go_in_the_order_of_requests() -> None:
-    async def main(loop: SimLoop) -> None:
-        queue, order = DecisionQueue(), list[int]()
+async def test_turns_go_in_the_order_of_requests(loop: SimLoop) -> None:
+    queue, order = DecisionQueue(), list[int]()
 
-        async def decide(number: int) -> None:
-            await queue.take()
-            order.append(number)
-            await asyncio.sleep(0.01)
-            queue.release()
-
-        await asyncio.gather(*(decide(number) for number in range(4)))
-        assert order == [0, 1, 2, 3]
-        assert not queue.is_taken
-
-    run(main)
-
-
-def test_a_free_turn_is_taken_without_waiting() -> None:
-    async def main(loop: SimLoop) -> None:
-        taking = DecisionQueue().take()
-        try:
-            taking.send(None)
-        except StopIteration:
-            return
-        raise AssertionError("it waits")
-
-    run(main)
-
-
-def test_a_caller_that_is_closed_while_it_waits_keeps_nobody_waiting() -> None:
-    async def main(loop: SimLoop) -> None:
-        queue = DecisionQueue()
+    async def decide(number: int) -> None:
         await queue.take()
-        closed = queue.take()
-        closed.send(None)
-        next_one = asyncio.ensure_future(queue.take())
-        await asyncio.sleep(0)
-        closed.close()
+        order.append(number)
+        await asyncio.sleep(0.01)
         queue.release()
-        await asyncio.wait_for(next_one, 1)
-        queue.release()
-        assert not queue.is_taken
 
-    run(main)
+    await asyncio.gather(*(decide(number) for number in range(4)))
+    assert order == [0, 1, 2, 3]
+    assert not queue.is_taken
 
 
-def test_a_caller_that_goes_with_the_turn_just_given_passes_it_on() -> None:
-    async def main(loop: SimLoop) -> None:
-        queue = DecisionQueue()
-        await queue.take()
-        first, second = (asyncio.ensure_future(queue.take()) for _ in range(2))
-        await asyncio.sleep(0)
-        queue.release()
-        first.cancel()
-        await asyncio.wait_for(second, 1)
-        queue.release()
-        assert not queue.is_taken
+async def test_a_free_turn_is_taken_without_waiting(loop: SimLoop) -> None:
+    taking = DecisionQueue().take()
+    try:
+        taking.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits")
 
-    run(main)
+
+async def test_a_caller_that_is_closed_while_it_waits_keeps_nobody_waiting(loop: SimLoop) -> None:
+    queue = DecisionQueue()
+    await queue.take()
+    closed = queue.take()
+    closed.send(None)
+    next_one = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    closed.close()
+    queue.release()
+    await asyncio.wait_for(next_one, 1)
+    queue.release()
+    assert not queue.is_taken
+
+
+async def test_a_caller_that_goes_with_the_turn_just_given_passes_it_on(loop: SimLoop) -> None:
+    queue = DecisionQueue()
+    await queue.take()
+    first, second = (asyncio.ensure_future(queue.take()) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.release()
+    first.cancel()
+    await asyncio.wait_for(second, 1)
+    queue.release()
+    assert not queue.is_taken

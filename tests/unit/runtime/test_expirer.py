@@ -18,36 +18,30 @@ class Recorder(TimerEntry):
             raise ValueError("broken entry")
 
 
-def test_entries_expire_to_the_millisecond_with_one_timer_on_the_loop() -> None:
-    async def main(loop: SimLoop) -> None:
-        wheel, fired_ms = TimingWheel(start_ms=0), list[int]()
-        expirer = Expirer(wheel, SimClock(loop))
-        expirer.start()
-        timers_before = len(loop._scheduled)  # type: ignore[attr-defined]
-        for deadline_ms in (500, 90, 5_000, 90):
-            wheel.add(Recorder(loop, fired_ms), deadline_ms)
-        live = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
-        assert len(live) == timers_before + 1
-        await asyncio.sleep(6)
-        assert fired_ms == [90, 90, 500, 5_000]
-        expirer.stop()
-
-    run(main)
+async def test_entries_expire_to_the_millisecond_with_one_timer_on_the_loop(loop: SimLoop) -> None:
+    wheel, fired_ms = TimingWheel(start_ms=0), list[int]()
+    expirer = Expirer(wheel, SimClock(loop))
+    expirer.start()
+    timers_before = len(loop._scheduled)  # type: ignore[attr-defined]
+    for deadline_ms in (500, 90, 5_000, 90):
+        wheel.add(Recorder(loop, fired_ms), deadline_ms)
+    live = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+    assert len(live) == timers_before + 1
+    await asyncio.sleep(6)
+    assert fired_ms == [90, 90, 500, 5_000]
+    expirer.stop()
 
 
-def test_with_nothing_waiting_no_timer_is_set() -> None:
-    async def main(loop: SimLoop) -> None:
-        wheel = TimingWheel(start_ms=0)
-        expirer = Expirer(wheel, SimClock(loop))
-        expirer.start()
-        entry = Recorder(loop, [])
-        wheel.add(entry, 100)
-        entry.cancel()
-        await asyncio.sleep(1)
-        assert expirer._timer is None
-        expirer.stop()
-
-    run(main)
+async def test_with_nothing_waiting_no_timer_is_set(loop: SimLoop) -> None:
+    wheel = TimingWheel(start_ms=0)
+    expirer = Expirer(wheel, SimClock(loop))
+    expirer.start()
+    entry = Recorder(loop, [])
+    wheel.add(entry, 100)
+    entry.cancel()
+    await asyncio.sleep(1)
+    assert expirer._timer is None
+    expirer.stop()
 
 
 def test_one_failing_entry_does_not_keep_the_others_waiting() -> None:
@@ -66,12 +60,9 @@ def test_one_failing_entry_does_not_keep_the_others_waiting() -> None:
     assert run(main) == [10, 10, 20]
 
 
-def test_an_expirer_starts_once() -> None:
-    async def main(loop: SimLoop) -> None:
-        expirer = Expirer(TimingWheel(start_ms=0), SimClock(loop))
+async def test_an_expirer_starts_once(loop: SimLoop) -> None:
+    expirer = Expirer(TimingWheel(start_ms=0), SimClock(loop))
+    expirer.start()
+    with pytest.raises(AssertionError):
         expirer.start()
-        with pytest.raises(AssertionError):
-            expirer.start()
-        expirer.stop()
-
-    run(main)
+    expirer.stop()

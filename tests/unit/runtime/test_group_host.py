@@ -8,41 +8,39 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import on_loop, topic_id
+from tests.support.hosting import topic_id
 from tests.unit.runtime.test_isr_updates import pass_ms
 
 
-def test_what_cannot_be_written_for_long_is_logged_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        hosting = GroupHosting(loop, broker_count=2)
-        hosting.create_offsets_topic(replicas=[1, 2], configs={"min.insync.replicas": "2"})
-        joining = ConsumerGroupHeartbeatRequest(
-            GROUP, "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"], topic_partitions=[]
+async def test_what_cannot_be_written_for_long_is_logged_ever_less_often(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosting = GroupHosting(loop, broker_count=2)
+    hosting.create_offsets_topic(replicas=[1, 2], configs={"min.insync.replicas": "2"})
+    joining = ConsumerGroupHeartbeatRequest(
+        GROUP, "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"], topic_partitions=[]
+    )
+    joined = hosting.start(
+        hosting.groups.call(
+            GROUP,
+            lambda shard, token, now_ms: shard.consumer.heartbeat(joining, 1, Client("c", "/1.2.3.4"), now_ms),
         )
-        joined = hosting.start(
-            hosting.groups.call(
-                GROUP,
-                lambda shard, token, now_ms: shard.consumer.heartbeat(joining, 1, Client("c", "/1.2.3.4"), now_ms),
-            )
-        )
-        await pass_ms(loop, 1)
-        partition = hosting.manager.partitions.find(OFFSETS_TOPIC, 0)
-        assert partition is not None
-        hosting.manager.note_follower_fetch(
-            partition, 2, fetch_offset=partition.log.log_end_offset, log_start_offset=0,
-            leader_end_offset=partition.log.log_end_offset, broker_epoch=-1,
-        )  # fmt: skip
-        assert (await joined).error_code == 0
-        shrunk = PartitionChangeRecord(topic_id=topic_id(OFFSETS_TOPIC), partition_id=0, isr=[1])
-        hosting.commit(shrunk)
-        await pass_ms(loop, 45_000 + 60_000)
-        log_end_offset = partition.log.log_end_offset
-        hosting.commit(PartitionChangeRecord(topic_id=topic_id(OFFSETS_TOPIC), partition_id=0, isr=[1, 2]))
-        await pass_ms(loop, 1000)
-        assert partition.log.log_end_offset > log_end_offset, "the member is fenced as soon as that can be written"
-
-    main()
+    )
+    await pass_ms(loop, 1)
+    partition = hosting.manager.partitions.find(OFFSETS_TOPIC, 0)
+    assert partition is not None
+    hosting.manager.note_follower_fetch(
+        partition, 2, fetch_offset=partition.log.log_end_offset, log_start_offset=0,
+        leader_end_offset=partition.log.log_end_offset, broker_epoch=-1,
+    )  # fmt: skip
+    assert (await joined).error_code == 0
+    shrunk = PartitionChangeRecord(topic_id=topic_id(OFFSETS_TOPIC), partition_id=0, isr=[1])
+    hosting.commit(shrunk)
+    await pass_ms(loop, 45_000 + 60_000)
+    log_end_offset = partition.log.log_end_offset
+    hosting.commit(PartitionChangeRecord(topic_id=topic_id(OFFSETS_TOPIC), partition_id=0, isr=[1, 2]))
+    await pass_ms(loop, 1000)
+    assert partition.log.log_end_offset > log_end_offset, "the member is fenced as soon as that can be written"
     attempts = [text for text in caplog.messages if "Could not write what a timer" in text]
     assert 5 <= len(attempts) <= 8, attempts  # of some 120
     refusals = [text for text in caplog.messages if text.startswith("Could not append")]

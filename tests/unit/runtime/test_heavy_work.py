@@ -133,7 +133,7 @@ def no_collections() -> Iterator[None]:
     gc.enable()
 
 
-def test_what_a_failed_call_held_is_freed_without_a_garbage_collection(no_collections: None) -> None:
+async def test_what_a_failed_call_held_is_freed_without_a_garbage_collection(no_collections: None) -> None:
     """Even if the awaited future is still held: from Python 3.12 the traceback leads to frames that have it."""
     held: list[weakref.ref[Inflated]] = []
 
@@ -142,16 +142,12 @@ def test_what_a_failed_call_held_is_freed_without_a_garbage_collection(no_collec
         held.append(weakref.ref(inflated))
         raise ValueError("more than is allowed")
 
-    async def main() -> asyncio.Future[object]:
-        pool = ThreadIoPool(asyncio.get_running_loop(), thread_count=1)
-        call = run_in_pool(pool, inflate)
-        awaited: asyncio.Future[object] = call.send(None)
-        await asyncio.wait([awaited], timeout=60)
-        with pytest.raises(ValueError, match="more than is allowed"):
-            call.send(None)
-        pool.close()
-        return awaited
-
-    awaited = asyncio.run(main())
+    pool = ThreadIoPool(asyncio.get_running_loop(), thread_count=1)
+    call = run_in_pool(pool, inflate)
+    awaited: asyncio.Future[object] = call.send(None)
+    await asyncio.wait([awaited], timeout=60)
+    with pytest.raises(ValueError, match="more than is allowed"):
+        call.send(None)
+    pool.close()
     assert awaited.done()
     assert [inflated() for inflated in held] == [None]

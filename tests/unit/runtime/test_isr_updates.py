@@ -16,7 +16,7 @@ from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.runtime.isr_updates import PARTITIONS_PER_REQUEST, IsrUpdates
 from kafkapy.timer.purgatory import DelayedOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop
+from tests.support.hosting import NOW_MS, Hosting, batch
 
 Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
 
@@ -105,7 +105,6 @@ async def pass_ms(loop: SimLoop, duration_ms: int) -> None:
     await end
 
 
-@on_loop
 async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
     partition, controller, updates = set_up(loop, done)
     await pass_ms(loop, 1)
@@ -119,7 +118,6 @@ async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
     await updates.stop()
 
 
-@on_loop
 async def test_a_change_is_counted_whose_metadata_arrives_before_its_answer(loop: SimLoop) -> None:
     """So it is on a broker that is the active controller, too: its answer waits until the image is applied."""
     known: list[HostedPartition] = []
@@ -150,7 +148,6 @@ async def test_a_change_is_counted_whose_metadata_arrives_before_its_answer(loop
     await updates.stop()
 
 
-@on_loop
 async def test_a_partition_that_is_deleted_while_its_isr_is_refused_is_forgotten(loop: SimLoop) -> None:
     again = refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     partition, _, updates = set_up(loop, again, again, again, again)
@@ -163,16 +160,12 @@ async def test_a_partition_that_is_deleted_while_its_isr_is_refused_is_forgotten
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_a_change_that_was_not_made_ends_with_the_isr_as_before(code: ErrorCode) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        partition, controller, updates = set_up(loop, refused(code))
-        await pass_ms(loop, 200)
-        assert (partition.isr, partition.pending_isr, len(controller.requests)) == ((1,), None, 1)
-        assert (updates.expand_count, updates.shrink_count, updates.failure_count) == (0, 0, 1)
-        await updates.stop()
-
-    check()
+async def test_a_change_that_was_not_made_ends_with_the_isr_as_before(loop: SimLoop, code: ErrorCode) -> None:
+    partition, controller, updates = set_up(loop, refused(code))
+    await pass_ms(loop, 200)
+    assert (partition.isr, partition.pending_isr, len(controller.requests)) == ((1,), None, 1)
+    assert (updates.expand_count, updates.shrink_count, updates.failure_count) == (0, 0, 1)
+    await updates.stop()
 
 
 @pytest.mark.parametrize(
@@ -186,16 +179,12 @@ def test_a_change_that_was_not_made_ends_with_the_isr_as_before(code: ErrorCode)
         ErrorCode.NEW_LEADER_ELECTED,
     ],
 )
-def test_a_change_whose_fate_is_open_counts_until_metadata_settles_it(code: ErrorCode) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        partition, controller, updates = set_up(loop, refused(code))
-        await pass_ms(loop, 200)
-        assert partition.pending_isr is not None
-        assert len(controller.requests) == 1
-        await updates.stop()
-
-    check()
+async def test_a_change_whose_fate_is_open_counts_until_metadata_settles_it(loop: SimLoop, code: ErrorCode) -> None:
+    partition, controller, updates = set_up(loop, refused(code))
+    await pass_ms(loop, 200)
+    assert partition.pending_isr is not None
+    assert len(controller.requests) == 1
+    await updates.stop()
 
 
 @pytest.mark.parametrize(
@@ -209,20 +198,15 @@ def test_a_change_whose_fate_is_open_counts_until_metadata_settles_it(code: Erro
         empty,
     ],
 )
-def test_any_other_failure_is_retried_after_50_ms(answer: Answer) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        partition, controller, updates = set_up(loop, answer, done)
-        await pass_ms(loop, 49)
-        assert len(controller.requests) == 1
-        await pass_ms(loop, 2)
-        assert (partition.isr, len(controller.requests)) == ((1, 2), 2)
-        await updates.stop()
-
-    check()
+async def test_any_other_failure_is_retried_after_50_ms(loop: SimLoop, answer: Answer) -> None:
+    partition, controller, updates = set_up(loop, answer, done)
+    await pass_ms(loop, 49)
+    assert len(controller.requests) == 1
+    await pass_ms(loop, 2)
+    assert (partition.isr, len(controller.requests)) == ((1, 2), 2)
+    await updates.stop()
 
 
-@on_loop
 async def test_the_high_watermark_waits_no_longer_for_a_follower_that_may_not_join(loop: SimLoop) -> None:
     """The follower has been fenced meanwhile: nobody else moves the high watermark."""
     partition, _, updates = set_up(loop, refused(ErrorCode.INELIGIBLE_REPLICA))
@@ -238,7 +222,6 @@ async def test_the_high_watermark_waits_no_longer_for_a_follower_that_may_not_jo
     await updates.stop()
 
 
-@on_loop
 async def test_a_request_that_fails_does_not_end_the_watch_over_lagging_followers(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -282,7 +265,6 @@ class Failing(DelayedOperation):
     def on_complete(self) -> None: ...
 
 
-@on_loop
 async def test_what_has_no_room_in_a_request_comes_with_the_next_one(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     hosting.create_topic(partition_count=2 * PARTITIONS_PER_REQUEST + 1, replicas=(1, 2), isr=(1,))

@@ -1,6 +1,5 @@
 """Recovery by helper processes: real ones, on a real disk."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -66,9 +65,9 @@ def facts(log: Log) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("min_helper_bytes", [1, 1 << 30], ids=["helper", "in place"])
-def test_a_killed_log_is_the_same_whoever_recovers_it(tmp_path: Path, min_helper_bytes: int) -> None:
+async def test_a_killed_log_is_the_same_whoever_recovers_it(tmp_path: Path, min_helper_bytes: int) -> None:
     killed(tmp_path)
-    manager = asyncio.run(recovered(tmp_path, min_helper_bytes=min_helper_bytes))
+    manager = await recovered(tmp_path, min_helper_bytes=min_helper_bytes)
     assert sorted(manager.logs) == PARTITIONS
     for log in manager.logs.values():
         assert facts(log) == (45, 5, 20, [(3, 0)], [(7, 44, 44)])
@@ -80,13 +79,13 @@ def test_a_killed_log_is_the_same_whoever_recovers_it(tmp_path: Path, min_helper
     manager.close()
 
 
-def test_damage_is_cut_by_the_helper_and_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_damage_is_cut_by_the_helper_and_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     killed(tmp_path)
     damaged = sorted((tmp_path / "orders-1").glob("*.log"))[-2]
     content = bytearray(damaged.read_bytes())
     content[3000] ^= 1
     damaged.write_bytes(content)
-    manager = asyncio.run(recovered(tmp_path))
+    manager = await recovered(tmp_path)
     log = manager.logs[PARTITIONS[1]]
     assert int(damaged.stem) + 2 == log.log_end_offset
     assert log.read(log.log_end_offset - 1, 100, isolation=FetchIsolation.LOG_END, wait=True).region is not None
@@ -95,10 +94,10 @@ def test_damage_is_cut_by_the_helper_and_logged(tmp_path: Path, capfd: pytest.Ca
     manager.close()
 
 
-def test_what_was_recovered_is_not_taken_for_durable(tmp_path: Path) -> None:
+async def test_what_was_recovered_is_not_taken_for_durable(tmp_path: Path) -> None:
     """The recovery point stays where it was until the next flush: a power cut then is no worse than before."""
     killed(tmp_path)
-    manager = asyncio.run(recovered(tmp_path))
+    manager = await recovered(tmp_path)
     flushes = list(manager.flush_due(NOW_MS))
     assert {flush.end_offset for flush in flushes} == {manager.logs[PARTITIONS[0]].segments.active.base_offset}
     for flush in flushes:

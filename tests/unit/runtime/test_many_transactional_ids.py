@@ -16,7 +16,7 @@ from kafkapy.transaction.records import TransactionRecord
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, new_walk, on_loop
+from tests.support.hosting import NOW_MS, new_walk
 from tests.support.transaction_hosting import TransactionHosting
 
 ORDERS = TopicPartition("orders", 0)
@@ -48,7 +48,6 @@ async def passes_during(loop: SimLoop, work: Coroutine[Any, Any, None]) -> int:
     return passes
 
 
-@on_loop
 async def test_listing_them_gives_way(loop: SimLoop) -> None:
     hosting = hosting_of_many(loop)
     filters = TransactionFilters.of(ListTransactionsRequest(producer_id_filters=[3]))
@@ -60,7 +59,6 @@ async def test_listing_them_gives_way(loop: SimLoop) -> None:
     assert hosting.clock.monotonic_ms() - began_ms >= COUNT // STEPS_PER_TURN - 1, "a pause after each turn"
 
 
-@on_loop
 async def test_ids_that_come_and_go_while_they_are_listed_disturb_nobody(loop: SimLoop) -> None:
     hosting = hosting_of_many(loop)
     shard = hosting.transactions.host_of("t").shard
@@ -75,13 +73,11 @@ async def test_ids_that_come_and_go_while_they_are_listed_disturb_nobody(loop: S
     assert len({each.transactional_id for each in await listing}) == COUNT
 
 
-@on_loop
 async def test_looking_for_timed_out_ones_gives_way(loop: SimLoop) -> None:
     hosting = hosting_of_many(loop)
     assert await passes_during(loop, hosting.transactions.abort_timed_out()) >= COUNT // IDS_PER_SLICE
 
 
-@on_loop
 async def test_markers_of_many_are_written_some_at_a_time_and_each_once(loop: SimLoop) -> None:
     hosting = hosting_of_many(loop, state=TransactionState.PREPARE_ABORT)
     host = hosting.transactions.host_of("t")

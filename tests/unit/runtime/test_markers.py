@@ -12,7 +12,6 @@ from kafkapy.types import TopicPartition
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP
-from tests.support.hosting import on_loop
 from tests.support.transaction_hosting import SimProducer, TransactionHosting
 
 OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
@@ -39,7 +38,6 @@ async def with_pending_offset(loop: SimLoop) -> tuple[TransactionHosting, SimPro
     return hosting, producer
 
 
-@on_loop
 async def test_a_marker_for_groups_that_load_has_to_wait(loop: SimLoop) -> None:
     hosting, producer = await with_pending_offset(loop)
     hosting.restart()
@@ -50,7 +48,6 @@ async def test_a_marker_for_groups_that_load_has_to_wait(loop: SimLoop) -> None:
     assert await hosting.committed_offset() == 7
 
 
-@on_loop
 async def test_the_same_marker_again_is_written_and_changes_nothing(loop: SimLoop) -> None:
     hosting, producer = await with_pending_offset(loop)
     assert [commit_marker(hosting, producer, OFFSETS) for _ in range(2)] == [ErrorCode.NONE] * 2
@@ -58,16 +55,11 @@ async def test_the_same_marker_again_is_written_and_changes_nothing(loop: SimLoo
 
 
 @pytest.mark.parametrize("partition", [TopicPartition("orders", 5), TopicPartition("nowhere", 0)], ids=str)
-def test_a_marker_for_a_partition_that_is_not_here_is_refused(partition: TopicPartition) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        hosting, producer = await with_pending_offset(loop)
-        assert commit_marker(hosting, producer, partition) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    check()
+async def test_a_marker_for_a_partition_that_is_not_here_is_refused(loop: SimLoop, partition: TopicPartition) -> None:
+    hosting, producer = await with_pending_offset(loop)
+    assert commit_marker(hosting, producer, partition) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@on_loop
 async def test_a_log_of_many_markers_is_loaded_in_slices(loop: SimLoop) -> None:
     hosting, _ = await with_pending_offset(loop)
     markers = [Marker(producer_id, 0, True, 0, 0) for producer_id in range(10_000, 10_000 + 10 * STEPS_PER_SLICE)]

@@ -1,7 +1,7 @@
 """MetadataPublisher in virtual time; what a change means is whatever the test says."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance
 from kafkapy.runtime.metadata_publisher import STEPS_PER_TURN, MetadataPublisher
 from kafkapy.runtime.turns import PAUSE_MS, TURN_MS
-from tests.simulator.loop import SimClock, SimLoop, run
+from tests.simulator.loop import SimClock, SimLoop
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import InstantController
 
@@ -49,15 +49,6 @@ class Publishing:
         return longest * 1000
 
 
-def on_loop(test: Callable[[SimLoop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    def call() -> None:
-        run(test)
-
-    call.__name__ = test.__name__
-    return call
-
-
-@on_loop
 async def test_a_small_change_is_applied_at_once(loop: SimLoop) -> None:
     publishing = Publishing(loop)
     publishing.commit(STEPS_PER_TURN - 1)
@@ -66,7 +57,6 @@ async def test_a_small_change_is_applied_at_once(loop: SimLoop) -> None:
     await publishing.publisher.caught_up()
 
 
-@on_loop
 async def test_a_large_change_gives_way_to_others(loop: SimLoop) -> None:
     publishing = Publishing(loop, step_ms=0.3)
     publishing.commit(1000)
@@ -75,14 +65,12 @@ async def test_a_large_change_gives_way_to_others(loop: SimLoop) -> None:
     assert len(publishing.done) == 1000
 
 
-@on_loop
 async def test_steps_that_take_no_time_give_way_too(loop: SimLoop) -> None:
     publishing = Publishing(loop)
     publishing.commit(10 * STEPS_PER_TURN)
     assert len(publishing.done) == STEPS_PER_TURN
 
 
-@on_loop
 async def test_changes_are_applied_in_their_order(loop: SimLoop) -> None:
     publishing = Publishing(loop, step_ms=1)
     for step_count in (300, 2, 200):
@@ -91,7 +79,6 @@ async def test_changes_are_applied_in_their_order(loop: SimLoop) -> None:
     assert publishing.done == [(count, number) for count in (300, 2, 200) for number in range(count)]
 
 
-@on_loop
 async def test_a_waiter_wakes_once_what_was_committed_before_it_waited_is_applied(loop: SimLoop) -> None:
     publishing = Publishing(loop, step_ms=1)
     publishing.commit(300)
@@ -105,7 +92,6 @@ async def test_a_waiter_wakes_once_what_was_committed_before_it_waited_is_applie
     assert len(publishing.done) == 500
 
 
-@on_loop
 async def test_a_change_that_cannot_be_applied_stops_the_process(loop: SimLoop) -> None:
     publishing = Publishing(loop)
     publishing.fails_at = 666
@@ -120,7 +106,6 @@ async def test_a_change_that_cannot_be_applied_stops_the_process(loop: SimLoop) 
     assert publishing.done[-1] == (1000, 666)
 
 
-@on_loop
 async def test_a_stop_leaves_the_rest_to_the_next_start(loop: SimLoop) -> None:
     publishing = Publishing(loop)
     publishing.commit(1000)

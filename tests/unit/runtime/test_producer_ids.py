@@ -26,36 +26,26 @@ class Blocks:
         return range((self.count - 1) * self.size, self.count * self.size)
 
 
-def test_ids_are_unique_over_blocks():
-    async def scenario() -> list[int]:
-        manager = ProducerIdManager(Blocks(10).allocate)
-        ids = [await manager.next_id() for _ in range(95)]
-        await manager.close()
-        return ids
-
-    assert asyncio.run(scenario()) == list(range(95))
+async def test_ids_are_unique_over_blocks():
+    manager = ProducerIdManager(Blocks(10).allocate)
+    ids = [await manager.next_id() for _ in range(95)]
+    await manager.close()
+    assert ids == list(range(95))
 
 
-def test_many_who_wait_share_a_block():
-    async def scenario() -> tuple[list[int], int]:
-        blocks = Blocks(1000)
-        manager = ProducerIdManager(blocks.allocate)
-        ids = await asyncio.gather(*(manager.next_id() for _ in range(100)))
-        return list(ids), blocks.count
-
-    ids, block_count = asyncio.run(scenario())
+async def test_many_who_wait_share_a_block():
+    blocks = Blocks(1000)
+    manager = ProducerIdManager(blocks.allocate)
+    ids = await asyncio.gather(*(manager.next_id() for _ in range(100)))
     assert sorted(ids) == list(range(100))
-    assert block_count == 1
+    assert blocks.count == 1
 
 
-def test_a_refused_block_is_requested_again():
-    async def scenario() -> int:
-        blocks = Blocks(10)
-        blocks.failures = 1
-        manager = ProducerIdManager(blocks.allocate)
-        with pytest.raises(ApiError) as caught:
-            await manager.next_id()
-        assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "producers know nothing of controllers"
-        return await manager.next_id()
-
-    assert asyncio.run(scenario()) == 0
+async def test_a_refused_block_is_requested_again():
+    blocks = Blocks(10)
+    blocks.failures = 1
+    manager = ProducerIdManager(blocks.allocate)
+    with pytest.raises(ApiError) as caught:
+        await manager.next_id()
+    assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "producers know nothing of controllers"
+    assert await manager.next_id() == 0

@@ -51,262 +51,214 @@ def standalone() -> SimDisk:
     return disk
 
 
-def test_a_new_standalone_directory_gets_its_voters_into_the_log() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk, listener = standalone(), ValueList()
-        quorum = new_quorum(loop, disk, listener=listener)
-        await quorum.start()
-        assert (quorum.leader_id, quorum.leader_epoch, quorum.is_leader) == (1, 1, True)
-        assert (quorum.high_watermark, quorum.log_end_offset, quorum.finalized_kraft_version) == (3, 3, 1)
-        assert listener.leaders == [(1, 1)]
-        assert await append(quorum, b"a", b"b") == 4
-        assert listener.values == [b"a", b"b"]
-        await quorum.close()
-        assert b'"data_version":1' in disk.read_file(f"{DIRECTORY}/quorum-state")
-
-    run(main)
+async def test_a_new_standalone_directory_gets_its_voters_into_the_log(loop: SimLoop) -> None:
+    disk, listener = standalone(), ValueList()
+    quorum = new_quorum(loop, disk, listener=listener)
+    await quorum.start()
+    assert (quorum.leader_id, quorum.leader_epoch, quorum.is_leader) == (1, 1, True)
+    assert (quorum.high_watermark, quorum.log_end_offset, quorum.finalized_kraft_version) == (3, 3, 1)
+    assert listener.leaders == [(1, 1)]
+    assert await append(quorum, b"a", b"b") == 4
+    assert listener.values == [b"a", b"b"]
+    await quorum.close()
+    assert b'"data_version":1' in disk.read_file(f"{DIRECTORY}/quorum-state")
 
 
-def test_epochs_rise_with_every_start_and_records_stay() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk = standalone()
-        for epoch in range(1, 5):
-            listener = ValueList()
-            quorum = new_quorum(loop, disk, listener=listener)
-            await quorum.start()
-            assert listener.leaders == [(1, epoch)]
-            assert listener.values == [b"%d" % former for former in range(1, epoch)]
-            await append(quorum, b"%d" % epoch)
-            await quorum.close()
-
-    run(main)
-
-
-def test_a_changed_port_goes_into_the_voters_record() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk = standalone()
-        for port in (9093, 9999, 9999):
-            quorum = new_quorum(loop, disk, port=port)
-            await quorum.start()
-            assert quorum.voters.endpoints_of(1) == (Endpoint("CONTROLLER", "localhost", port),)
-            await quorum.close()
-        assert quorum.log_end_offset == 3 + 3 + 1, "LeaderChange alone where nothing changed"
-
-    run(main)
-
-
-def test_a_listener_may_append_as_it_becomes_leader() -> None:
-    async def main(loop: SimLoop) -> None:
+async def test_epochs_rise_with_every_start_and_records_stay(loop: SimLoop) -> None:
+    disk = standalone()
+    for epoch in range(1, 5):
         listener = ValueList()
-        quorum = new_quorum(loop, standalone(), listener=listener)
-        offsets: list[int] = []
-        listener.on_leader = lambda _, epoch: offsets.append(quorum.append([b"first"], epoch))
-        await quorum.start()
-        await committed(quorum, offsets[0])
-        assert listener.values == [b"first"]
-        await quorum.close()
-
-    run(main)
-
-
-def test_many_appends_share_an_fsync() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk, listener = standalone(), ValueList()
         quorum = new_quorum(loop, disk, listener=listener)
         await quorum.start()
-        syncs: list[str] = []
-        disk.hook = lambda operation, path: syncs.append(path) if operation == "sync" else None
-        for number in range(100):
-            quorum.append([b"%d" % number], 1)
-        assert listener.values == []
-        await committed(quorum, quorum.log_end_offset - 1)
-        assert len(listener.values) == 100
-        assert len([path for path in syncs if path.endswith(".log")]) <= 2
+        assert listener.leaders == [(1, epoch)]
+        assert listener.values == [b"%d" % former for former in range(1, epoch)]
+        await append(quorum, b"%d" % epoch)
         await quorum.close()
 
-    run(main)
 
-
-def test_nothing_is_committed_before_its_fsync_ends() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk, listener = standalone(), ValueList()
-        quorum = new_quorum(loop, disk, listener=listener)
+async def test_a_changed_port_goes_into_the_voters_record(loop: SimLoop) -> None:
+    disk = standalone()
+    for port in (9093, 9999, 9999):
+        quorum = new_quorum(loop, disk, port=port)
         await quorum.start()
-        disk.hook = lambda operation, path: loop.block(2000) if operation == "sync" else None
-        offset = quorum.append([b"slow"], 1)
-        await asyncio.sleep(1.9)
-        assert quorum.high_watermark == offset
-        assert listener.values == []
+        assert quorum.voters.endpoints_of(1) == (Endpoint("CONTROLLER", "localhost", port),)
+        await quorum.close()
+    assert quorum.log_end_offset == 3 + 3 + 1, "LeaderChange alone where nothing changed"
+
+
+async def test_a_listener_may_append_as_it_becomes_leader(loop: SimLoop) -> None:
+    listener = ValueList()
+    quorum = new_quorum(loop, standalone(), listener=listener)
+    offsets: list[int] = []
+    listener.on_leader = lambda _, epoch: offsets.append(quorum.append([b"first"], epoch))
+    await quorum.start()
+    await committed(quorum, offsets[0])
+    assert listener.values == [b"first"]
+    await quorum.close()
+
+
+async def test_many_appends_share_an_fsync(loop: SimLoop) -> None:
+    disk, listener = standalone(), ValueList()
+    quorum = new_quorum(loop, disk, listener=listener)
+    await quorum.start()
+    syncs: list[str] = []
+    disk.hook = lambda operation, path: syncs.append(path) if operation == "sync" else None
+    for number in range(100):
+        quorum.append([b"%d" % number], 1)
+    assert listener.values == []
+    await committed(quorum, quorum.log_end_offset - 1)
+    assert len(listener.values) == 100
+    assert len([path for path in syncs if path.endswith(".log")]) <= 2
+    await quorum.close()
+
+
+async def test_nothing_is_committed_before_its_fsync_ends(loop: SimLoop) -> None:
+    disk, listener = standalone(), ValueList()
+    quorum = new_quorum(loop, disk, listener=listener)
+    await quorum.start()
+    disk.hook = lambda operation, path: loop.block(2000) if operation == "sync" else None
+    offset = quorum.append([b"slow"], 1)
+    await asyncio.sleep(1.9)
+    assert quorum.high_watermark == offset
+    assert listener.values == []
+    await committed(quorum, offset)
+    assert loop.now >= 2
+    disk.hook = None
+    await quorum.close()
+
+
+async def test_a_failed_fsync_stops_the_process(loop: SimLoop) -> None:
+    disk, fatal = standalone(), list[BaseException]()
+    quorum = new_quorum(loop, disk, on_fatal=fatal.append)
+    await quorum.start()
+    disk.fail("sync", errno.EIO, path=".log")
+    offset = quorum.append([b"lost"], 1)
+    with pytest.raises(StorageError):
         await committed(quorum, offset)
-        assert loop.now >= 2
-        disk.hook = None
-        await quorum.close()
-
-    run(main)
-
-
-def test_a_failed_fsync_stops_the_process() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk, fatal = standalone(), list[BaseException]()
-        quorum = new_quorum(loop, disk, on_fatal=fatal.append)
-        await quorum.start()
-        disk.fail("sync", errno.EIO, path=".log")
-        offset = quorum.append([b"lost"], 1)
-        with pytest.raises(StorageError):
-            await committed(quorum, offset)
-        assert isinstance(fatal[0], StorageError)
-        assert quorum.high_watermark == offset
-        with pytest.raises(StorageError):
-            quorum.append([b"more"], 1)
-        await quorum.close()
-
-    run(main)
+    assert isinstance(fatal[0], StorageError)
+    assert quorum.high_watermark == offset
+    with pytest.raises(StorageError):
+        quorum.append([b"more"], 1)
+    await quorum.close()
 
 
-def test_only_the_leader_of_the_epoch_appends() -> None:
-    async def main(loop: SimLoop) -> None:
-        quorum = new_quorum(loop, standalone())
-        await quorum.start()
-        with pytest.raises(NotLeaderError):
-            quorum.append([b"x"], 0)
-        with pytest.raises(ApiError, match="bytes of metadata records"):
-            quorum.append([bytes(5 << 20), bytes(4 << 20)], 1)
-        await quorum.close()
-        with pytest.raises(NotLeaderError):
-            quorum.append([b"x"], 1)
-
-    run(main)
+async def test_only_the_leader_of_the_epoch_appends(loop: SimLoop) -> None:
+    quorum = new_quorum(loop, standalone())
+    await quorum.start()
+    with pytest.raises(NotLeaderError):
+        quorum.append([b"x"], 0)
+    with pytest.raises(ApiError, match="bytes of metadata records"):
+        quorum.append([bytes(5 << 20), bytes(4 << 20)], 1)
+    await quorum.close()
+    with pytest.raises(NotLeaderError):
+        quorum.append([b"x"], 1)
 
 
-def test_a_leader_that_resigns_is_elected_again() -> None:
-    async def main(loop: SimLoop) -> None:
+async def test_a_leader_that_resigns_is_elected_again(loop: SimLoop) -> None:
+    listener = ValueList()
+    quorum = new_quorum(loop, standalone(), listener=listener)
+    await quorum.start()
+    quorum.resign(1)
+    assert not quorum.is_leader
+    await quorum.wait_until(lambda: (1, 3) in listener.leaders)
+    assert listener.leaders == [(1, 1), (-1, 1), (-1, 2), (1, 3)]
+    await append(quorum, b"x")
+    await quorum.close()
+
+
+async def test_snapshots_are_taken_and_the_prefix_goes(loop: SimLoop) -> None:
+    disk, listener = standalone(), ValueList()
+    quorum = new_quorum(loop, disk, listener=listener, config=SMALL)
+    await quorum.start()
+    for number in range(60):
+        await append(quorum, b"%020d" % number)
+    await asyncio.sleep(61)
+    assert quorum.log_start_offset > 0
+    names = disk.list_directory(DIRECTORY)
+    snapshots = [parsed for name in names if (parsed := parse_name(name))]
+    assert all(suffix == ".checkpoint" for _, suffix in snapshots)
+    assert quorum.log_start_offset in [snapshot_id.offset for snapshot_id, _ in snapshots]
+    assert quorum.latest_snapshot_id == max(snapshots)[0]
+    segments = sorted(name for name in names if name.endswith(".log"))
+    assert 0 < int(segments[0][:20]) <= quorum.log_start_offset
+    await quorum.close()
+    again = ValueList()
+    quorum = new_quorum(loop, disk, listener=again, config=SMALL)
+    await quorum.start()
+    assert again.loaded == [max(snapshots)[0]]
+    assert again.values == listener.values
+    assert quorum.finalized_kraft_version == 1
+    await quorum.close()
+
+
+async def test_a_snapshot_of_a_later_epoch_lies_beside_an_untrimmed_log(loop: SimLoop) -> None:
+    disk, values = standalone(), list[bytes]()
+    config = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=300, metadata_max_retention_ms=-1)
+    for epoch in range(1, 4):
         listener = ValueList()
-        quorum = new_quorum(loop, standalone(), listener=listener)
+        quorum = new_quorum(loop, disk, listener=listener, config=config)
         await quorum.start()
-        quorum.resign(1)
-        assert not quorum.is_leader
-        await quorum.wait_until(lambda: (1, 3) in listener.leaders)
-        assert listener.leaders == [(1, 1), (-1, 1), (-1, 2), (1, 3)]
-        await append(quorum, b"x")
+        assert listener.values == values
+        for number in range(9):
+            values.append(b"%d-%020d" % (epoch, number))
+            await append(quorum, values[-1])
+        await asyncio.sleep(1)
+        assert quorum.log_start_offset == 0
+        assert quorum.latest_snapshot_id is not None
+        assert quorum.latest_snapshot_id.leader_epoch == epoch
         await quorum.close()
 
-    run(main)
+
+async def test_a_snapshot_is_taken_after_the_interval_if_anything_changed(loop: SimLoop) -> None:
+    listener = ValueList()
+    config = QuorumConfig(metadata_log_max_snapshot_interval_ms=300_000)
+    quorum = new_quorum(loop, standalone(), listener=listener, config=config)
+    await quorum.start()
+    offset = await append(quorum, b"x")
+    await asyncio.sleep(200)
+    assert quorum.latest_snapshot_id == OffsetAndEpoch(0, 0)
+    await asyncio.sleep(200)
+    assert quorum.latest_snapshot_id == OffsetAndEpoch(offset + 1, 1)
+    await asyncio.sleep(1000)
+    assert quorum.latest_snapshot_id == OffsetAndEpoch(offset + 1, 1)
+    await quorum.close()
 
 
-def test_snapshots_are_taken_and_the_prefix_goes() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk, listener = standalone(), ValueList()
-        quorum = new_quorum(loop, disk, listener=listener, config=SMALL)
-        await quorum.start()
-        for number in range(60):
-            await append(quorum, b"%020d" % number)
-        await asyncio.sleep(61)
-        assert quorum.log_start_offset > 0
-        names = disk.list_directory(DIRECTORY)
-        snapshots = [parsed for name in names if (parsed := parse_name(name))]
-        assert all(suffix == ".checkpoint" for _, suffix in snapshots)
-        assert quorum.log_start_offset in [snapshot_id.offset for snapshot_id, _ in snapshots]
-        assert quorum.latest_snapshot_id == max(snapshots)[0]
-        segments = sorted(name for name in names if name.endswith(".log"))
-        assert 0 < int(segments[0][:20]) <= quorum.log_start_offset
-        await quorum.close()
-        again = ValueList()
-        quorum = new_quorum(loop, disk, listener=again, config=SMALL)
-        await quorum.start()
-        assert again.loaded == [max(snapshots)[0]]
-        assert again.values == listener.values
-        assert quorum.finalized_kraft_version == 1
-        await quorum.close()
-
-    run(main)
+async def test_a_log_without_the_snapshot_that_it_needs_does_not_start(loop: SimLoop) -> None:
+    disk = standalone()
+    disk.write_file_atomically(f"{DIRECTORY}/{50:020d}.log", b"")
+    disk.delete(f"{DIRECTORY}/{snapshot_name(OffsetAndEpoch(0, 0))}")
+    with pytest.raises(StorageError, match="starts at 50, and no snapshot"):
+        await new_quorum(loop, disk).start()
 
 
-def test_a_snapshot_of_a_later_epoch_lies_beside_an_untrimmed_log() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk, values = standalone(), list[bytes]()
-        config = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=300, metadata_max_retention_ms=-1)
-        for epoch in range(1, 4):
-            listener = ValueList()
-            quorum = new_quorum(loop, disk, listener=listener, config=config)
-            await quorum.start()
-            assert listener.values == values
-            for number in range(9):
-                values.append(b"%d-%020d" % (epoch, number))
-                await append(quorum, values[-1])
-            await asyncio.sleep(1)
-            assert quorum.log_start_offset == 0
-            assert quorum.latest_snapshot_id is not None
-            assert quorum.latest_snapshot_id.leader_epoch == epoch
-            await quorum.close()
-
-    run(main)
+async def test_static_voters_of_the_configuration_are_taken(loop: SimLoop) -> None:
+    disk = SimDisk()
+    voters = VoterSet([static_voter(1, Endpoint("CONTROLLER", "localhost", 9093))])
+    quorum = new_quorum(loop, disk, static_voters=voters)
+    await quorum.start()
+    assert (quorum.high_watermark, quorum.finalized_kraft_version) == (1, 0)
+    description = quorum.describe()
+    assert description is not None
+    assert description.voters[0].key == ReplicaKey(1, bytes(16))
+    assert b'"currentVoters":[{"voterId":1}],"data_version":0' in disk.read_file(f"{DIRECTORY}/quorum-state")
+    await quorum.close()
 
 
-def test_a_snapshot_is_taken_after_the_interval_if_anything_changed() -> None:
-    async def main(loop: SimLoop) -> None:
-        listener = ValueList()
-        config = QuorumConfig(metadata_log_max_snapshot_interval_ms=300_000)
-        quorum = new_quorum(loop, standalone(), listener=listener, config=config)
-        await quorum.start()
-        offset = await append(quorum, b"x")
-        await asyncio.sleep(200)
-        assert quorum.latest_snapshot_id == OffsetAndEpoch(0, 0)
-        await asyncio.sleep(200)
-        assert quorum.latest_snapshot_id == OffsetAndEpoch(offset + 1, 1)
-        await asyncio.sleep(1000)
-        assert quorum.latest_snapshot_id == OffsetAndEpoch(offset + 1, 1)
-        await quorum.close()
-
-    run(main)
+async def test_a_node_that_is_no_voter_waits(loop: SimLoop) -> None:
+    voters = VoterSet([static_voter(2, Endpoint("CONTROLLER", "localhost", 9093))])
+    quorum = new_quorum(loop, SimDisk(), static_voters=voters)
+    await quorum.start()
+    await asyncio.sleep(10)
+    assert (quorum.leader_id, quorum.leader_epoch, quorum.describe()) == (-1, 0, None)
+    await quorum.close()
 
 
-def test_a_log_without_the_snapshot_that_it_needs_does_not_start() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk = standalone()
-        disk.write_file_atomically(f"{DIRECTORY}/{50:020d}.log", b"")
-        disk.delete(f"{DIRECTORY}/{snapshot_name(OffsetAndEpoch(0, 0))}")
-        with pytest.raises(StorageError, match="starts at 50, and no snapshot"):
-            await new_quorum(loop, disk).start()
-
-    run(main)
-
-
-def test_static_voters_of_the_configuration_are_taken() -> None:
-    async def main(loop: SimLoop) -> None:
-        disk = SimDisk()
-        voters = VoterSet([static_voter(1, Endpoint("CONTROLLER", "localhost", 9093))])
-        quorum = new_quorum(loop, disk, static_voters=voters)
-        await quorum.start()
-        assert (quorum.high_watermark, quorum.finalized_kraft_version) == (1, 0)
-        description = quorum.describe()
-        assert description is not None
-        assert description.voters[0].key == ReplicaKey(1, bytes(16))
-        assert b'"currentVoters":[{"voterId":1}],"data_version":0' in disk.read_file(f"{DIRECTORY}/quorum-state")
-        await quorum.close()
-
-    run(main)
-
-
-def test_a_node_that_is_no_voter_waits() -> None:
-    async def main(loop: SimLoop) -> None:
-        voters = VoterSet([static_voter(2, Endpoint("CONTROLLER", "localhost", 9093))])
-        quorum = new_quorum(loop, SimDisk(), static_voters=voters)
-        await quorum.start()
-        await asyncio.sleep(10)
-        assert (quorum.leader_id, quorum.leader_epoch, quorum.describe()) == (-1, 0, None)
-        await quorum.close()
-
-    run(main)
-
-
-def test_the_cluster_id_of_a_peer_is_checked() -> None:
-    async def main(loop: SimLoop) -> None:
-        quorum = new_quorum(loop, SimDisk())
-        assert quorum.has_cluster_id("c")
-        assert quorum.has_cluster_id(None)
-        assert not quorum.has_cluster_id("other")
-
-    run(main)
+async def test_the_cluster_id_of_a_peer_is_checked(loop: SimLoop) -> None:
+    quorum = new_quorum(loop, SimDisk())
+    assert quorum.has_cluster_id("c")
+    assert quorum.has_cluster_id(None)
+    assert not quorum.has_cluster_id("other")
 
 
 def test_a_damaged_download_never_gets_its_name() -> None:
@@ -363,22 +315,19 @@ def kafkas_quorum(loop: SimLoop, disk: SimDisk, node_id: int, directory_id: byte
     ("kind", "end_offset", "start_offset", "value_count", "kraft_version"),
     [("clean", 132, 0, 130, 0), ("unclean", 113, 0, 111, 0), ("standalone", 994, 680, 106, 1)],
 )
-def test_a_directory_of_apache_kafka_is_taken_over(
-    kind: str, end_offset: int, start_offset: int, value_count: int, kraft_version: int
+async def test_a_directory_of_apache_kafka_is_taken_over(
+    loop: SimLoop, kind: str, end_offset: int, start_offset: int, value_count: int, kraft_version: int
 ) -> None:
-    async def main(loop: SimLoop) -> None:
-        disk, node_id, directory_id = unpack(kind)
-        for epoch in (2, 3):
-            listener = ValueList()
-            quorum = kafkas_quorum(loop, disk, node_id, directory_id, listener)
-            await quorum.start()
-            assert listener.leaders == [(node_id, epoch)]
-            assert (quorum.log_start_offset, quorum.log_end_offset) == (start_offset, end_offset + epoch - 2)
-            assert quorum.high_watermark == quorum.log_end_offset
-            assert (len(listener.values), quorum.finalized_kraft_version) == (value_count, kraft_version)
-            await quorum.close()
-
-    run(main)
+    disk, node_id, directory_id = unpack(kind)
+    for epoch in (2, 3):
+        listener = ValueList()
+        quorum = kafkas_quorum(loop, disk, node_id, directory_id, listener)
+        await quorum.start()
+        assert listener.leaders == [(node_id, epoch)]
+        assert (quorum.log_start_offset, quorum.log_end_offset) == (start_offset, end_offset + epoch - 2)
+        assert quorum.high_watermark == quorum.log_end_offset
+        assert (len(listener.values), quorum.finalized_kraft_version) == (value_count, kraft_version)
+        await quorum.close()
 
 
 @pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="Apache Kafka's jars: `make tools`")

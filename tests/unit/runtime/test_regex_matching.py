@@ -15,7 +15,6 @@ from kafkapy.runtime import regex_matching
 from kafkapy.runtime.regex_matching import STEPS_PER_TURN, GroupToMatch, RegexMatching
 from tests.simulator.loop import START_WALL_MS, SimClock, SimLoop
 from tests.support.consumer_groups import image_of
-from tests.support.hosting import on_loop
 
 
 class Matching:
@@ -48,125 +47,101 @@ class Matching:
         self.resolved.append((group_id, dict(matches)))
 
 
-def test_what_matches_and_may_be_described_is_resolved() -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        matching = Matching(loop, image_of(7, foo=1, food=1, bar=1))
-        matching.want("g", "foo.*", "b.r", allows=lambda topic: topic != "food")
-        await matching.done()
-        ((group_id, matches),) = matching.resolved
-        assert group_id == "g"
-        assert {regex: (found.topics, found.version) for regex, found in matches.items()} == {
-            "foo.*": ({"foo"}, 7),
-            "b.r": ({"bar"}, 7),
-        }
-        assert all(found.timestamp_ms >= START_WALL_MS for found in matches.values())
-        assert sorted(matching.requested) == ["bar", "foo", "food"]
-        assert sorted(matching.hashed) == ["bar", "foo"]
-
-    main()
+async def test_what_matches_and_may_be_described_is_resolved(loop: SimLoop) -> None:
+    matching = Matching(loop, image_of(7, foo=1, food=1, bar=1))
+    matching.want("g", "foo.*", "b.r", allows=lambda topic: topic != "food")
+    await matching.done()
+    ((group_id, matches),) = matching.resolved
+    assert group_id == "g"
+    assert {regex: (found.topics, found.version) for regex, found in matches.items()} == {
+        "foo.*": ({"foo"}, 7),
+        "b.r": ({"bar"}, 7),
+    }
+    assert all(found.timestamp_ms >= START_WALL_MS for found in matches.values())
+    assert sorted(matching.requested) == ["bar", "foo", "food"]
+    assert sorted(matching.hashed) == ["bar", "foo"]
 
 
-def test_many_topics_leave_the_loop_to_others_in_between() -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        matching = Matching(loop, image_of(**{f"t{number}": 1 for number in range(4 * STEPS_PER_TURN)}))
-        matching.want("g", "t.*1")
-        passes = 0
-        while not matching.resolved:
-            await asyncio.sleep(0.001)
-            passes += 1
-        assert passes >= 4
-        assert len(matching.resolved[0][1]["t.*1"].topics) == STEPS_PER_TURN * 4 // 10
-
-    main()
+async def test_many_topics_leave_the_loop_to_others_in_between(loop: SimLoop) -> None:
+    matching = Matching(loop, image_of(**{f"t{number}": 1 for number in range(4 * STEPS_PER_TURN)}))
+    matching.want("g", "t.*1")
+    passes = 0
+    while not matching.resolved:
+        await asyncio.sleep(0.001)
+        passes += 1
+    assert passes >= 4
+    assert len(matching.resolved[0][1]["t.*1"].topics) == STEPS_PER_TURN * 4 // 10
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_not_hashed() -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        matching = Matching(loop, image_of(**{f"t{number}": 1 for number in range(4 * STEPS_PER_TURN)}))
-        matching.want("g", "t.*")
-        while not matching.hashed:
-            await asyncio.sleep(0.001)
-        before = list(matching.hashed)
-        matching.image = image_of(t0=1)
-        await matching.done()
-        assert set(matching.hashed[len(before) :]) <= {"t0"}
-        assert len(before) < STEPS_PER_TURN * 4
-
-    main()
+async def test_a_topic_that_is_deleted_meanwhile_is_not_hashed(loop: SimLoop) -> None:
+    matching = Matching(loop, image_of(**{f"t{number}": 1 for number in range(4 * STEPS_PER_TURN)}))
+    matching.want("g", "t.*")
+    while not matching.hashed:
+        await asyncio.sleep(0.001)
+    before = list(matching.hashed)
+    matching.image = image_of(t0=1)
+    await matching.done()
+    assert set(matching.hashed[len(before) :]) <= {"t0"}
+    assert len(before) < STEPS_PER_TURN * 4
 
 
-def test_groups_come_one_after_another_each_once() -> None:
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        matching = Matching(loop, image_of(a=1, b=1))
-        for group_id in ("g", "h", "g"):
-            matching.want(group_id, "a|b")
-        await matching.done()
-        assert [group_id for group_id, _ in matching.resolved] == ["g", "h"]
-        matching.want("g", "a")
-        await matching.done()
-        assert matching.resolved[2][1]["a"].topics == {"a"}
-
-    main()
+async def test_groups_come_one_after_another_each_once(loop: SimLoop) -> None:
+    matching = Matching(loop, image_of(a=1, b=1))
+    for group_id in ("g", "h", "g"):
+        matching.want(group_id, "a|b")
+    await matching.done()
+    assert [group_id for group_id, _ in matching.resolved] == ["g", "h"]
+    matching.want("g", "a")
+    await matching.done()
+    assert matching.resolved[2][1]["a"].topics == {"a"}
 
 
-def test_a_group_that_has_moved_or_fails_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_group_that_has_moved_or_fails_holds_up_no_other(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger="kafkapy.group")
 
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        matching = Matching(loop, image_of(a=1))
-        matching.error = ApiError(ErrorCode.NOT_COORDINATOR)
-        matching.want("g", "a")
-        await matching.done()
-        matching.error = None
+    matching = Matching(loop, image_of(a=1))
+    matching.error = ApiError(ErrorCode.NOT_COORDINATOR)
+    matching.want("g", "a")
+    await matching.done()
+    matching.error = None
 
-        def fails(_topic: str) -> bool:
-            raise ValueError("a mistake")
+    def fails(_topic: str) -> bool:
+        raise ValueError("a mistake")
 
-        matching.want("g", "a", allows=fails)
-        matching.want("h", "a")
-        await matching.done()
-        assert [group_id for group_id, _ in matching.resolved] == ["h"]
-
-    main()
+    matching.want("g", "a", allows=fails)
+    matching.want("h", "a")
+    await matching.done()
+    assert [group_id for group_id, _ in matching.resolved] == ["h"]
     assert [record.levelname for record in caplog.records] == ["INFO", "ERROR"]
 
 
-def test_topics_are_matched_once_and_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_topics_are_matched_once_and_what_is_kept_is_bounded(
+    loop: SimLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The count of matches is what the compiled expressions were asked for."""
     monkeypatch.setattr(regex_matching, "MOST_KEPT", 40)
 
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        matching = Matching(loop, image_of(a=1, b=1))
-        kept: Any = matching.matching._kept
-        for regex in ("a", "b", "a", "a|b"):
-            matching.want("g", regex)
-            await matching.done()
-        assert list(kept) == ["a", "a|b"], "the one that was used last stays"
-        matching.image = image_of(a=1, c=1)
-        matching.want("g", "a|b")
+    matching = Matching(loop, image_of(a=1, b=1))
+    kept: Any = matching.matching._kept
+    for regex in ("a", "b", "a", "a|b"):
+        matching.want("g", regex)
         await matching.done()
-        assert matching.resolved[-1][1]["a|b"].topics == {"a"}
-        assert kept["a|b"].seen == {"a", "c"}
+    assert list(kept) == ["a", "a|b"], "the one that was used last stays"
+    matching.image = image_of(a=1, c=1)
+    matching.want("g", "a|b")
+    await matching.done()
+    assert matching.resolved[-1][1]["a|b"].topics == {"a"}
+    assert kept["a|b"].seen == {"a", "c"}
 
-    main()
 
-
-def test_expressions_that_match_nothing_are_not_kept_without_bound() -> None:
+async def test_expressions_that_match_nothing_are_not_kept_without_bound(loop: SimLoop) -> None:
     """A member may subscribe to another one of 32,768 characters with each heartbeat."""
 
-    @on_loop
-    async def main(loop: SimLoop) -> None:
-        matching = Matching(loop, image_of(a=1))
-        kept: Any = matching.matching._kept
-        for number in range(100):
-            matching.want("g", f"{number:030000}")
-            await matching.done()
-        assert sum(map(len, kept)) <= regex_matching.MOST_KEPT
-
-    main()
+    matching = Matching(loop, image_of(a=1))
+    kept: Any = matching.matching._kept
+    for number in range(100):
+        matching.want("g", f"{number:030000}")
+        await matching.done()
+    assert sum(map(len, kept)) <= regex_matching.MOST_KEPT

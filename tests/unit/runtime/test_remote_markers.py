@@ -9,7 +9,6 @@ from kafkapy.runtime.peer import NoResponseError
 from kafkapy.runtime.remote_markers import BrokerMarkers
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import on_loop
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -22,7 +21,6 @@ class Unreachable:
         raise NoResponseError(f"broker {broker_id}", is_unsupported=False)
 
 
-@on_loop
 async def test_a_transaction_that_fails_does_not_keep_others_from_their_results(loop: SimLoop) -> None:
     channels: Any = Unreachable()
     markers = BrokerMarkers(2, channels)

@@ -21,7 +21,7 @@ from kafkapy.runtime.markers import Marker
 from kafkapy.runtime.shard_host import HostState, ShardHost
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import NOW_MS, Hosting, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, settle, topic_id
 
 PRODUCER_ID = 7
 
@@ -83,7 +83,6 @@ def fetched_by_follower(hosting: Hosting, partition: HostedPartition, offset: in
     hosting.manager.complete_waiting(partition)
 
 
-@on_loop
 async def test_effects_are_carried_out_before_the_answer_when_the_records_are_committed_at_once(loop: SimLoop):
     hosting = Hosting(loop)
     host = NameHost(hosting, hosting.create_topic())
@@ -91,7 +90,6 @@ async def test_effects_are_carried_out_before_the_answer_when_the_records_are_co
     assert host.carried_out == ["tell"]
 
 
-@on_loop
 async def test_effects_wait_for_the_replicas_however_long_they_take(loop: SimLoop):
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=[1, 2])
@@ -104,7 +102,6 @@ async def test_effects_wait_for_the_replicas_however_long_they_take(loop: SimLoo
     assert host.carried_out == ["tell"]
 
 
-@on_loop
 async def test_effects_are_left_to_the_next_leader_when_the_partition_is_lost(loop: SimLoop):
     hosting = Hosting(loop, broker_count=2)
     host = NameHost(hosting, hosting.create_topic(replicas=[1, 2]))
@@ -116,7 +113,6 @@ async def test_effects_are_left_to_the_next_leader_when_the_partition_is_lost(lo
     assert host.carried_out == []
 
 
-@on_loop
 async def test_effects_of_an_append_that_fails_are_not_carried_out(loop: SimLoop):
     hosting = Hosting(loop)
     host = NameHost(hosting, hosting.create_topic(configs={"max.message.bytes": "100"}))
@@ -146,7 +142,6 @@ def end_transaction(hosting: GroupHosting, *, is_commit: bool, producer_epoch: i
     return append.error_code
 
 
-@on_loop
 async def test_offsets_of_a_transaction_are_committed_by_its_marker(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -157,7 +152,6 @@ async def test_offsets_of_a_transaction_are_committed_by_its_marker(loop: SimLoo
     assert await hosting.committed_offset() == 9
 
 
-@on_loop
 async def test_offsets_of_a_transaction_are_dropped_by_an_abort(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -167,7 +161,6 @@ async def test_offsets_of_a_transaction_are_dropped_by_an_abort(loop: SimLoop):
     assert await hosting.committed_offset() == 5
 
 
-@on_loop
 async def test_a_marker_that_is_fenced_changes_nothing(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
@@ -178,7 +171,6 @@ async def test_a_marker_that_is_fenced_changes_nothing(loop: SimLoop):
     assert await hosting.committed_offset() == 9
 
 
-@on_loop
 async def test_what_a_transaction_wrote_is_loaded_as_it_was_replayed(loop: SimLoop):
     hosting = GroupHosting(loop)
     partition = hosting.create_offsets_topic()

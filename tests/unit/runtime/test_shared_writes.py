@@ -18,7 +18,7 @@ from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.shared_write import WRITTEN_AT_ONCE, WRITTEN_AT_ONCE_AFTER_LONE
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import NOW_MS, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, settle, topic_id
 
 Commit = Coroutine[Any, Any, list[int]]
 PRODUCER_ID = 7
@@ -63,7 +63,6 @@ def record_counts(hosting: GroupHosting, first_offset: int) -> list[int]:
     return [batch.record_count for batch in batches(data)]
 
 
-@on_loop
 async def test_commits_of_one_pass_are_one_batch(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     commits = [hosting.start(hosting.commit_offset(number, partition=number)) for number in range(10, 20)]
@@ -73,7 +72,6 @@ async def test_commits_of_one_pass_are_one_batch(loop: SimLoop) -> None:
     assert [await hosting.committed_offset(partition=number) for number in range(10, 20)] == list(range(10, 20))
 
 
-@on_loop
 async def test_they_are_one_write(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     writes: list[str] = []
@@ -84,7 +82,6 @@ async def test_they_are_one_write(loop: SimLoop) -> None:
     assert writes == ["/data/__consumer_offsets-0/00000000000000000000.log"]
 
 
-@on_loop
 async def test_nothing_is_answered_before_it_is_written(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     end_offset = hosting.log(OFFSETS_TOPIC).log_end_offset
@@ -96,7 +93,6 @@ async def test_nothing_is_answered_before_it_is_written(loop: SimLoop) -> None:
     assert await hosting.committed_offset() == 8
 
 
-@on_loop
 async def test_who_reads_offsets_sees_the_commits_that_wait(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     commit = begin(hosting.commit_offset(7))
@@ -104,7 +100,6 @@ async def test_who_reads_offsets_sees_the_commits_that_wait(loop: SimLoop) -> No
     assert end(commit) == [0]
 
 
-@on_loop
 async def test_other_decisions_about_groups_come_after_the_commits_that_wait(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     commit = begin(hosting.commit_offset(7, partition=5))
@@ -114,7 +109,6 @@ async def test_other_decisions_about_groups_come_after_the_commits_that_wait(loo
     assert await hosting.committed_offset(partition=5) == -1, "its tombstone was decided with it in the group"
 
 
-@on_loop
 async def test_a_commit_in_a_transaction_is_a_batch_of_its_own_after_those_that_wait(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     end_offset = hosting.log(OFFSETS_TOPIC).log_end_offset
@@ -130,7 +124,6 @@ async def test_a_commit_in_a_transaction_is_a_batch_of_its_own_after_those_that_
     assert record_counts(hosting, end_offset) == [2, 1]
 
 
-@on_loop
 async def test_each_fails_if_the_write_fails_and_nothing_has_changed(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     before = await hosting.committed_offset()
@@ -144,7 +137,6 @@ async def test_each_fails_if_the_write_fails_and_nothing_has_changed(loop: SimLo
     assert await hosting.committed_offset() == 80
 
 
-@on_loop
 async def test_each_fails_if_the_partition_is_lost_before_the_write(loop: SimLoop) -> None:
     hosting = await with_group(loop, broker_count=2, replicas=[1, 2], isr=[1])
     end_offset = hosting.log(OFFSETS_TOPIC).log_end_offset
@@ -154,7 +146,6 @@ async def test_each_fails_if_the_partition_is_lost_before_the_write(loop: SimLoo
     assert hosting.log(OFFSETS_TOPIC).log_end_offset == end_offset
 
 
-@on_loop
 async def test_a_stop_refuses_those_that_wait(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     commit = begin(hosting.commit_offset(7))
@@ -162,7 +153,6 @@ async def test_a_stop_refuses_those_that_wait(loop: SimLoop) -> None:
     assert error_of(commit) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@on_loop
 async def test_a_request_that_is_given_up_leaves_its_commit_to_the_others(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     given_up, other = begin(hosting.commit_offset(7, partition=1)), begin(hosting.commit_offset(8))
@@ -171,7 +161,6 @@ async def test_a_request_that_is_given_up_leaves_its_commit_to_the_others(loop: 
     assert await hosting.committed_offset(partition=1) == 7
 
 
-@on_loop
 async def test_the_answers_wait_for_the_replicas(loop: SimLoop) -> None:
     hosting = GroupHosting(loop, broker_count=2)
     partition = hosting.create_offsets_topic(replicas=[1, 2])
@@ -185,7 +174,6 @@ async def test_the_answers_wait_for_the_replicas(loop: SimLoop) -> None:
     assert [await commit for commit in commits] == [[0]] * 11
 
 
-@on_loop
 async def test_a_shared_batch_is_as_large_as_the_topic_allows(loop: SimLoop) -> None:
     hosting = await with_group(loop, configs={"max.message.bytes": "1000"})
     end_offset = hosting.log(OFFSETS_TOPIC).log_end_offset
@@ -196,7 +184,6 @@ async def test_a_shared_batch_is_as_large_as_the_topic_allows(loop: SimLoop) -> 
     assert 3 <= len(counts) <= 5
 
 
-@on_loop
 async def test_commits_that_fit_alone_fit_whatever_the_topic_allows(loop: SimLoop) -> None:
     """With a limit of 480 bytes, two of them make a batch of 481: their lengths take two bytes each."""
     names: Any = {"group_id": "g" * 60, "metadata": "x" * 100}
@@ -207,7 +194,6 @@ async def test_commits_that_fit_alone_fit_whatever_the_topic_allows(loop: SimLoo
         assert [end(commit) for commit in commits] == [[0]] * 4, limit
 
 
-@on_loop
 async def test_the_commit_that_makes_a_group_waits_for_no_other(loop: SimLoop) -> None:
     """The next one for the group is decided by what it made."""
     hosting = await with_group(loop)
@@ -216,7 +202,6 @@ async def test_the_commit_that_makes_a_group_waits_for_no_other(loop: SimLoop) -
     begin(hosting.commit_offset(6, group_id="new")).close()
 
 
-@on_loop
 async def test_after_one_that_waited_in_vain_the_next_ones_do_not_wait(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     assert end(begin(hosting.commit_offset(7))) == [0]
@@ -226,7 +211,6 @@ async def test_after_one_that_waited_in_vain_the_next_ones_do_not_wait(loop: Sim
     assert end(begin(hosting.commit_offset(8))) == [0]
 
 
-@on_loop
 async def test_without_a_linger_no_commit_waits(loop: SimLoop) -> None:
     hosting = await with_group(loop, linger_ms=0)
     for number in range(10):

@@ -10,7 +10,6 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.markers import LocalMarkers, Marker, MarkerResults, MarkersByPartition, MarkerSink
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import on_loop
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
 
 ENDED, OPEN = ["records", "marker"], ["records"]
@@ -41,7 +40,6 @@ async def passes_of(loop: SimLoop, producer: SimProducer) -> int:
     return passes
 
 
-@on_loop
 async def test_markers_alone_in_their_partitions_are_written_with_the_decision(loop: SimLoop) -> None:
     hosting, producer = await two_partitions(loop)
     assert await passes_of(loop, producer) == 0
@@ -50,23 +48,18 @@ async def test_markers_alone_in_their_partitions_are_written_with_the_decision(l
 
 
 @pytest.mark.parametrize("shared", [0, 1])
-def test_a_marker_beside_another_open_transaction_waits_for_the_flush(shared: int) -> None:
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        hosting, producer = await two_partitions(loop)
-        other = SimProducer(hosting, "other")
-        assert await other.init() == ErrorCode.NONE
-        assert await other.send(partition_id=shared) == ErrorCode.NONE
-        assert await passes_of(loop, producer) > 0
-        found = [shape_of(batches_of(hosting, "orders", number)) for number in range(2)]
-        assert found[1 - shared] == ENDED
-        assert found[shared] == ["records", "records", "marker"]
-        assert producer.state() == "CompleteCommit"
-
-    check()
+async def test_a_marker_beside_another_open_transaction_waits_for_the_flush(loop: SimLoop, shared: int) -> None:
+    hosting, producer = await two_partitions(loop)
+    other = SimProducer(hosting, "other")
+    assert await other.init() == ErrorCode.NONE
+    assert await other.send(partition_id=shared) == ErrorCode.NONE
+    assert await passes_of(loop, producer) > 0
+    found = [shape_of(batches_of(hosting, "orders", number)) for number in range(2)]
+    assert found[1 - shared] == ENDED
+    assert found[shared] == ["records", "records", "marker"]
+    assert producer.state() == "CompleteCommit"
 
 
-@on_loop
 async def test_markers_that_are_to_be_flushed_are_answered_once_durable(loop: SimLoop) -> None:
     hosting, producer = await two_partitions(loop, {"flush.messages": "2"})
     assert await producer.end() == ErrorCode.NONE
@@ -81,7 +74,6 @@ async def test_markers_that_are_to_be_flushed_are_answered_once_durable(loop: Si
         await asyncio.sleep(0.001)
 
 
-@on_loop
 async def test_a_sole_marker_that_its_partition_refuses_is_tried_again(loop: SimLoop) -> None:
     hosting, producer = await two_partitions(loop)
     hosting.disk.fail("write", errno.ENOSPC, path="orders-0/")
@@ -113,7 +105,6 @@ class BesideSilentLeader(TransactionHosting):
         return SilentLeader(LocalMarkers(self.manager, self.groups, self.clock))
 
 
-@on_loop
 async def test_a_refused_sole_marker_is_tried_again_while_another_broker_does_not_answer(loop: SimLoop) -> None:
     hosting, producer = await two_partitions(loop, hosting=BesideSilentLeader(loop))
     hosting.disk.fail("write", errno.ENOSPC, path="orders-0/")

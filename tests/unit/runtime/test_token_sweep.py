@@ -11,7 +11,7 @@ from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
 from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.controller_settings import ControllerSettings
-from tests.simulator.loop import SimClock, SimLoop, run
+from tests.simulator.loop import SimClock, SimLoop
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules
 from tests.support.fake_quorum import FakeQuorum
@@ -52,33 +52,27 @@ async def create(controller: ControllerRuntime, loop: SimLoop, max_lifetime_ms: 
     return created.record
 
 
-def test_a_token_is_removed_at_the_first_look_after_its_end() -> None:
-    async def main(loop: SimLoop) -> None:
-        failures: list[BaseException] = []
-        controller = controller_of(loop, failures, **{"delegation.token.secret.key": "secret"})
-        short = await create(controller, loop, max_lifetime_ms=MINUTE_MS // 2)
-        long = await create(controller, loop)
-        assert controller.image.delegation_tokens == {short.token_id: short, long.token_id: long}
-        await asyncio.sleep(MINUTE_MS * 0.9 / 1000)
-        assert short.token_id in controller.image.delegation_tokens
-        await asyncio.sleep(MINUTE_MS * 0.2 / 1000)
-        assert controller.image.delegation_tokens == {long.token_id: long}
-        await asyncio.sleep(MINUTE_MS * 2 / 1000)
-        assert controller.image.delegation_tokens == {}
-        await controller.close()
-        assert failures == []
-
-    run(main)
+async def test_a_token_is_removed_at_the_first_look_after_its_end(loop: SimLoop) -> None:
+    failures: list[BaseException] = []
+    controller = controller_of(loop, failures, **{"delegation.token.secret.key": "secret"})
+    short = await create(controller, loop, max_lifetime_ms=MINUTE_MS // 2)
+    long = await create(controller, loop)
+    assert controller.image.delegation_tokens == {short.token_id: short, long.token_id: long}
+    await asyncio.sleep(MINUTE_MS * 0.9 / 1000)
+    assert short.token_id in controller.image.delegation_tokens
+    await asyncio.sleep(MINUTE_MS * 0.2 / 1000)
+    assert controller.image.delegation_tokens == {long.token_id: long}
+    await asyncio.sleep(MINUTE_MS * 2 / 1000)
+    assert controller.image.delegation_tokens == {}
+    await controller.close()
+    assert failures == []
 
 
 @pytest.mark.parametrize("more", [{}, {"delegation.token.secret.key": ""}])
-def test_without_a_key_they_are_left_alone(more) -> None:
-    async def main(loop: SimLoop) -> None:
-        controller = controller_of(loop, [], **more)
-        over = DelegationTokenRecord(token_id="id", owner="User:a", requester="User:a", expiration_timestamp=1)
-        await controller.write(lambda _, now_ms: Decision(None, [over]))
-        await asyncio.sleep(MINUTE_MS * 3 / 1000)
-        assert controller.image.delegation_tokens == {"id": over}
-        await controller.close()
-
-    run(main)
+async def test_without_a_key_they_are_left_alone(loop: SimLoop, more) -> None:
+    controller = controller_of(loop, [], **more)
+    over = DelegationTokenRecord(token_id="id", owner="User:a", requester="User:a", expiration_timestamp=1)
+    await controller.write(lambda _, now_ms: Decision(None, [over]))
+    await asyncio.sleep(MINUTE_MS * 3 / 1000)
+    assert controller.image.delegation_tokens == {"id": over}
+    await controller.close()

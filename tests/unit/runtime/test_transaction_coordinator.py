@@ -21,7 +21,7 @@ from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, settle, topic_id
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
 
 
@@ -37,7 +37,6 @@ async def hosting_with_producer(
     return hosting, producer
 
 
-@on_loop
 async def test_markers_and_the_end_stand_before_the_answer(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop, "orders", "trades")
     assert [await producer.send("orders"), await producer.send("trades")] == [0, 0]
@@ -48,7 +47,6 @@ async def test_markers_and_the_end_stand_before_the_answer(loop: SimLoop):
         assert hosting.log(topic).last_stable_offset == 2
 
 
-@on_loop
 async def test_markers_of_one_turn_for_one_partition_are_one_write(loop: SimLoop):
     hosting, _ = await hosting_with_producer(loop)
     producers = [SimProducer(hosting, f"t-{number}") for number in range(10)]
@@ -68,7 +66,6 @@ async def test_markers_of_one_turn_for_one_partition_are_one_write(loop: SimLoop
     assert writes == {"orders-0": 1, "__transaction_state-0": 10 + 1}, "ten decisions, and their completions together"
 
 
-@on_loop
 async def test_completions_that_cannot_be_written_together_are_tried_again(loop: SimLoop):
     hosting, _ = await hosting_with_producer(loop)
     producers = [SimProducer(hosting, f"t-{number}") for number in range(3)]
@@ -104,7 +101,6 @@ def is_answered_at_once(end: Coroutine[Any, Any, int]) -> bool:
     return False
 
 
-@on_loop
 async def test_markers_that_have_no_other_to_wait_for_are_written_with_the_decision(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop, "orders", "trades")
     await producer.send("orders")
@@ -115,7 +111,6 @@ async def test_markers_that_have_no_other_to_wait_for_are_written_with_the_decis
         assert shape_of(batches_of(hosting, topic)) == ["records", "marker"]
 
 
-@on_loop
 async def test_markers_wait_for_another_transaction_of_the_partition(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     other = SimProducer(hosting, "other")
@@ -129,7 +124,6 @@ async def test_markers_wait_for_another_transaction_of_the_partition(loop: SimLo
     assert is_answered_at_once(other.end()), "no other is open any more"
 
 
-@on_loop
 async def test_markers_of_many_partitions_wait_for_the_next_pass(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     hosting.create_topic("wide", MOST_MARKERS_NOW + 1)
@@ -140,7 +134,6 @@ async def test_markers_of_many_partitions_wait_for_the_next_pass(loop: SimLoop):
     assert producer.state() == "CompleteCommit"
 
 
-@on_loop
 async def test_a_transaction_of_very_many_partitions_is_ended_in_slices(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     hosting.create_topic("wide", MARKERS_PER_FLUSH + 5)
@@ -151,7 +144,6 @@ async def test_a_transaction_of_very_many_partitions_is_ended_in_slices(loop: Si
     assert shape_of(batches_of(hosting, "wide", MARKERS_PER_FLUSH + 4)) == ["records", "marker"]
 
 
-@on_loop
 async def test_a_marker_that_is_fenced_takes_no_other_along(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     other = SimProducer(hosting, "other")
@@ -164,7 +156,6 @@ async def test_a_marker_that_is_fenced_takes_no_other_along(loop: SimLoop):
     assert shape_of(batches_of(hosting, "orders")) == ["records", "records", "marker"]
 
 
-@on_loop
 async def test_a_partition_without_room_holds_up_no_answer_and_gets_its_marker_later(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop, "orders", "trades")
     await producer.send("orders")
@@ -186,7 +177,6 @@ async def test_a_partition_without_room_holds_up_no_answer_and_gets_its_marker_l
     assert await producer.send("orders") == ErrorCode.NONE
 
 
-@on_loop
 async def test_an_end_that_finds_no_room_for_its_own_record_is_completed_later(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     await producer.send()
@@ -208,7 +198,6 @@ async def test_an_end_that_finds_no_room_for_its_own_record_is_completed_later(l
     assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"], "it is not written again"
 
 
-@on_loop
 async def test_a_prepare_that_finds_no_room_is_refused_and_the_transaction_goes_on(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     await producer.send()
@@ -227,7 +216,6 @@ async def test_a_prepare_that_finds_no_room_is_refused_and_the_transaction_goes_
     assert await producer.end() == ErrorCode.NONE
 
 
-@on_loop
 async def test_a_transaction_that_is_decided_is_completed_by_the_next_start(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     await producer.send()
@@ -247,34 +235,30 @@ async def test_a_transaction_that_is_decided_is_completed_by_the_next_start(loop
     assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
 
 
-def test_records_of_unknown_versions_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture):
+async def test_records_of_unknown_versions_are_ignored_with_a_warning(loop: SimLoop, caplog: pytest.LogCaptureFixture):
     """Apache Kafka 4.3.1 logs each: "Unknown message value with version 2 while loading transaction state from
     __transaction_state-0. Ignoring it. It could be a left over from an aborted upgrade."
     """
 
-    @on_loop
-    async def check(loop: SimLoop) -> None:
-        hosting, producer = await hosting_with_producer(loop)
-        (known,) = [record for batch in batches_of(hosting, TRANSACTION_STATE_TOPIC) for record in batch.records()]
-        assert known.key is not None
-        assert known.value is not None
-        other = known.key[:-1] + b"u"
-        unknown = [
-            (other, b"\0\2" + known.value[2:]),
-            (b"\0\1" + other[2:], known.value),
-            (b"\0\1" + other[2:], None),
-            *((version.to_bytes(2, "big"), b"\0\0") for version in range(2, 2 + LOGGED_VERSIONS)),
-        ]
-        for key, value in [*unknown, (known.key[:-1] + b"v", known.value)]:
-            hosting.log(TRANSACTION_STATE_TOPIC).append_as_leader(
-                bytearray(build_batch([(NOW_MS, key, value, ())])), leader_epoch=0, now_ms=NOW_MS
-            )
-        await hosting.transactions.close()
-        hosting.restart()
-        await hosting.loaded()
-        assert set(hosting.transactions.host_of("t").shard.transactions) == {producer.transactional_id, "v"}
-
-    check()
+    hosting, producer = await hosting_with_producer(loop)
+    (known,) = [record for batch in batches_of(hosting, TRANSACTION_STATE_TOPIC) for record in batch.records()]
+    assert known.key is not None
+    assert known.value is not None
+    other = known.key[:-1] + b"u"
+    unknown = [
+        (other, b"\0\2" + known.value[2:]),
+        (b"\0\1" + other[2:], known.value),
+        (b"\0\1" + other[2:], None),
+        *((version.to_bytes(2, "big"), b"\0\0") for version in range(2, 2 + LOGGED_VERSIONS)),
+    ]
+    for key, value in [*unknown, (known.key[:-1] + b"v", known.value)]:
+        hosting.log(TRANSACTION_STATE_TOPIC).append_as_leader(
+            bytearray(build_batch([(NOW_MS, key, value, ())])), leader_epoch=0, now_ms=NOW_MS
+        )
+    await hosting.transactions.close()
+    hosting.restart()
+    await hosting.loaded()
+    assert set(hosting.transactions.host_of("t").shard.transactions) == {producer.transactional_id, "v"}
     (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert warning == (
         "Ignored 8 records of __transaction_state-0 with unknown versions (1 of key 0, value 2; 1 of key 1, value 1; "
@@ -283,7 +267,6 @@ def test_records_of_unknown_versions_are_ignored_with_a_warning(caplog: pytest.L
     )
 
 
-@on_loop
 async def test_a_marker_in_the_log_of_the_coordinator_keeps_no_shard_from_loading(loop: SimLoop):
     """WriteTxnMarkers takes any partition, and any producer id."""
     hosting, producer = await hosting_with_producer(loop)
@@ -301,7 +284,6 @@ async def test_a_marker_in_the_log_of_the_coordinator_keeps_no_shard_from_loadin
     assert producer.state() == "CompleteCommit"
 
 
-@on_loop
 async def test_the_slowest_load_of_the_last_half_minute_is_exported(loop: SimLoop):
     hosting, _ = await hosting_with_producer(loop)
     assert hosting.transactions.max_load_time_ms() == 0
@@ -314,7 +296,6 @@ async def test_the_slowest_load_of_the_last_half_minute_is_exported(loop: SimLoo
     assert hosting.transactions.max_load_time_ms() == 0
 
 
-@on_loop
 async def test_a_transaction_over_its_timeout_is_aborted_with_a_higher_epoch(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     await producer.init(timeout_ms=5000)
@@ -329,7 +310,6 @@ async def test_a_transaction_over_its_timeout_is_aborted_with_a_higher_epoch(loo
     assert hosting.log().last_stable_offset == hosting.log().log_end_offset
 
 
-@on_loop
 async def test_ids_that_nobody_uses_are_forgotten(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop, transactional_id_expiration_ms="10000")
     await hosting.transactions.expire()
@@ -341,7 +321,6 @@ async def test_ids_that_nobody_uses_are_forgotten(loop: SimLoop):
     assert batches_of(hosting, TRANSACTION_STATE_TOPIC)[-1].producer_id == -1
 
 
-@on_loop
 async def test_a_producer_id_is_waited_for(loop: SimLoop):
     hosting, _ = await hosting_with_producer(loop)
     producers = [SimProducer(hosting, f"t-{number}") for number in range(25)]
@@ -349,7 +328,6 @@ async def test_a_producer_id_is_waited_for(loop: SimLoop):
     assert len({producer.producer_id for producer in producers}) == 25
 
 
-@on_loop
 async def test_a_partition_without_a_leader_gets_its_marker_later(loop: SimLoop):
     """Apache Kafka 4.3.1 takes it for deleted: KAFKA-20734."""
     hosting, producer = await hosting_with_producer(loop)
@@ -363,7 +341,6 @@ async def test_a_partition_without_a_leader_gets_its_marker_later(loop: SimLoop)
     assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
 
 
-@on_loop
 async def test_a_deleted_topic_needs_no_marker(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop, "orders", "trades")
     await producer.send("orders")
@@ -373,7 +350,6 @@ async def test_a_deleted_topic_needs_no_marker(loop: SimLoop):
     assert producer.state() == "CompleteCommit"
 
 
-@on_loop
 async def test_effects_of_a_lost_partition_are_dropped(loop: SimLoop):
     hosting, producer = await hosting_with_producer(loop)
     await producer.send()

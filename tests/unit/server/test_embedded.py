@@ -71,10 +71,7 @@ def test_misuse_is_reported() -> None:
         _ = broker.cluster_id
 
 
-def test_nothing_is_left_running_on_the_callers_loop() -> None:
-    async def main() -> None:
-        async with Broker():
-            pass
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+async def test_nothing_is_left_running_on_the_callers_loop() -> None:
+    async with Broker():
+        pass
+    assert asyncio.all_tasks() == {asyncio.current_task()}

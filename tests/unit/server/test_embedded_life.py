@@ -105,22 +105,19 @@ def test_a_killed_broker_can_be_left_as_it_is(tmp_path: Path) -> None:
         assert again.node_id == 1
 
 
-def test_all_of_it_can_be_awaited() -> None:
-    async def main() -> None:
-        async with Broker() as broker:
-            await broker.create_topics_async("orders")
-            with pytest.raises(RuntimeError, match="await the method whose name ends in _async"):
-                broker.create_topics("more")
-            address = broker.bootstrap_servers
-            await broker.restart_async()
-            await broker.kill_async()
-            await broker.restart_async()
-            assert broker.bootstrap_servers == address
-            await broker.delete_topics_async("orders")
-            assert asyncio.all_tasks() != {asyncio.current_task()}
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+async def test_all_of_it_can_be_awaited() -> None:
+    async with Broker() as broker:
+        await broker.create_topics_async("orders")
+        with pytest.raises(RuntimeError, match="await the method whose name ends in _async"):
+            broker.create_topics("more")
+        address = broker.bootstrap_servers
+        await broker.restart_async()
+        await broker.kill_async()
+        await broker.restart_async()
+        assert broker.bootstrap_servers == address
+        await broker.delete_topics_async("orders")
+        assert asyncio.all_tasks() != {asyncio.current_task()}
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_a_broker_that_does_not_run_is_reported() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.server.stopping import StopOrder, Stops
 from tests.simulator.broker_world import Machine
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 
 class Recorder:
@@ -41,16 +41,16 @@ def added() -> tuple[Recorder, Stops]:
     return recorder, stops
 
 
-def test_steps_are_taken_in_the_order_of_a_stop_whatever_fails() -> None:
+async def test_steps_are_taken_in_the_order_of_a_stop_whatever_fails() -> None:
     recorder, stops = added()
     with pytest.raises(OSError, match="broken"):
-        asyncio.run(stops.stop())
+        await stops.stop()
     assert recorder.taken == ["registration", "groups", "logs"]
 
 
-def test_a_start_that_fails_undoes_what_was_added_by_then() -> None:
+async def test_a_start_that_fails_undoes_what_was_added_by_then() -> None:
     recorder, stops = added()
-    asyncio.run(stops.undo())
+    await stops.undo()
     assert recorder.taken == ["heartbeats", "groups", "logs"]
 
 
@@ -60,11 +60,8 @@ def test_a_step_is_added_once() -> None:
         stops.add(StopOrder.LOGS, recorder.logs)
 
 
-def test_a_node_that_has_started_has_added_all_steps() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine = Machine(loop)
-        await machine.boot()
-        assert machine.server._stops.added == set(StopOrder) - {StopOrder.ADMIN, StopOrder.TELEMETRY}
-        await machine.stop()
-
-    run(main)
+async def test_a_node_that_has_started_has_added_all_steps(loop: SimLoop) -> None:
+    machine = Machine(loop)
+    await machine.boot()
+    assert machine.server._stops.added == set(StopOrder) - {StopOrder.ADMIN, StopOrder.TELEMETRY}
+    await machine.stop()

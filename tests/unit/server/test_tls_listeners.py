@@ -16,7 +16,7 @@ from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.server.peers import Peers
 from kafkapy.server.tls_listeners import TlsListeners
 from tests.simulator.io_pool import SimIoPool
-from tests.simulator.loop import SimClock, SimLoop, run
+from tests.simulator.loop import SimClock, SimLoop
 from tests.simulator.network import SimConnector, SimNetwork
 from tests.support.certificates import Authority, Identity, client_context
 from tests.support.chance import SeededRandom
@@ -234,7 +234,7 @@ def test_certificates_between_brokers_change_so_that_the_others_still_trust_this
     assert node.served(STRANGER) is not None
 
 
-def test_a_broker_that_could_connect_to_no_controller_does_not_start(tmp_path: Path):
+async def test_a_broker_that_could_connect_to_no_controller_does_not_start(loop: SimLoop, tmp_path: Path):
     config, _ = load(
         {
             "process.roles": "broker",
@@ -249,16 +249,13 @@ def test_a_broker_that_could_connect_to_no_controller_does_not_start(tmp_path: P
         }
     )
 
-    async def main(loop: SimLoop) -> None:
-        clock = SimClock(loop)
-        network = SimNetwork(loop)
-        with pytest.raises(ConfigError, match=r"none.pem .*the file cannot be read"):
-            Peers(
-                DynamicConfig(config),
-                new_connector=lambda _loop, _pool: SimConnector(network, "10.0.0.1"),
-                clock=clock,
-                random=SeededRandom(1),
-                io_pool=SimIoPool(loop),
-            )
-
-    run(main)
+    clock = SimClock(loop)
+    network = SimNetwork(loop)
+    with pytest.raises(ConfigError, match=r"none.pem .*the file cannot be read"):
+        Peers(
+            DynamicConfig(config),
+            new_connector=lambda _loop, _pool: SimConnector(network, "10.0.0.1"),
+            clock=clock,
+            random=SeededRandom(1),
+            io_pool=SimIoPool(loop),
+        )

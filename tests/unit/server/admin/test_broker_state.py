@@ -8,7 +8,7 @@ import pytest
 from kafkapy.runtime.broker_lifecycle import LifecycleState
 from kafkapy.server.admin.broker_state import broker_state
 from tests.simulator.broker_world import Machine
-from tests.simulator.loop import SimLoop, run
+from tests.simulator.loop import SimLoop
 
 NOTHING: tuple[str, ...] = ()
 STARTED = ("directories", "metadata", "registration", "logs", "coordinators", "listeners")
@@ -33,27 +33,24 @@ def test_the_state_of_a_broker(
     assert broker_state(conditions, lifecycle, has_begun_to_stop=has_begun_to_stop) == expected
 
 
-def test_a_broker_goes_through_its_states_in_order() -> None:
-    async def main(loop: SimLoop) -> None:
-        machine, states = Machine(loop), list[float]()
+async def test_a_broker_goes_through_its_states_in_order(loop: SimLoop) -> None:
+    machine, states = Machine(loop), list[float]()
 
-        async def watch() -> None:
-            while True:
-                server = getattr(machine, "server", None)
-                found = next(iter(server._node.gauges()), None) if server is not None else None
-                if found is not None and states[-1:] != [found.value]:
-                    states.append(found.value)
-                await asyncio.sleep(0.0001)
+    async def watch() -> None:
+        while True:
+            server = getattr(machine, "server", None)
+            found = next(iter(server._node.gauges()), None) if server is not None else None
+            if found is not None and states[-1:] != [found.value]:
+                states.append(found.value)
+            await asyncio.sleep(0.0001)
 
-        watching = asyncio.create_task(watch())
-        await machine.boot()
-        await asyncio.sleep(1)
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
-        assert states[-2:] == [2, 3]
-        assert states == sorted(states)
-        await machine.stop()
-        assert next(machine.server._gauges()).value == 7
-
-    run(main)
+    watching = asyncio.create_task(watch())
+    await machine.boot()
+    await asyncio.sleep(1)
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
+    assert states[-2:] == [2, 3]
+    assert states == sorted(states)
+    await machine.stop()
+    assert next(machine.server._gauges()).value == 7

@@ -1,6 +1,5 @@
 """/livez and /readyz of a broker that runs in the test, on all that can be missing."""
 
-import asyncio
 import json
 import sys
 import urllib.error
@@ -61,21 +60,14 @@ def test_what_is_missing_is_named() -> None:
         assert missing_of(node) == {"stop": "the node is stopping"}
 
 
-def test_a_loop_that_is_held_up_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_that_is_held_up_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "LOOP_TIMEOUT_S", 0.1)
     port = free_port()
     expected = "the event loop has not answered within 0.1 s"
-
-    async def hold_up() -> list[Any]:
+    async with Broker(properties={"kafkapy.admin.listener": f"localhost:{port}"}):
         with ThreadPoolExecutor() as threads:
             requested = [threads.submit(page, port, path) for path in ("/livez", "/readyz")]
-            return [each.result() for each in requested]  # holds the loop until both are answered
-
-    async def main() -> list[Any]:
-        async with Broker(properties={"kafkapy.admin.listener": f"localhost:{port}"}):
-            return await hold_up()
-
-    live, ready = asyncio.run(main())
+            live, ready = (each.result() for each in requested)  # holds the loop until both are answered
     assert live == (503, f"{expected}\n")
     assert ready == (503, {"missing": {"event loop": expected}, "status": "not ready"})
 
