@@ -27,7 +27,6 @@ from kafkapy.seams import FileRegion, ReadableBuffer
 if TYPE_CHECKING:
     from kafkapy.protocol.primitives import Writer
 
-_PRODUCE_KEY = b"\0\0"
 _SIZE = struct.Struct(">i")
 _unpack_size = _SIZE.unpack_from
 _pack_size = _SIZE.pack
@@ -49,7 +48,7 @@ MAX_WRITE_BUFFERS = 64
 """Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
 
 MAX_COALESCED_FRAME_BYTES = 132 * 1024
-"""Produce requests above this size (a batch of 128 KiB) are not served together, which would save little."""
+"""Requests above this size (a batch of 128 KiB) are not served together, which would save little."""
 
 MOST_TAKEN_BYTES = 64 * 1024
 """Where no request may start, at most this many bytes of those that have started are kept with the rest."""
@@ -70,6 +69,7 @@ class Connection:
 
     __slots__ = (
         "_answered_count",
+        "_coalesced_key",
         "_last_sequence",
         "_limits",
         "_max_frame_bytes",
@@ -95,6 +95,7 @@ class Connection:
         self._max_frame_bytes = min(bound, limits.max_frame_bytes)
         self._max_in_flight = 1
         self._max_output_bytes = limits.max_output_bytes
+        self._coalesced_key = limits.coalesced_key
         self.input: bytes = b""
         self.receive_bytes = RECEIVE_BYTES
         """How many bytes to receive between two frames: RECEIVE_BYTES, if no recent frame was large."""
@@ -158,7 +159,7 @@ class Connection:
             self._position = 0
             return
         missing = partial.missing_bytes
-        if len(data) >= missing and _may_be_coalesced(partial):
+        if len(data) >= missing and self._may_be_coalesced(partial):
             self._rejoin(partial, data)
         elif len(data) > missing:
             partial.add(data[:missing])
@@ -180,7 +181,11 @@ class Connection:
         """Return the place to receive the rest of the partial large frame into, if there is one yet."""
         partial = self._partial
         assert partial is not None, "no frame is partially received"
-        return None if _may_be_coalesced(partial) else partial.room()
+        return None if self._may_be_coalesced(partial) else partial.room()
+
+    def _may_be_coalesced(self, partial: PartialFrame) -> bool:
+        """Return whether a partial frame may be served together with those that follow it."""
+        return partial.size_bytes <= MAX_COALESCED_FRAME_BYTES and partial.starts_with(self._coalesced_key)
 
     def received(self, count: int) -> None:
         """Take `count` bytes that were received into `room`."""
@@ -193,7 +198,7 @@ class Connection:
         partial = self._partial
         assert partial is not None, "no frame is partially received"
         partial.add(part)
-        if not partial.missing_bytes and _may_be_coalesced(partial):
+        if not partial.missing_bytes and self._may_be_coalesced(partial):
             self._rejoin(partial, b"")
 
     def next_frame(self) -> memoryview | None:
@@ -238,14 +243,14 @@ class Connection:
             return memoryview(bytearray(memoryview(data)[start:end]))
         return memoryview(bytearray(data[start:end]))
 
-    def produces_at_hand(self) -> tuple[bytes, int, int] | None:
-        """If the next frame is a Produce, return (received bytes, its position in them, how many requests may start).
+    def requests_at_hand(self) -> tuple[bytes, int, int] | None:
+        """If the next frame may be coalesced, return (received bytes, its position, how many requests may start).
 
         The caller reports what it served to `take_served`, before any other call.
         """
         position = self._position
         if (
-            not self.input.startswith(_PRODUCE_KEY, position + 4)
+            not self.input.startswith(self._coalesced_key, position + 4)
             or self._partial is not None
             or self.output_bytes >= self._max_output_bytes
             or self.mute_count
@@ -259,7 +264,7 @@ class Connection:
         return self.input, position, room
 
     def take_served(self, served: Served) -> int:
-        """Consume the frames that were served of `produces_at_hand`; return the sequence number of the first.
+        """Consume the frames that were served of `requests_at_hand`; return the sequence number of the first.
 
         Responses that were not ready are passed to `answer_together` later.
         """
@@ -477,11 +482,6 @@ class Connection:
         self.output_bytes = self.head_sent = 0
         self._last_sequence = 0
         return regions
-
-
-def _may_be_coalesced(partial: PartialFrame) -> bool:
-    """Return whether a partial frame may be served together with those that follow it."""
-    return partial.size_bytes <= MAX_COALESCED_FRAME_BYTES and partial.starts_with(_PRODUCE_KEY)
 
 
 def _regions(response: "Writer") -> list[FileRegion]:

@@ -23,6 +23,8 @@ class ConnectionLimits:
     """Maximum unanswered requests of one connection. Java clients have at most 5 by default."""
     max_output_bytes: int = 1_048_576
     """Unsent response bytes at which no further request is started."""
+    coalesced_key: bytes = b"\0\0"
+    """The API key, as it begins a frame, of the requests that Serving.coalesce may serve together: Produce."""
 
 
 @dataclass(slots=True, eq=False)

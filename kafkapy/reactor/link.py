@@ -257,7 +257,7 @@ class Link:
 
     def _serve_together(self, most: int) -> int:
         """Serve the next buffered requests as one group, if they are small produces; return how many were served."""
-        found = self._machine.produces_at_hand()
+        found = self._machine.requests_at_hand()
         if found is None or not self._is_admitted:
             return 0
         data, position, room = found

@@ -41,7 +41,7 @@ def start(made: Connection) -> int:
 
 def test_answers_that_are_there_at_once_leave_at_once() -> None:
     made = machine(PRODUCE * 3)
-    found = made.produces_at_hand()
+    found = made.requests_at_hand()
     assert found is not None
     assert made.take_served(served(3, found[1], b"123")) == 1
     assert out_of(made) == b"123"
@@ -51,7 +51,7 @@ def test_answers_that_are_there_at_once_leave_at_once() -> None:
 def test_answers_wait_for_that_of_an_earlier_request() -> None:
     made = machine(OTHER + PRODUCE * 2)
     first = start(made)
-    found = made.produces_at_hand()
+    found = made.requests_at_hand()
     assert found is not None
     made.take_served(served(2, found[1], b"23"))
     assert out_of(made) == b""
@@ -62,11 +62,11 @@ def test_answers_wait_for_that_of_an_earlier_request() -> None:
 
 def test_a_later_answer_waits_for_those_that_come_together() -> None:
     made = machine(PRODUCE * 2 + OTHER + PRODUCE)
-    found: Any = made.produces_at_hand()
+    found: Any = made.requests_at_hand()
     first = made.take_served(served(2, found[1], None))
     last = start(made)
     made.answer(last, answer(b"3"))
-    found = made.produces_at_hand()
+    found = made.requests_at_hand()
     made.take_served(served(1, found[1], b"4"))
     assert out_of(made) == b""
     assert made.in_flight_count == 4
@@ -78,16 +78,16 @@ def test_a_later_answer_waits_for_those_that_come_together() -> None:
 def test_no_more_may_start_than_may_be_in_flight() -> None:
     made = machine(OTHER + PRODUCE * 8, max_in_flight=3)
     start(made)
-    found: Any = made.produces_at_hand()
+    found: Any = made.requests_at_hand()
     assert found[2] == 2
     made.take_served(served(2, found[1], None))
-    assert made.produces_at_hand() is None
+    assert made.requests_at_hand() is None
 
 
 def test_what_comes_after_the_last_answer_of_a_connection_is_dropped() -> None:
     made = machine(OTHER + PRODUCE)
     first = start(made)
-    found: Any = made.produces_at_hand()
+    found: Any = made.requests_at_hand()
     together = made.take_served(served(1, found[1], None))
     made.close_after(first)
     made.answer(first, answer(b"1"))
@@ -98,7 +98,7 @@ def test_what_comes_after_the_last_answer_of_a_connection_is_dropped() -> None:
 def test_a_close_forgets_them() -> None:
     made = machine(OTHER + PRODUCE)
     start(made)
-    found: Any = made.produces_at_hand()
+    found: Any = made.requests_at_hand()
     made.take_served(served(1, found[1], b"2"))
     assert made.close() == []
 
@@ -124,7 +124,7 @@ def test_a_produce_that_came_in_parts_is_at_hand_with_what_follows_it(cut: int, 
     else:
         made.feed(LARGE[cut:] + following)
     assert not made.is_mid_frame
-    assert made.produces_at_hand() == (LARGE + following, 0, 64)
+    assert made.requests_at_hand() == (LARGE + following, 0, 64)
 
 
 @pytest.mark.parametrize("frame", [frame_of(0, MAX_COALESCED_FRAME_BYTES + 1), frame_of(1, 3000)])
@@ -132,9 +132,9 @@ def test_what_is_not_served_together_is_not_copied_for_it(frame: bytes) -> None:
     made = machine(frame[:100])
     assert made.next_frame() is None
     made.feed(frame[100:] + PRODUCE)
-    assert made.produces_at_hand() is None
+    assert made.requests_at_hand() is None
     assert made.next_frame() == frame[4:]
-    assert made.produces_at_hand() is not None
+    assert made.requests_at_hand() is not None
 
 
 @pytest.mark.parametrize("cut", [0, len(LARGE) - 1000])
@@ -146,14 +146,14 @@ def test_a_request_that_has_started_is_not_kept_for_the_first_bytes_of_the_next(
     assert made.next_frame() is None
     assert made.input == PRODUCE[:3]
     made.feed(PRODUCE[3:])
-    assert made.produces_at_hand() == (PRODUCE, 0, 63)
+    assert made.requests_at_hand() == (PRODUCE, 0, 63)
 
 
 def test_a_request_that_has_started_is_not_kept_for_those_that_may_not() -> None:
     made = machine(LARGE + PRODUCE * 2, max_in_flight=1)
-    assert made.produces_at_hand() is not None
+    assert made.requests_at_hand() is not None
     first = made.take_served(Served(1, len(LARGE), None))
     assert made.next_frame() is None
     assert made.input == PRODUCE * 2
     made.answer_together(first, 1, b"1")
-    assert made.produces_at_hand() == (PRODUCE * 2, 0, 1)
+    assert made.requests_at_hand() == (PRODUCE * 2, 0, 1)
