@@ -19,6 +19,9 @@ ONE_UUID: Uuid = bytes(15) + b"\x01"
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
+LEAST_VIEW_BYTES: Final = 8 * 1024
+"""From this size on, a view of received bytes costs less than a copy."""
+
 
 class TopicPartition(NamedTuple):
     """A partition, identified by topic name and partition number."""

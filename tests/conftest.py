@@ -51,7 +51,7 @@ def loop(request: pytest.FixtureRequest) -> Iterator[SimLoop]:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Give pytest a function that runs the test, if that is a coroutine function, to its end.
 
-    pytest calls what it is given and fails each test that returns anything: a coroutine that nobody awaited, too.
+    pytest then calls that function. It fails each test that returns a value, so also one that returns a coroutine.
     """
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):

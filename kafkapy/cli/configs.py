@@ -36,7 +36,7 @@ SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default", 6: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeOptions:
-    """What `kafkapy configs describe` is told."""
+    """The arguments and options of `kafkapy configs describe`."""
 
     topic: Topic = None
     broker: Broker = None
@@ -75,7 +75,7 @@ def describe(options: DescribeOptions) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterOptions:
-    """What `kafkapy configs alter` is told."""
+    """The arguments and options of `kafkapy configs alter`."""
 
     topic: Topic = None
     broker: Broker = None

@@ -38,7 +38,7 @@ MAX_OFFSET = INT64_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions:
-    """What `kafkapy consume` is told."""
+    """The arguments and options of `kafkapy consume`."""
 
     topic: Annotated[str, typer.Argument(show_default=False, help="The topic to read.")]
     from_beginning: Annotated[

@@ -1,4 +1,7 @@
-"""Ends a client command within a second after Ctrl-C, even during a blocking call; SIGTERM, where it is as Ctrl-C."""
+"""Ends a client command within a second after Ctrl-C, even during a blocking call.
+
+Within `sigterm_as_interrupt`, SIGTERM has the same effect.
+"""
 
 import os
 import signal

@@ -34,7 +34,7 @@ MAX_PARTITION = INT32_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions:
-    """What `kafkapy produce` is told."""
+    """The arguments and options of `kafkapy produce`."""
 
     topic: Annotated[str, typer.Argument(show_default=False, help="The topic to write to.")]
     files: Annotated[

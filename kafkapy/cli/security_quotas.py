@@ -48,21 +48,21 @@ class WhoseQuotas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions(WhoseQuotas):
-    """What `kafkapy security quota list` is told."""
+    """The arguments and options of `kafkapy security quota list`."""
 
     as_json: AsJson = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetOptions(WhoseQuotas):
-    """What `kafkapy security quota set` is told."""
+    """The arguments and options of `kafkapy security quota set`."""
 
     quotas: Annotated[list[str], typer.Argument(metavar="QUOTA=VALUE...", help="producer_byte_rate=1048576 ...")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveOptions(WhoseQuotas):
-    """What `kafkapy security quota remove` is told."""
+    """The arguments and options of `kafkapy security quota remove`."""
 
     quotas: Annotated[
         list[str] | None, typer.Argument(metavar="[QUOTA...]", help="Which; without one, all.", show_default=False)

@@ -23,6 +23,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.partial_frame import PartialFrame
 from kafkapy.protocol.serving import ConnectionLimits, Served
 from kafkapy.seams import FileRegion, ReadableBuffer
+from kafkapy.types import LEAST_VIEW_BYTES
 
 if TYPE_CHECKING:
     from kafkapy.protocol.primitives import Writer
@@ -39,9 +40,6 @@ LARGE_REST_BYTES = 16 * 1024
 
 RECEIVE_BYTES = 64 * 1024
 """The size of one receive call while no large frame is partially received."""
-
-LEAST_VIEW_BYTES = 8 * 1024
-"""A slice of bytes of this size is a copy that costs more than a view."""
 
 MAX_WRITE_BYTES = 1024 * 1024
 MAX_WRITE_BUFFERS = 64

@@ -3,6 +3,9 @@
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.voters import Voter
 
+FOREVER_MS = 1 << 62
+"""A deadline that never comes."""
+
 CHECK_QUORUM_FACTOR = 1.5
 """A leader resigns after 1.5 fetch timeouts without fetches from a majority: followers give up after one."""
 

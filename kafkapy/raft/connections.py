@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from kafkapy.dataclass import dataclass
 from kafkapy.machine import Effect
-from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.config import FOREVER_MS, RaftConfig
 from kafkapy.raft.effects import SendRequest
 from kafkapy.raft.messages import Request
-from kafkapy.raft.roles import FOREVER_MS
 from kafkapy.raft.voters import Endpoint
 
 

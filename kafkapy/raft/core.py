@@ -17,7 +17,7 @@ response promises it.
 
 from kafkapy.machine import Effect, Event
 from kafkapy.raft.commitment import Commitment
-from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.config import FOREVER_MS, RaftConfig
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.events import (
     AppendRequested,
@@ -54,7 +54,7 @@ from kafkapy.raft.messages import (
     VoteResponse,
 )
 from kafkapy.raft.replication import FollowerReplication, LeaderReplication
-from kafkapy.raft.roles import FOREVER_MS, Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from kafkapy.raft.voters import VoterHistory
 from kafkapy.raft.voting import Voting
 

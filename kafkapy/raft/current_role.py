@@ -4,7 +4,7 @@ Each change is checked against the table of roles.py, persisted, and announced t
 """
 
 from kafkapy.dataclass import dataclass
-from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.config import FOREVER_MS, RaftConfig
 from kafkapy.raft.connections import Connections, Outbox
 from kafkapy.raft.effects import ElectionState, LeaderChanged, PersistElection, Reply
 from kafkapy.raft.election import VoteTally
@@ -24,7 +24,6 @@ from kafkapy.raft.messages import (
 from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.replica import Replica
 from kafkapy.raft.roles import (
-    FOREVER_MS,
     LAST_EPOCH,
     Candidate,
     Follower,

@@ -10,9 +10,7 @@ that a start consists of, too. A client that sends one change after the other ca
 """
 
 from kafkapy.dataclass import dataclass
-
-NEVER_MS = 1 << 62
-"""FOREVER_MS of roles.py, which imports this module."""
+from kafkapy.raft.config import FOREVER_MS
 
 
 @dataclass(slots=True)
@@ -23,7 +21,7 @@ class AppendLinger:
     batch_bytes: int
     released_end_offset: int
     """The end of what is fsynced, or about to be, and sent to followers."""
-    deadline_ms: int = NEVER_MS
+    deadline_ms: int = FOREVER_MS
     size_bytes: int = 0
     last_append_end_offset: int = -1
     former_append_end_offset: int = -1
@@ -31,7 +29,7 @@ class AppendLinger:
 
     @property
     def is_waiting(self) -> bool:
-        return self.deadline_ms < NEVER_MS
+        return self.deadline_ms < FOREVER_MS
 
     def should_wait(self, size_bytes: int, *, high_watermark: int, end_offset: int, now_ms: int) -> bool:
         """Record an append that moved the log's end to `end_offset`; return whether it waits."""
@@ -48,5 +46,5 @@ class AppendLinger:
         """End the wait: everything below `end_offset` is fsynced now."""
         assert end_offset >= self.released_end_offset
         self.released_end_offset = end_offset
-        self.deadline_ms = NEVER_MS
+        self.deadline_ms = FOREVER_MS
         self.size_bytes = 0

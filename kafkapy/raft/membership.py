@@ -9,6 +9,7 @@ from typing import Final
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.commitment import Commitment
+from kafkapy.raft.config import FOREVER_MS
 from kafkapy.raft.effects import Reply
 from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import (
@@ -30,7 +31,7 @@ from kafkapy.raft.messages import (
     VoterChangeResponse,
     Voters,
 )
-from kafkapy.raft.roles import FOREVER_MS, Follower, Leader, PendingVoterChange
+from kafkapy.raft.roles import Follower, Leader, PendingVoterChange
 from kafkapy.raft.voters import Voter, VoterSet
 
 UNKNOWN_SERVER_ERROR: Final = ErrorCode.UNKNOWN_SERVER_ERROR.value

@@ -1,11 +1,11 @@
 """The state of a replica: the shape of its log, the voters written in it, and its high watermark."""
 
-from kafkapy.raft.config import RaftConfig
+from kafkapy.raft.config import FOREVER_MS, RaftConfig
 from kafkapy.raft.connections import Outbox
 from kafkapy.raft.effects import AppendBatch, FlushLog, HighWatermarkAdvanced, ResetLogToSnapshot, TruncateLog
 from kafkapy.raft.log_view import LogView
 from kafkapy.raft.messages import Control, KRaftVersion, LogBatch, Voters
-from kafkapy.raft.roles import FOREVER_MS, Leader, Role, Unattached
+from kafkapy.raft.roles import Leader, Role, Unattached
 from kafkapy.raft.voters import VoterHistory, VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 

@@ -39,7 +39,8 @@ from kafkapy.types import OffsetAndEpoch, ReplicaKey
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 """The snapshot written by `storage format`. It is not a prefix of the log, so replicas must not download it."""
 MAX_SEARCH_PAUSE_MS: Final = 100
-"""Between two questions for the leader, while nobody knows one: a broker learns of a new one that much later."""
+"""The longest pause between two requests for the leader while no node knows one. A broker may learn of a new leader so
+much later."""
 
 
 class LeaderReplication:

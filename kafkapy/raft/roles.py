@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from kafkapy.dataclass import dataclass
+from kafkapy.raft.config import FOREVER_MS
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.election import VoteTally, may_grant_vote
 from kafkapy.raft.linger import AppendLinger
@@ -24,8 +25,6 @@ from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.types import INT32_MAX, OffsetAndEpoch, ReplicaKey
 
-FOREVER_MS = 1 << 62
-"""A deadline that never comes."""
 LAST_EPOCH = INT32_MAX
 """An epoch is an int32: a replica in the last one stands no more, and leaves no role for the next epoch."""
 

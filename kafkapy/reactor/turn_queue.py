@@ -33,7 +33,7 @@ class TurnQueue:
         """Whether `_run` is scheduled or running: once a pass, also if a link is queued again while it runs."""
         self._is_looking = False
         self._over = loop.time() + _LOOK_SECONDS
-        """When the pass has no time left, or, while nobody looks for its end, when that is to begin."""
+        """While `_is_looking`: when the pass has no time left. Otherwise: when to begin looking for its end."""
         self.due = self._over
         """No link that becomes readable before has to be postponed: maybe_postpone need not be asked."""
 

@@ -18,6 +18,7 @@ from kafkapy.record.batch import (
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.walk import walk_records_in
+from kafkapy.types import LEAST_VIEW_BYTES
 
 PLAIN: Final = 0
 TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
@@ -25,8 +26,6 @@ TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 _unpack_header = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
-LEAST_VIEW_BYTES: Final = 8 * 1024
-"""Smaller batches are copied, for their checksum and to be written: making a view costs more."""
 
 
 def takes_plain(rules: ValidationRules) -> bool:

@@ -108,7 +108,7 @@ async def test_a_request_expires_by_its_own_timeout_while_no_connection_stands(l
 
 async def test_a_peer_that_falls_silent_costs_the_connection_and_all_requests_on_it(loop: SimLoop) -> None:
     network = SimNetwork(loop)
-    listener: SimListener = network.listen(*ADDRESS)  # it accepts nothing, so nobody reads
+    listener: SimListener = network.listen(*ADDRESS)  # no connection is accepted, so nothing is read from it
     requester = RequestingPeer(loop, network)
     first, second = await asyncio.gather(
         requester.send_request(timeout_ms=400), requester.send_request(timeout_ms=5000)

@@ -13,13 +13,13 @@ from kafkapy.errors import ApiError
 from kafkapy.record.append_rules import AppendOrigin
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import LEAST_VIEW_BYTES, PLAIN, TRANSACTIONAL, check_plain, takes_plain
+from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, takes_plain
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log.append import PlacedBatch, Sequel
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerBatch, ProducerEntry, VerificationGuard
 from kafkapy.storage.producers.state import PreparedAppend
-from kafkapy.types import INT32_MAX, INT64_MAX
+from kafkapy.types import INT32_MAX, INT64_MAX, LEAST_VIEW_BYTES
 
 MIN_FLUSH_MESSAGES: Final = 100
 """With a smaller flush.messages, flushes are so frequent that most batches would have to be appended one by one."""
