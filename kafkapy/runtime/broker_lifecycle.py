@@ -40,9 +40,24 @@ SHUTDOWN_TIMEOUT_MS: Final = 5000
 """Time limit of a controlled shutdown; after it the broker stops without the controller's consent."""
 MAX_TIMEOUT_S: Final = 24 * 3600.0
 """The longest delay that a loop timer is set to."""
-RETRIED_ERRORS: Final = frozenset(
+SOON_RETRIED_ERRORS: Final = frozenset(
     (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 )
+"""Errors after which a request of the start is sent again in RETRY_MS; others: in broker.heartbeat.interval.ms."""
+FINAL_ERRORS: Final = frozenset(
+    (
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+)
+"""Errors that end a start.
+
+Deviation: Apache Kafka tries again after these, too, until initial.broker.registration.timeout.ms. But only a person
+can change the cluster's id, the directories, the features or the node id, and the error says so at once.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +137,7 @@ class BrokerLifecycle:
     async def register(self) -> int:
         """Register with the controller and start to send heartbeats; return the broker epoch.
 
-        Waits while there is no active controller. Raises ApiError for errors that a retry does not solve (wrong cluster
-        id, unsupported feature level).
+        Waits while there is no active controller. Raises ApiError for FINAL_ERRORS.
         """
         response = await self._retry_until_answered(self._send_registration)
         self.broker_epoch = response.broker_epoch
@@ -146,7 +160,10 @@ class BrokerLifecycle:
         return level >= MV_3_7_IV2 and broker is not None and not broker.directories
 
     async def unfence(self) -> None:
-        """Ask to be unfenced; return once the controller has agreed. To be called when the logs are loaded."""
+        """Ask to be unfenced; return once the controller has agreed. To be called when the logs are loaded.
+
+        Raises ApiError for FINAL_ERRORS.
+        """
         assert self.state is LifecycleState.REGISTERED, f"cannot unfence a broker that is {self.state.name}"
         self.state = LifecycleState.RUNNING
         while (await self._retry_until_answered(self._heartbeat)).is_fenced:
@@ -237,11 +254,16 @@ class BrokerLifecycle:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    @property
+    def _interval_s(self) -> float:
+        return self._config.quorum.broker_heartbeat_interval_ms / 1000
+
     async def _send_heartbeats(self) -> None:
-        interval_s = self._config.quorum.broker_heartbeat_interval_ms / 1000
+        logged = ""
+        """The error of the last heartbeat: each is logged once."""
         while True:
             with contextlib.suppress(TimeoutError):  # wait_for would swallow a stop that comes as the event is set
-                async with asyncio.timeout(interval_s):
+                async with asyncio.timeout(self._interval_s):
                     await self._is_due.wait()
             self._is_due.clear()
             try:
@@ -249,11 +271,14 @@ class BrokerLifecycle:
                     await self._send_registration()
                 response = await self._heartbeat()
             except ApiError as error:
-                log.warning("The controller refused a broker heartbeat, trying again: %s", error)
+                if str(error) != logged:
+                    log.warning("The controller refused a broker heartbeat, trying again: %s", error)
+                logged = str(error)
                 continue
             except Exception:
                 log.exception("A broker heartbeat failed unexpectedly, trying again")
                 continue
+            logged = ""
             if response.is_fenced and self.state is LifecycleState.RUNNING:
                 log.warning("Broker %d is fenced; asking to be unfenced", self._config.node_id)
 
@@ -267,11 +292,26 @@ class BrokerLifecycle:
             offline_log_dirs=list(self._offline_directories),
             cordoned_log_dirs=self._cordoned(),
         )
-        response = await self._controller.send_request(
-            request, lambda controller, now_ms: controller.decide_heartbeat(request, now_ms), may_interrupt=True
-        )
+        try:
+            response = await self._controller.send_request(
+                request, lambda controller, now_ms: controller.decide_heartbeat(request, now_ms), may_interrupt=True
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.STALE_BROKER_EPOCH:
+                raise
+            raise self._superseded() from error
         self._reported_directories.update(request.offline_log_dirs)
         return response
+
+    def _superseded(self) -> ApiError:
+        """Return the error of a broker whose registration is no longer the one of its id."""
+        node_id = self._config.node_id
+        return ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"another process has registered with node.id={node_id} after this one, or broker {node_id} was "
+            f"unregistered: broker epoch {self.broker_epoch} is no longer valid. End the process that should not have "
+            "this id, or give it another one and other log.dirs. Then start this one again",
+        )
 
     def _cordoned(self) -> list[Uuid] | None:
         """Return the cordoned directories for a heartbeat; None if not known yet, or at older levels."""
@@ -280,16 +320,17 @@ class BrokerLifecycle:
         return list(self._cordoned_directories()) if is_known and level >= MV_4_3_IV0 else None
 
     async def _retry_until_answered(self, send: Callable[[], Awaitable[R]]) -> R:
-        """Retry every RETRY_MS; log each reason once.
+        """Retry until there is no error, or one of FINAL_ERRORS; log each reason once.
 
         A broker that was killed waits here until its previous session expires, as in Apache Kafka: until then another
-        process may have its id (DUPLICATE_BROKER_REGISTRATION).
+        process may have its id (DUPLICATE_BROKER_REGISTRATION). One without the right to register
+        (CLUSTER_AUTHORIZATION_FAILED) waits until it is granted.
         """
         while True:
             try:
                 response = await send()
             except ApiError as error:
-                if error.code not in RETRIED_ERRORS:
+                if error.code in FINAL_ERRORS:
                     raise
                 if str(error) != str(self.refusal):
                     log.info("No response from the controller yet, trying again: %s", error)
@@ -297,4 +338,5 @@ class BrokerLifecycle:
             else:
                 self.refusal = None
                 return response
-            await asyncio.sleep(RETRY_MS / 1000)
+            is_soon = self.refusal.code in SOON_RETRIED_ERRORS
+            await asyncio.sleep(RETRY_MS / 1000 if is_soon else self._interval_s)

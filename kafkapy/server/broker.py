@@ -209,6 +209,11 @@ class BrokerServer:
         reason = "Is a majority of the controllers running?"
         if refusal is not None and refusal.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             reason = f"DUPLICATE_BROKER_REGISTRATION: another process is registered with node.id={self.node_id}"
+        elif refusal is not None and refusal.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            reason = (
+                "CLUSTER_AUTHORIZATION_FAILED: the controllers do not allow this node's principal CLUSTER_ACTION on "
+                "the cluster. Name it in super.users of the controllers, or add an ACL"
+            )
         elif refusal is not None:
             reason = f"{str(refusal).rstrip('.')}. {reason}"
         return ApiError(

@@ -1,5 +1,9 @@
-"""A broker whose node id is taken does not start, and says why."""
+"""A broker that cannot register, as its node id is taken or it has no right to, does not start, and says why."""
 
+from typing import Any
+
+from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from kafkapy.security.authorizer import AllowAll
 from tests.simulator.cluster_world import ClusterWorld, Computer
 from tests.simulator.process_lives import ProcessLoop, run_processes
 
@@ -11,6 +15,13 @@ class Twin(Computer):
 
     def properties(self) -> dict[str, str]:
         return {**super().properties(), "node.id": "2"}
+
+
+class NoRegistrations(AllowAll):
+    allows_everything = False
+
+    def authorize(self, requester: Any, *_question: object, **_manner: object) -> bool:
+        return bool(requester.api_key != BrokerRegistrationRequest.API_KEY)
 
 
 def test_a_start_that_finds_its_node_id_taken_says_so() -> None:
@@ -39,5 +50,38 @@ def test_a_start_without_a_controller_says_so() -> None:
         world.start()
         await world.until(lambda: bool(world.history), 10, "the broker gives up")
         assert "No controller appears to be active. Is a majority of the controllers running?" in world.history[0]
+
+    run_processes(main, seed=0, limit_seconds=60)
+
+
+def test_of_two_brokers_that_start_with_one_id_the_first_to_register_ends_and_says_what_to_do() -> None:
+    async def main(loop: ProcessLoop) -> None:
+        world = ClusterWorld(loop, 0, {1: "controller", 2: "broker"})
+        twin = Twin(world, 3, "broker")
+        twin.format()
+        supervisor = loop.create_task(twin.supervise())
+        world.start()
+        await world.until(lambda: bool(world.history), 20, "one of them gives up")
+        assert not supervisor.done()
+        assert "STALE_BROKER_EPOCH" in world.history[0]
+        assert "another process has registered with node.id=2 after this one" in world.history[0]
+
+    run_processes(main, seed=0, limit_seconds=60)
+
+
+def test_a_start_without_the_right_to_register_says_so() -> None:
+    async def main(loop: ProcessLoop) -> None:
+        roles = {1: "controller", 2: "broker"}
+        world = ClusterWorld(loop, 0, roles, initial_broker_registration_timeout_ms=str(TIMEOUT_MS))
+        world.computers[2].is_held = True
+        world.start()
+        await world.until(lambda: world.computers[1].is_serving, 10, "the controller serves")
+        server = world.computers[1].server
+        assert server is not None
+        assert server.node.quorum_node.services is not None
+        server.node.quorum_node.services.authorizer = NoRegistrations()
+        world.computers[2].is_held = False
+        await world.until(lambda: bool(world.history), 20, "the broker gives up")
+        assert "CLUSTER_AUTHORIZATION_FAILED: the controllers do not allow this node's principal" in world.history[0]
 
     run_processes(main, seed=0, limit_seconds=60)

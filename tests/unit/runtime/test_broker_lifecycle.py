@@ -1,6 +1,7 @@
 """BrokerLifecycle over a controller whose quorum is in memory, in virtual time."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,14 +9,18 @@ from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from kafkapy.protocol.messages.broker_registration_response import BrokerRegistrationResponse
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.protocol.primitives import Message
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation, LifecycleState
 from kafkapy.runtime.controller_schedule import FENCE_CHECKS_PER_SESSION
 from tests.simulator.loop import SimLoop
 from tests.support.controller_nodes import Node, on_node, unfenced
-from tests.support.controllers import directory_id
+from tests.support.controllers import CLUSTER_ID, directory_id
 
 
 def test_broker_registers_is_unfenced_and_heard_of() -> None:
@@ -160,6 +165,70 @@ def test_broker_of_another_cluster_is_refused() -> None:
         assert refusal.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     on_node(scenario)
+
+
+class Refusing:
+    """A channel to another node's controller, which answers with `code` until that is 0."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.sent_at_s: list[float] = []
+
+    async def call(self, request: Message) -> Any:
+        self.sent_at_s.append(asyncio.get_running_loop().time())
+        if isinstance(request, BrokerRegistrationRequest):
+            return BrokerRegistrationResponse(error_code=self.code, broker_epoch=7)
+        return BrokerHeartbeatResponse(error_code=self.code, is_fenced=False)
+
+
+def over_the_network(node: Node, channel: Refusing) -> BrokerLifecycle:
+    return BrokerLifecycle(
+        controller=ActiveController(node.controller, lambda: channel),  # type: ignore[arg-type, return-value]
+        config=node.config,
+        incarnation=Incarnation(CLUSTER_ID, b"i" * 16, {}, [directory_id(1)]),
+    )
+
+
+@pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_refused_registration_is_tried_again_after_the_heartbeat_interval(code: ErrorCode) -> None:
+    async def scenario(node: Node) -> None:
+        channel = Refusing(code)
+        lifecycle = over_the_network(node, channel)
+        task = asyncio.ensure_future(lifecycle.register())
+        await asyncio.sleep(5)
+        assert not task.done()
+        assert [sent_s - channel.sent_at_s[0] for sent_s in channel.sent_at_s] == pytest.approx([0, 2, 4], abs=0.01)
+        assert lifecycle.refusal is not None
+        assert lifecycle.refusal.code == code
+        channel.code = 0
+
+        assert await task == 7
+        channel.code = code
+        unfenced = asyncio.ensure_future(lifecycle.unfence())
+        await asyncio.sleep(3)
+        channel.code = 0
+        await unfenced
+        assert lifecycle.refusal is None
+        await lifecycle.close()
+
+    on_node(scenario)
+
+
+def test_a_broker_whose_id_another_one_took_logs_once_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(node: Node) -> None:
+        channel = Refusing(0)
+        lifecycle = over_the_network(node, channel)
+        await lifecycle.register()
+        await lifecycle.unfence()
+        channel.code = ErrorCode.STALE_BROKER_EPOCH
+        await asyncio.sleep(10)
+        assert len(channel.sent_at_s) > 5, "it asks on"
+        await lifecycle.close()
+
+    on_node(scenario)
+    (line,) = [message for message in caplog.messages if "STALE_BROKER_EPOCH" in message]
+    assert "another process has registered with node.id=1 after this one" in line
+    assert "broker epoch 7 is no longer valid. End the process that should not have this id" in line
 
 
 def test_a_failed_directory_is_reported_at_once() -> None:
