@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from kafkapy import Cluster
 from kafkapy.__main__ import main
 from kafkapy.errors import ConfigError
+from kafkapy.server.cluster.local import LocalCluster
 from kafkapy.server.cluster.plan import ClusterError
 from tests.support import topics
 from tests.support.replicated_topics import TIMEOUT_S, create, produce
@@ -136,6 +137,13 @@ def test_a_topic_moves_to_other_brokers(tmp_path: Path, capsys: pytest.CaptureFi
         bootstrap = capsys.readouterr().out.split()[-1]
         topics.create(bootstrap, "moved", partitions=4, replica_assignment=[[1, 2]] * 4)
         admin = AdminClient({"bootstrap.servers": bootstrap})
+        cluster = LocalCluster.load(tmp_path / "cluster")
+        cluster.kill(3)
+        unfinished = cluster.move("moved", [3, 1])
+        assert next(unfinished) == (0, 4)
+        unfinished.close()
+        assert main(["cluster", "move", "moved", "--to", "1,2", *where]) in (0, None)
+        cluster.start(3)
 
         assert main(["cluster", "move", "moved", "--to", "2,3", *where]) in (0, None)
         lines = capsys.readouterr().out.splitlines()

@@ -15,6 +15,7 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from kafkapy.protocol.messages.list_partition_reassignments_response import OngoingPartitionReassignment
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.cluster.plan import ClusterError
 from kafkapy.server.cluster.queries import Address, query
@@ -38,7 +39,7 @@ def targets(replicas: Mapping[int, Sequence[int]], broker_ids: Sequence[int]) ->
 
 
 def move(address: Address, topic: str, broker_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Move a topic; yield (completed, total) partition counts whenever they change.
+    """Move a topic; yield (completed, total) partition counts whenever they change. Replaces a move that is running.
 
     Raises ClusterError if the controller refuses, OSError and ProtocolError.
     """
@@ -48,7 +49,7 @@ def move(address: Address, topic: str, broker_ids: Sequence[int]) -> Iterator[tu
     _reassign(address, topic, wanted)
     arrived = -1
     while arrived < len(wanted):
-        before, arrived = arrived, len(wanted) - _running_count(address, topic, wanted)
+        before, arrived = arrived, len(wanted) - len(_running(address, topic, list(wanted)))
         if arrived != before:
             yield arrived, len(wanted)
         if arrived < len(wanted):
@@ -57,10 +58,16 @@ def move(address: Address, topic: str, broker_ids: Sequence[int]) -> Iterator[tu
 
 
 def _replicas(address: Address, topic: str) -> dict[int, list[int]]:
+    """Return the replicas of each partition; those that a running move removes do not count."""
     (found,) = query(address, MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics
     if found.error_code:
         raise ClusterError(f"topic {topic}: {ErrorCode(found.error_code).name}")
-    return {each.partition_index: list(each.replica_nodes) for each in found.partitions}
+    replicas = {each.partition_index: list(each.replica_nodes) for each in found.partitions}
+    for partition in _running(address, topic, list(replicas)):
+        replicas[partition.partition_index] = [
+            replica for replica in partition.replicas if replica not in partition.removing_replicas
+        ]
+    return replicas
 
 
 def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> None:
@@ -73,9 +80,10 @@ def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> 
             raise ClusterError(each.error_message or ErrorCode(each.error_code).name)
 
 
-def _running_count(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> int:
-    requested = ListPartitionReassignmentsTopics(topic, list(wanted))
+def _running(address: Address, topic: str, partition_ids: list[int]) -> list[OngoingPartitionReassignment]:
+    """Return the partitions that are being reassigned."""
+    requested = ListPartitionReassignmentsTopics(topic, partition_ids)
     response = query(address, ListPartitionReassignmentsRequest(topics=[requested]), timeout_s=TIMEOUT_S)
     if response.error_code:
         raise ClusterError(response.error_message or ErrorCode(response.error_code).name)
-    return sum(len(each.partitions) for each in response.topics)
+    return [partition for each in response.topics for partition in each.partitions]
