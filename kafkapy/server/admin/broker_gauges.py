@@ -12,6 +12,7 @@ from kafkapy.replication.partition import Role
 from kafkapy.server.admin.names import RETENTION_SIZE
 
 if TYPE_CHECKING:
+    from kafkapy.metadata.image import TopicsImage
     from kafkapy.replication.fetch_session import FetchSessionCache
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
@@ -28,9 +29,9 @@ SESSIONS: Final = "kafka.server:type=FetchSessionCache"
 
 def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge | Row]:
     """Yield the gauges of each hosted partition, then their sums."""
-    sums = _Sums()
+    sums, topics = _Sums(), replica_manager.image.topics
     for partition in list(replica_manager.partitions):
-        yield _of_partition(partition, sums)
+        yield _of_partition(partition, topics, sums)
     yield from sums.gauges()
     for operation, count in replica_manager.waiting_counts.items():
         tags = (("delayedOperation", operation),)
@@ -77,20 +78,27 @@ LOG_COLUMNS: Final = (
 ALL_COLUMNS: Final = COLUMNS + LOG_COLUMNS
 
 
-def _of_partition(partition: "HostedPartition", sums: _Sums) -> Row:
-    """Return a partition's gauges. Only a leader knows the state of the replicas: a follower reports 0, as in Kafka."""
+def _of_partition(partition: "HostedPartition", topics: "TopicsImage", sums: _Sums) -> Row:
+    """Return a partition's gauges. Only a leader knows the state of the replicas: a follower reports 0, as in Kafka.
+
+    Replicas that a reassignment adds are not missing: they do not count until it is complete.
+    """
     sums.partitions += 1
     sums.offline += partition.role is Role.OFFLINE
     is_leader, log = partition.is_leader, partition.log
     in_sync = len(partition.isr) if is_leader else 0
     min_isr = partition.effective_min_isr if is_leader else 0
-    is_under_replicated = is_leader and in_sync < len(partition.replicas)
+    replica_count = len(partition.replicas) if is_leader else 0
+    registration = topics.partition(*partition.topic_partition) if is_leader else None
+    if registration is not None and registration.is_being_reassigned:
+        sums.reassigning += 1
+        replica_count -= len(registration.adding_replicas)
+    is_under_replicated = is_leader and in_sync < replica_count
     is_under_min, is_at_min = is_leader and in_sync < min_isr, is_leader and in_sync == min_isr
     sums.leaders += is_leader
     sums.under_replicated += is_under_replicated
     sums.under_min_isr += is_under_min
     sums.at_min_isr += is_at_min
-    replica_count = len(partition.replicas) if is_leader else 0
     values = (int(is_under_replicated), in_sync, int(is_under_min), int(is_at_min), replica_count)
     tags = _tags(*partition.topic_partition)
     if log is None:
