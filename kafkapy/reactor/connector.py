@@ -1,14 +1,15 @@
-"""seams.Connector on non-blocking sockets: names are resolved in the IO pool, addresses are tried in order."""
+"""seams.Connector on non-blocking sockets: names are resolved off the loop, addresses are tried in order."""
 
 import asyncio
 import errno
 import os
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from kafkapy.reactor.socket_channel import SocketChannel
-from kafkapy.seams import Channel, IoPool
+from kafkapy.seams import Channel
 
 _Address = tuple[Any, ...]
 
@@ -16,15 +17,15 @@ _Address = tuple[Any, ...]
 class SocketConnector:
     """Opens plaintext TCP connections to other nodes."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, io_pool: IoPool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._io_pool = io_pool
+        self._names = _Names(loop)
 
     def connect(
         self, host: str, port: int, on_done: Callable[[Channel | None, OSError | None], None]
     ) -> Callable[[], None]:
         attempt = _Attempt(self._loop, on_done)
-        self._io_pool.submit(lambda: _addresses(host, port), attempt.on_resolved)
+        self._names.resolve(host, port, attempt)
         return attempt.cancel
 
 
@@ -49,7 +50,7 @@ class _Attempt:
         if addresses is None:
             self._finish(None, error if isinstance(error, OSError) else OSError(errno.EHOSTUNREACH, str(error)))
             return
-        self._addresses = addresses
+        self._addresses = list(addresses)
         self._try_next(OSError(errno.EHOSTUNREACH, "the name has no address"))
 
     def _try_next(self, reason: OSError) -> None:
@@ -95,7 +96,56 @@ class _Attempt:
                 pending.close()
 
 
-def _addresses(host: str, port: int) -> list[tuple[int, _Address]]:
-    """Return (family, address) of each address of a name. Blocks. Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+class _Names:
+    """Resolves names, each on a thread of its own: with a name server that does not answer it takes half a minute.
+
+    The IO pool's workers, which read and flush logs, are too few for that, and a stop waits for them. Attempts to
+    connect to a name that is being resolved wait for that, so there is at most one thread for each name.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[tuple[str, int], list[_Attempt]] = {}
+
+    def resolve(self, host: str, port: int, attempt: _Attempt) -> None:
+        """Call `attempt.on_resolved` later, with the addresses or an error."""
+        name = (host, port)
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append(attempt)
+        if len(waiting) > 1:
+            return
+        try:
+            self._loop.call_soon(self._settle, name, _addresses(host, port, socket.AI_NUMERICHOST), None)
+        except (OSError, UnicodeError):  # a name, not an address
+            self._start(name)
+
+    def _start(self, name: tuple[str, int]) -> None:
+        thread = threading.Thread(target=self._look_up, args=(name,), name="kafkapy-names", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._loop.call_soon(self._settle, name, None, error)
+
+    def _look_up(self, name: tuple[str, int]) -> None:
+        found: list[tuple[int, _Address]] | None
+        error: Exception | None = None
+        try:
+            found = _addresses(*name)
+        except (OSError, UnicodeError) as failure:  # UnicodeError for what cannot be a name
+            found, error = None, failure
+        try:
+            self._loop.call_soon_threadsafe(self._settle, name, found, error)
+        except RuntimeError:  # the loop is closed
+            return
+
+    def _settle(
+        self, name: tuple[str, int], addresses: list[tuple[int, _Address]] | None, error: Exception | None
+    ) -> None:
+        for attempt in self._waiting.pop(name):
+            attempt.on_resolved(addresses, error)
+
+
+def _addresses(host: str, port: int, flags: int = 0) -> list[tuple[int, _Address]]:
+    """Return (family, address) of each address of a name. Blocks, unless told that it is an address. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, address) for family, _, _, _, address in found]

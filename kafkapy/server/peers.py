@@ -28,7 +28,7 @@ class Peers:
         self,
         dynamic_config: DynamicConfig,
         *,
-        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]",
+        new_connector: "Callable[[asyncio.AbstractEventLoop], seams.Connector]",
         clock: "seams.Clock",
         random: "seams.Random",
         io_pool: "seams.IoPool",
@@ -127,7 +127,7 @@ class Peers:
         return self._connectors[listener]
 
     def _made_connector(self, listener: str) -> "seams.Connector":
-        connector = self._new_connector(self._loop, self._io_pool)
+        connector = self._new_connector(self._loop)
         if not self._config.listener_protocols[listener].uses_tls:
             return connector
         from kafkapy.reactor.tls_connector import TlsConnector

@@ -68,17 +68,17 @@ class NodeIdentity(NamedTuple):
     incarnation_id: Uuid
 
 
-def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "seams.IoPool") -> "seams.Connector":
+def _new_socket_connector(loop: asyncio.AbstractEventLoop) -> "seams.Connector":
     from kafkapy.reactor.connector import SocketConnector  # a single node needs none
 
-    return SocketConnector(loop, io_pool)
+    return SocketConnector(loop)
 
 
 class Network(NamedTuple):
     """How a node listens, with the signature of reactor.socket_channel.listen, and how it connects to others."""
 
     listen: "Callable[..., seams.Listener]" = listen
-    new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]" = _new_socket_connector
+    new_connector: "Callable[[asyncio.AbstractEventLoop], seams.Connector]" = _new_socket_connector
 
 
 SOCKETS: Final = Network()

@@ -21,13 +21,13 @@ from kafkapy.server.system_clock import SystemRandom, clock_of_environment
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
-    from kafkapy.seams import Connector, IoPool
+    from kafkapy.seams import Connector
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.controller import ControllerServer
     from kafkapy.server.stopping import Stops
     from kafkapy.server.systemd import Supervisor
 
-NewConnector: TypeAlias = "Callable[[asyncio.AbstractEventLoop, IoPool], Connector]"
+NewConnector: TypeAlias = "Callable[[asyncio.AbstractEventLoop], Connector]"
 NodeServer: TypeAlias = "BrokerServer | ControllerServer"
 
 STOP_TIMED_OUT: Final = 3
@@ -57,7 +57,7 @@ def run_node(
 def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = None) -> NodeServer:
     """Return a node of the configured roles on the system's disk, clocks and entropy.
 
-    It uses the system's sockets, unless `new_connector(loop, io_pool)` makes the connections to other nodes.
+    It uses the system's sockets, unless `new_connector(loop)` makes the connections to other nodes.
     """
     disk, clock, random = SystemDisk(), clock_of_environment(), SystemRandom()
     from kafkapy.server.quorum_node import SOCKETS, Network

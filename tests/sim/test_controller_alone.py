@@ -41,7 +41,7 @@ class ControllerMachine(Machine):
             clock=self.clock,
             random=self.random,
             new_io_pool=self._new_io_pool,
-            network=Network(self._listen, lambda _loop, _io_pool: SimConnector(self.network, ADDRESS[0])),
+            network=Network(self._listen, lambda _loop: SimConnector(self.network, ADDRESS[0])),
         )
         await self.controller.start()
 

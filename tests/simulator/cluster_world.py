@@ -226,7 +226,7 @@ class Computer:
             clock=self.clock,
             random=SeededRandom(self.world.seed * 10_000 + self.node_id * 1000 + self.life_count),
             new_io_pool=lambda _loop, count: SimIoPool(self.world.loop, worker_count=count, call_ms=self.world.io_ms),
-            network=Network(self._listen, lambda _loop, _io_pool: FaultyConnector(self.world.network, self.host)),
+            network=Network(self._listen, lambda _loop: FaultyConnector(self.world.network, self.host)),
             **more,
         )
         await self.server.start()

@@ -66,8 +66,10 @@ class Hosting:
         self.loop = loop
         self.node_id = node_id
         self.disk = disk if disk is not None else SimDisk()
-        self.disk.make_directory("/data")
-        self.config, _ = load({**PROPERTIES, **{key.replace("_", "."): value for key, value in properties.items()}})
+        given = {key.replace("_", "."): value for key, value in properties.items()}
+        self.config, _ = load({**PROPERTIES, "log.dirs": "/data", **given})
+        for directory in self.config.log_dirs:
+            self.disk.make_directory(directory)
         self.clock = SimClock(loop, start_wall_ms=now_ms)
         self.cluster = cluster if cluster is not None else Cluster(broker_count)
         self.io_pool = SimIoPool(loop)
@@ -77,7 +79,7 @@ class Hosting:
     def _load(self) -> None:
         self.log_manager = LogManager(
             self.disk,
-            ["/data"],
+            list(self.config.log_dirs),
             self.config.log_config,
             random=SeededRandom(),
             watcher=DirectoryWatcher(lambda path: self.manager.directory_failed(path)),

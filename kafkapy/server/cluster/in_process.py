@@ -126,9 +126,7 @@ class InProcessCluster:
     async def _start(self, node: NodePlan) -> None:
         log_dir = str(self._cluster.processes[node.node_id].log_dir)
         config, _ = load(self.plan.properties_of(node, log_dir))
-        server = new_node(
-            config, new_connector=lambda loop, io_pool: LinkedConnector(loop, io_pool, self._links, node.node_id)
-        )
+        server = new_node(config, new_connector=lambda loop: LinkedConnector(loop, self._links, node.node_id))
         await server.start()
         self._servers[node.node_id] = server
         for each in self._servers.values():

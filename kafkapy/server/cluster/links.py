@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from kafkapy.reactor.connector import SocketConnector
-from kafkapy.seams import Channel, FileRegion, IoPool, ReadableBuffer
+from kafkapy.seams import Channel, FileRegion, ReadableBuffer
 
 ENDED: Final = b""
 
@@ -59,9 +59,9 @@ class Links:
 class LinkedConnector:
     """A seams.Connector of one node."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, io_pool: IoPool, links: Links, node_id: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, links: Links, node_id: int) -> None:
         self._loop = loop
-        self._sockets = SocketConnector(loop, io_pool)
+        self._sockets = SocketConnector(loop)
         self._links = links
         self._node_id = node_id
 

@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import socket
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kafkapy.reactor.connector import SocketConnector
-from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.seams import Channel
 
 
@@ -22,13 +23,9 @@ def listening() -> Iterator[socket.socket]:
 
 async def connect(host: str, port: int) -> tuple[Channel | None, OSError | None]:
     loop = asyncio.get_running_loop()
-    pool = ThreadIoPool(loop, 1)
     done: asyncio.Future[tuple[Channel | None, OSError | None]] = loop.create_future()
-    SocketConnector(loop, pool).connect(host, port, lambda channel, error: done.set_result((channel, error)))
-    try:
-        return await asyncio.wait_for(done, 60)
-    finally:
-        pool.close()
+    SocketConnector(loop).connect(host, port, lambda channel, error: done.set_result((channel, error)))
+    return await asyncio.wait_for(done, 60)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -61,14 +58,43 @@ async def test_a_name_that_does_not_resolve_is_an_os_error() -> None:
 
 async def test_a_cancelled_attempt_notifies_nobody(listening: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    pool = ThreadIoPool(loop, 1)
     reported: list[object] = []
-    connector = SocketConnector(loop, pool)
+    connector = SocketConnector(loop)
     cancel = connector.connect("127.0.0.1", listening.getsockname()[1], lambda *result: reported.append(result))
     cancel()
     channel, _ = await connect("127.0.0.1", listening.getsockname()[1])
     assert channel is not None
     channel.close()
-    pool.close()
     await asyncio.sleep(0)
     assert not reported
+
+
+async def test_names_that_hang_are_looked_up_once_each_and_hold_up_no_other(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that does not answer: the system's call returns after half a minute."""
+    loop = asyncio.get_running_loop()
+    real, may_end, asked = socket.getaddrinfo, threading.Event(), []
+
+    def getaddrinfo(host: str, port: int, **options: Any) -> Any:
+        if host.startswith("hangs") and not options["flags"]:
+            asked.append(host)
+            may_end.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return real(host, port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    connector, failed = SocketConnector(loop), []
+    names = [f"hangs-{number % 20}" for number in range(40)]
+    for name in names:
+        connector.connect(name, 9093, lambda _channel, error: failed.append(error))
+    connected: asyncio.Future[Channel | None] = loop.create_future()
+    connector.connect("localhost", listening.getsockname()[1], lambda channel, _error: connected.set_result(channel))
+    channel = await asyncio.wait_for(connected, 30)
+    assert channel is not None
+    channel.close()
+    may_end.set()
+    while len(failed) < len(names):
+        await asyncio.sleep(0.01)
+    assert sorted(asked) == sorted(set(names))
+    assert all(isinstance(error, socket.gaierror) for error in failed)

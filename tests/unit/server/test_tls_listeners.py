@@ -254,7 +254,7 @@ async def test_a_broker_that_could_connect_to_no_controller_does_not_start(loop:
     with pytest.raises(ConfigError, match=r"none.pem .*the file cannot be read"):
         Peers(
             DynamicConfig(config),
-            new_connector=lambda _loop, _pool: SimConnector(network, "10.0.0.1"),
+            new_connector=lambda _loop: SimConnector(network, "10.0.0.1"),
             clock=clock,
             random=SeededRandom(1),
             io_pool=SimIoPool(loop),
