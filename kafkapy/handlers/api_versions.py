@@ -5,15 +5,18 @@ itself (KIP-511). The response header is always version 0.
 v3: client software name and version (validated; INVALID_REQUEST), features in tagged fields. v4: also lists features
 whose minimum is 0, which v3 clients cannot read (KIP-1022).
 
+Of APIs whose requests are forwarded, a broker that is connected to an active controller elsewhere lists the versions
+that both have (KIP-590).
+
 Clients ask on each connection, and 60 rows take longer than the rest of a login: the encoded response is kept until the
-metadata changes.
+metadata or the controller changes.
 """
 
 import re
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.handlers.encoded_answers import EncodedAnswer
-from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, FORWARDABLE_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
 from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.error_code import ErrorCode
@@ -39,8 +42,9 @@ async def handle(
     if context.meter is not None:  # it sets the response's throttle time
         return _response(services, context.api_version)
     image, answers = services.metadata.image, services.version_answers
-    features = (image.provenance.last_offset, image.features, services.quorum.finalized_kraft_version)
-    found = answers.find(features, context.api_version)
+    controller = _controller_versions(services)
+    shown = (image.provenance.last_offset, image.features, services.quorum.finalized_kraft_version, controller)
+    found = answers.find(shown, context.api_version)
     if found is not None:
         return found
     return answers.keep(context.api_version, _response(services, context.api_version))
@@ -48,6 +52,9 @@ async def handle(
 
 def _response(services: Services | ControllerServices, version: int) -> ApiVersionsResponse:
     response = ApiVersionsResponse(api_keys=[_row(served) for served in services.apis.values()])
+    controller = _controller_versions(services)
+    if controller is not None:
+        response.api_keys = [row for row in response.api_keys if _fit_to(controller, row)]
     if services.apis is BROKER_APIS and services.telemetry is None:
         response.api_keys = [row for row in response.api_keys if row.api_key not in TELEMETRY_APIS]
     if services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable:
@@ -56,6 +63,20 @@ def _response(services: Services | ControllerServices, version: int) -> ApiVersi
                 row.min_version = 0
     _add_features(services, response, with_zero_minimum=version >= 4)
     return response
+
+
+def _controller_versions(services: Services | ControllerServices) -> dict[int, tuple[int, int]] | None:
+    """Return the versions of an active controller elsewhere, None without one or if they are not known."""
+    return None if isinstance(services, ControllerServices) else services.active_controller.api_versions
+
+
+def _fit_to(controller: dict[int, tuple[int, int]], row: ApiVersion) -> bool:
+    """Reduce a row to the versions that the controller has, too, if its requests are forwarded; False if none is."""
+    if row.api_key not in FORWARDABLE_APIS:
+        return True
+    lowest, highest = controller.get(row.api_key, (0, -1))
+    row.min_version, row.max_version = max(row.min_version, lowest), min(row.max_version, highest)
+    return row.min_version <= row.max_version
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

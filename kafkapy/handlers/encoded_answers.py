@@ -101,21 +101,21 @@ class EncodedAnswers:
 
 
 class VersionAnswers:
-    """The encoded ApiVersions responses of a node, by version, while its features are the same."""
+    """The encoded ApiVersions responses of a node, by version, while what they show is the same."""
 
     def __init__(self) -> None:
-        self._features: object = None
+        self._shown: object = None
         self._answers: dict[int, EncodedAnswer] = {}
 
-    def find(self, features: object, version: int) -> EncodedAnswer | None:
-        """Return the response at `version`; drop all responses if they were made for other features."""
-        if self._features != features:
-            self._features = features
+    def find(self, shown: object, version: int) -> EncodedAnswer | None:
+        """Return the response at `version`; drop all responses if they were made of something else than `shown`."""
+        if self._shown != shown:
+            self._shown = shown
             self._answers.clear()
         return self._answers.get(version)
 
     def keep(self, version: int, response: Message) -> EncodedAnswer:
-        """Encode a response for the features last asked for."""
+        """Encode a response made of what was last asked for."""
         out = Writer()
         response.write(out, version)
         answer = self._answers[version] = EncodedAnswer(bytes(out))

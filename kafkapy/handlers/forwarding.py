@@ -3,13 +3,15 @@
 If this node is not the active controller, a request that changes the cluster's metadata is not decoded here. Its frame
 is sent unchanged, with the client's principal and address, to the controller, which authorizes and answers it. The
 response is returned unchanged, including correlation id and version. While there is no active controller, `forward`
-tries again, for request.timeout.ms at most. After that, or if the controller does not know the request's version, the
-connection is closed. Apache Kafka's brokers do the same. `forward_once`, for topics that are created by being asked for
-(handlers/auto_create.py), does not try again.
+tries again, for request.timeout.ms at most; then the request fails with REQUEST_TIMED_OUT. If the controller refuses
+the Envelope itself, the request fails with UNKNOWN_SERVER_ERROR; if it does not know the request's version, the
+connection is closed. Apache Kafka's brokers do the same, but try for 60 s. `forward_once`, for topics that are created
+by being asked for (handlers/auto_create.py), does not try again.
 """
 
 import asyncio
 import ipaddress
+import logging
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
@@ -31,12 +33,14 @@ ENVELOPE_BYTES: Final = 128
 """An upper bound of an Envelope's size without frame and principal: headers, address, lengths."""
 PRINCIPAL_VERSION: Final = 0
 
+logger = logging.getLogger("kafkapy.handlers")
+
 
 async def forward(services: Services, context: RequestContext, frame: memoryview) -> Writer | None:
     """Return the controller's response to a request frame, or None if this node has become the active controller.
 
     A frame too large for an Envelope is not sent: the controller would close the connection that is shared by all
-    clients' requests. Raises CloseConnection.
+    clients' requests. Raises ApiError REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR; CloseConnection.
     """
     most_bytes = services.config.network.socket_request_max_bytes - ENVELOPE_BYTES - len(context.principal.encode())
     if len(frame) > most_bytes:
@@ -50,6 +54,8 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
         return None
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
         raise CloseConnection("the active controller does not know the version of a forwarded request")
+    if response.error_code:
+        raise _misconfigured(ErrorCode(response.error_code).name)
     out = Writer()
     out += response.response_data or b""
     return out
@@ -136,7 +142,7 @@ def principal_data(data: bytes) -> DefaultPrincipalData:
 async def _send_request(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse | None:
     """Send the envelope until an active controller answers; return None if this node has become the active one.
 
-    Raises CloseConnection after request.timeout.ms.
+    Raises ApiError REQUEST_TIMED_OUT after request.timeout.ms, UNKNOWN_SERVER_ERROR if the controller has no Envelope.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + services.config.node.request_timeout_ms / 1000
@@ -148,8 +154,24 @@ async def _send_request(services: Services, envelope: EnvelopeRequest) -> Envelo
                 return response
         except ApiError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
-                raise CloseConnection(str(error)) from error
+                raise _misconfigured(str(error)) from error
         if loop.time() >= deadline:
-            raise CloseConnection("no active controller took a forwarded request in time")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "No active controller took the request in time.")
         await asyncio.sleep(RETRY_S)
     return None
+
+
+def _misconfigured(reason: str) -> ApiError:
+    """Return the error for a client whose request the controller did not even look at: its broker is set up wrongly."""
+    logger.warning("The active controller refused a forwarded request: %s", reason)
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller refused the broker that passed this request on.")
+
+
+class NoController:
+    """A MetadataChanges for which each change fails, so that a handler puts the error where its API has room for it."""
+
+    def __init__(self, error: ApiError) -> None:
+        self._error = error
+
+    async def change(self, _decide: object, *, timeout_ms: int = 0) -> Any:
+        raise self._error

@@ -6,6 +6,7 @@ exception is ApiVersions at an unknown version, which is answered in version 0.
 """
 
 from collections.abc import Callable, Coroutine
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -203,20 +204,36 @@ class Router:
     ) -> Writer | None:
         """Return the active controller's response, or this node's if it has become the active controller.
 
-        A request at a version that is not served here is refused, not forwarded.
+        If no controller answers, that error is the request's, or that of each topic, ACL, entity or user in it. A
+        request at a version that is not served here is refused, not forwarded.
         """
         if not served.served_min <= header.api_version <= served.max_version:
             return self._refuse_version(header)
         from kafkapy.handlers.forwarding import forward
 
-        answer = await forward(self._services, RequestContext(header, connection), frame)
+        router = self
+        try:
+            answer = await forward(self._services, RequestContext(header, connection), frame)
+        except ApiError as error:
+            if "error_code" in response_type(header.api_key).field_names():
+                response = _error_response(header, error)
+                return encode(header, response if meter is None else meter.settle(response))
+            answer, router = None, self._without_controller(error)
         if answer is None:
-            serving = self._serve(header, served, connection, frame, position, meter, is_logged)
+            serving = router._serve(header, served, connection, frame, position, meter, is_logged)
             frame = NO_FRAME  # `serving` frees the one that it has
             return await serving
         if meter is not None:
             meter.settle_forwarded(answer)
         return answer
+
+    def _without_controller(self, error: ApiError) -> "Router":
+        """Return a router whose handlers fail to change the metadata: they put the error where their API has room."""
+        from kafkapy.handlers.forwarding import NoController
+
+        without = copy(self._services)
+        without.metadata_changes = NoController(error)
+        return Router(without)
 
     async def _metered(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Writer | None:
         from kafkapy.handlers.quotas import Meter  # most brokers have no quotas

@@ -193,5 +193,8 @@ FORWARDED_IN_PART_APIS = frozenset((33, 38, 39, 40, 44))
 CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken: a broker refuses what it can and forwards the rest.
 """
 
+FORWARDABLE_APIS = FORWARDED_APIS | FORWARDED_IN_PART_APIS
+"""The APIs of which a broker lists the versions that the active controller has, too."""
+
 LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
 """Served from version 0 on by handlers.legacy, if kafkapy.legacy.clients.enable is set: for clients from 0.9 on."""

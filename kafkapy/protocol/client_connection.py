@@ -117,6 +117,11 @@ class ClientConnection:
         return self._versions is not None and self._login is None
 
     @property
+    def peer_versions(self) -> dict[int, tuple[int, int]] | None:
+        """The lowest and highest version of each API of the peer, by API key; None until they are known."""
+        return self._versions
+
+    @property
     def waiting_count(self) -> int:
         """The number of unanswered requests, including the machine's own."""
         return len(self._in_flight) + len(self._queue)

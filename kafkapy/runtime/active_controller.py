@@ -45,6 +45,14 @@ class ActiveController:
         """Whether this node is the active controller, or the only node that could be."""
         return self._new_channel is None or self._controller.is_active
 
+    @property
+    def api_versions(self) -> "dict[int, tuple[int, int]] | None":
+        """The lowest and highest version of each API of an active controller elsewhere, by API key.
+
+        None if it is this node, or while this node is not connected to it.
+        """
+        return None if self._channel is None or self.is_local else self._channel.api_versions
+
     async def send_request(
         self,
         request: Message,

@@ -53,6 +53,11 @@ class ControllerChannel:
         except NoResponseError as error:
             raise _failure(leader_id, error.is_unsupported) from error
 
+    @property
+    def api_versions(self) -> dict[int, tuple[int, int]] | None:
+        """The versions of the controller that this is connected to; None while it is not connected."""
+        return None if self._peer is None else self._peer.api_versions
+
     def close(self) -> None:
         """Close the connection; pending requests fail with NOT_CONTROLLER."""
         self._drop_peer()

@@ -102,6 +102,11 @@ class Peer:
         return self._connection is not None and self._connection.is_ready
 
     @property
+    def api_versions(self) -> dict[int, tuple[int, int]] | None:
+        """The lowest and highest version of each API of the peer, by API key; None while not connected."""
+        return None if self._connection is None else self._connection.peer_versions
+
+    @property
     def is_closed(self) -> bool:
         return self._is_closed
 

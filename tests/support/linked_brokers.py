@@ -5,6 +5,7 @@ The metadata is one Cluster, which elects nobody by itself; brokers that are `be
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.handlers.encoded_answers import VersionAnswers
@@ -124,6 +125,7 @@ class LinkedBroker(TransactionHosting):
         services.groups = self.groups
         services.transactions = self.transactions
         services.quorum = FinalizedNothing()
+        services.active_controller = SimpleNamespace(api_versions=None)
         services.version_answers = VersionAnswers()
         services.decoded = DecodedRequests()
         return services

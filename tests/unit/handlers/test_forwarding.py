@@ -81,7 +81,7 @@ async def test_large_requests_that_wait_for_a_controller_are_bounded_together(lo
     assert services.decoded.bytes_in_use == 2 * FEW_BYTES
     with pytest.raises(CloseConnection, match="too many wait"):
         await forward(services, CONTEXT, memoryview(bytes(2 * FEW_BYTES + 1)))
-    with pytest.raises(CloseConnection, match="in time"):
+    with pytest.raises(ApiError, match="in time"):
         await first
     assert services.decoded.bytes_in_use == 0
 
@@ -100,9 +100,29 @@ def test_a_node_that_becomes_the_active_controller_meanwhile_serves_it_itself() 
     assert forwarded(elsewhere) is None
 
 
-def test_without_a_controller_the_clients_connection_closes_after_request_timeout_ms() -> None:
-    with pytest.raises(CloseConnection):
-        forwarded(Elsewhere(ApiError(ErrorCode.NOT_CONTROLLER)), timeout_ms=500)
+def test_without_a_controller_the_request_fails_after_request_timeout_ms() -> None:
+    elsewhere = Elsewhere(ApiError(ErrorCode.NOT_CONTROLLER))
+    with pytest.raises(ApiError) as raised:
+        forwarded(elsewhere, timeout_ms=500)
+    assert raised.value.code == ErrorCode.REQUEST_TIMED_OUT
+    assert 5 <= len(elsewhere.requested) <= 6, "every 100 ms"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST),
+        ApiError(ErrorCode.UNSUPPORTED_VERSION, "no Envelope"),
+    ],
+)
+def test_a_controller_that_does_not_take_the_envelope_is_an_unknown_error_to_the_client(
+    answer: EnvelopeResponse | ApiError,
+) -> None:
+    with pytest.raises(ApiError) as raised:
+        forwarded(Elsewhere(answer))
+    assert raised.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_version_that_the_controller_does_not_know_closes_the_clients_connection() -> None:
