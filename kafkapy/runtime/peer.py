@@ -46,11 +46,12 @@ class PeerSettings:
     traffic: OutboundTraffic | None = None
     """What requests, responses, logins and closed connections are counted in, if anywhere."""
     reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1000
+    reconnect_backoff_max_ms: int = 50
+    """The quorum's connections have 500."""
     connection_setup_timeout_ms: int = 10_000
     """socket.connection.setup.timeout.ms."""
-    max_response_bytes: int = 104_857_600
-    """Requests ask for at most what the other side's socket.request.max.bytes allows."""
+    max_response_bytes: int = 115_343_360
+    """A fetch may return one batch as large as a request, beside what the other partitions of its response take."""
 
 
 class Peer:

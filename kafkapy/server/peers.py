@@ -5,7 +5,7 @@ Controllers are reached by the first of controller.listener.names, brokers by th
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy import __version__
 from kafkapy.config.dynamic import DynamicConfig
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from kafkapy.protocol.traffic import OutboundTraffic
     from kafkapy.runtime.peer import Peer
     from kafkapy.server.node_token import NodeToken
+
+
+BACKOFF_MAX_MS: Final = 50
+RAFT_BACKOFF_MAX_MS: Final = 500
+"""The longest waits before a connection is tried again, as in Apache Kafka, which has no keys for them."""
 
 
 class Peers:
@@ -54,18 +59,31 @@ class Peers:
 
             ClientContexts(listener, lambda: self._config).current()
 
-    def new_controller_peer(self, host: str, port: int, traffic: "OutboundTraffic | None" = None) -> "Peer":
-        """Return a new connection to a controller, counted in `traffic` if that is given."""
-        return self._new_peer(self._config.controller_listener_names[0].upper(), host, port, traffic)
+    def new_controller_peer(self, host: str, port: int) -> "Peer":
+        """Return a new connection to the active controller."""
+        return self._new_peer(self._config.controller_listener_names[0].upper(), host, port)
+
+    def new_raft_peer(self, host: str, port: int, traffic: "OutboundTraffic | None" = None) -> "Peer":
+        """Return a new connection of the metadata quorum, to a voter or a bootstrap server, counted in `traffic`."""
+        listener = self._config.controller_listener_names[0].upper()
+        return self._new_peer(listener, host, port, traffic, backoff_max_ms=RAFT_BACKOFF_MAX_MS)
 
     def new_broker_peer(self, host: str, port: int) -> "Peer":
         """Return a new connection to another broker."""
         return self._new_peer(self._config.inter_broker_listener_name, host, port)
 
-    def _new_peer(self, listener: str, host: str, port: int, traffic: "OutboundTraffic | None" = None) -> "Peer":
+    def _new_peer(
+        self,
+        listener: str,
+        host: str,
+        port: int,
+        traffic: "OutboundTraffic | None" = None,
+        *,
+        backoff_max_ms: int = BACKOFF_MAX_MS,
+    ) -> "Peer":
         from kafkapy.runtime.peer import Peer, PeerSettings
 
-        network = self._config.network
+        network, replication = self._config.network, self._config.replication
         return Peer(
             host,
             port,
@@ -76,8 +94,9 @@ class Peers:
                 client_id=str(self._config.node_id),
                 software_version=__version__,
                 traffic=traffic,
+                reconnect_backoff_max_ms=backoff_max_ms,
                 connection_setup_timeout_ms=network.socket_connection_setup_timeout_ms,
-                max_response_bytes=network.socket_request_max_bytes,
+                max_response_bytes=network.socket_request_max_bytes + replication.replica_fetch_response_max_bytes,
             ),
             new_login=self._login_to(listener),
         )

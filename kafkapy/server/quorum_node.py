@@ -358,7 +358,7 @@ class QuorumNode:
 
     def _new_raft_peer(self, host: str, port: int) -> "Peer":
         traffic = None if self._edge.counts is None else self._edge.counts.raft_channel
-        return self.peers.new_controller_peer(host, port, traffic)
+        return self.peers.new_raft_peer(host, port, traffic)
 
     def _new_transport(self) -> "NetworkRaftTransport":
         from kafkapy.raft.wire import WirePeer

@@ -27,7 +27,12 @@ class RequestingPeer:
             connector=self.connector,
             clock=SimClock(loop),
             random=SeededRandom(1),
-            settings=PeerSettings(client_id="node", software_version="0", connection_setup_timeout_ms=1000),
+            settings=PeerSettings(
+                client_id="node",
+                software_version="0",
+                connection_setup_timeout_ms=1000,
+                reconnect_backoff_max_ms=1000,
+            ),
         )
 
     async def send_request(self, *, min_version: int = 0, max_version: int = 2, timeout_ms: int = 5000) -> Any:
