@@ -215,7 +215,7 @@ class PartitionControl:
         if answer.error_code != ErrorCode.NONE or partition is None:
             return answer
         change = self.begin_change(topic, requested.partition_index, None)
-        change.isr = list(isr_epochs)
+        change.isr = [replica for replica, _ in isr_epochs]
         change.leader_recovery_state = requested.leader_recovery_state
         record = change.build()
         if record is not None:
@@ -234,7 +234,7 @@ class PartitionControl:
         broker_id: int,
         partition: PartitionRegistration | None,
         requested: "alter_partition_request.PartitionData",
-        isr_epochs: dict[int, int],
+        isr_epochs: list[tuple[int, int]],
     ) -> ErrorCode:
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -246,9 +246,9 @@ class PartitionControl:
             return ErrorCode.INVALID_REQUEST
         if requested.partition_epoch < partition.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
-        if not _is_valid_isr(partition, isr_epochs, requested.leader_recovery_state):
+        if not _is_valid_isr(partition, [replica for replica, _ in isr_epochs], requested.leader_recovery_state):
             return ErrorCode.INVALID_REQUEST
-        if not all(self._may_join_isr(replica, epoch) for replica, epoch in isr_epochs.items()):
+        if not all(self._may_join_isr(replica, epoch) for replica, epoch in isr_epochs):
             return ErrorCode.INELIGIBLE_REPLICA
         return ErrorCode.NONE
 
@@ -370,17 +370,18 @@ class PartitionControl:
         return may_lead
 
 
-def _requested_isr(requested: "alter_partition_request.PartitionData", api_version: int) -> dict[int, int]:
-    """Return the requested ISR: broker id -> broker epoch known to the leader (version 3+), else -1."""
+def _requested_isr(requested: "alter_partition_request.PartitionData", api_version: int) -> list[tuple[int, int]]:
+    """Return the requested ISR: broker id and the broker epoch known to the leader (version 3+), else -1."""
     if api_version < 3:
-        return dict.fromkeys(requested.new_isr, -1)
-    return {replica.broker_id: replica.broker_epoch for replica in requested.new_isr_with_epochs}
+        return [(replica, -1) for replica in requested.new_isr]
+    return [(replica.broker_id, replica.broker_epoch) for replica in requested.new_isr_with_epochs]
 
 
 def _is_valid_isr(partition: PartitionRegistration, isr: Collection[int], leader_recovery_state: int) -> bool:
     if leader_recovery_state not in (RECOVERED, RECOVERING):
         return False
-    if not isr or not set(partition.replicas).issuperset(isr) or partition.leader not in isr:
+    replicas = set(isr)
+    if len(replicas) < len(isr) or not replicas.issubset(partition.replicas) or partition.leader not in replicas:
         return False
     if leader_recovery_state == RECOVERING:
         return len(isr) == 1 and partition.leader_recovery_state == RECOVERING

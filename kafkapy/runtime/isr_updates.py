@@ -80,7 +80,7 @@ class IsrUpdates:
         """The last logged code of each partition that is being retried."""
         self._tasks: list[asyncio.Task[None]] = []
         self.shrink_count = self.expand_count = self.failure_count = 0
-        """Changes that the controller has made, and those that it has refused."""
+        """Changes that the controller has made, and its refusals, also of changes that are requested again."""
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -222,6 +222,7 @@ class IsrUpdates:
     def _settle(self, partition: "HostedPartition", pending: "PendingIsr", answer: PartitionAnswer) -> bool:
         """Apply one partition's result; return False if the change is to be sent again."""
         if answer.error_code:
+            self.failure_count += 1
             code = ErrorCode(answer.error_code)
             if self._refusals.get(partition) is not code:
                 logger.info(
@@ -234,7 +235,6 @@ class IsrUpdates:
                 self._refusals[partition] = code
                 return False
             self._refusals.pop(partition, None)
-            self.failure_count += 1
             if code in REJECTED:
                 partition.reject_isr_change()
                 self._replica_manager.notify_appended(partition)  # the high watermark need not wait for it now

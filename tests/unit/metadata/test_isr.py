@@ -224,17 +224,19 @@ def test_where_nobody_is_eligible_nothing_changes() -> None:
 # What leaders ask for
 
 
-def asked(cluster: Cluster, isr: list[int], topic_id: bytes | None = None, **changes: int) -> Any:
+def asked(
+    cluster: Cluster, isr: list[int], topic_id: bytes | None = None, broker_id: int | None = None, **changes: int
+) -> Any:
+    """Return the error with which another ISR is answered to the leader, or to `broker_id`."""
     current = partition(cluster, "foo")
+    sender = current.leader if broker_id is None else broker_id
     fields = {"leader_epoch": current.leader_epoch, "partition_epoch": current.partition_epoch, "partition_index": 0}
     wanted = alter_request.PartitionData(
         new_isr_with_epochs=[alter_request.BrokerState(each, cluster.epochs.get(each, -1)) for each in isr],
         **(fields | changes),
     )
     topics = [alter_request.TopicData(topic_id or cluster.image.topics.by_name["foo"].topic_id, [wanted])]
-    request = alter_request.AlterPartitionRequest(
-        broker_id=current.leader, broker_epoch=cluster.epochs[current.leader], topics=topics
-    )
+    request = alter_request.AlterPartitionRequest(broker_id=sender, broker_epoch=cluster.epochs[sender], topics=topics)
     response = cluster.commit(cluster.controller.partitions.decide_alter_partition(request, 3))
     return response.topics[0].partitions[0].error_code
 
@@ -246,6 +248,13 @@ def asked(cluster: Cluster, isr: list[int], topic_id: bytes | None = None, **cha
         ([1, 2], {"partition_index": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ([1, 2], {"leader_epoch": 500}, ErrorCode.NOT_CONTROLLER),
         ([1, 2], {"partition_epoch": 500}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2], {"leader_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([1, 2], {"leader_epoch": -1, "partition_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([1, 2], {"partition_epoch": -1}, ErrorCode.INVALID_UPDATE_VERSION),
+        ([1, 2], {"broker_id": 2}, ErrorCode.INVALID_REQUEST),
+        ([1, 2], {"broker_id": 2, "partition_epoch": -1}, ErrorCode.INVALID_REQUEST),
+        ([], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 1], {}, ErrorCode.INVALID_REQUEST),
         ([1, 2, 9], {}, ErrorCode.INVALID_REQUEST),
         ([2, 3], {}, ErrorCode.INVALID_REQUEST),
         ([1, 2], {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),

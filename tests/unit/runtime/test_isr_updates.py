@@ -183,15 +183,17 @@ async def test_a_change_whose_fate_is_open_counts_until_metadata_settles_it(loop
     partition, controller, updates = set_up(loop, refused(code))
     await pass_ms(loop, 200)
     assert partition.pending_isr is not None
-    assert len(controller.requests) == 1
+    assert (len(controller.requests), updates.failure_count) == (1, 1)
     await updates.stop()
+
+
+PARTITION_ERRORS = [refused(ErrorCode.NOT_CONTROLLER), refused(ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        refused(ErrorCode.NOT_CONTROLLER),
-        refused(ErrorCode.UNKNOWN_SERVER_ERROR),
+        *PARTITION_ERRORS,
         failed(ErrorCode.STALE_BROKER_EPOCH),
         failed(ErrorCode.NOT_CONTROLLER),
         failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
@@ -204,6 +206,7 @@ async def test_any_other_failure_is_retried_after_50_ms(loop: SimLoop, answer: A
     assert len(controller.requests) == 1
     await pass_ms(loop, 2)
     assert (partition.isr, len(controller.requests)) == ((1, 2), 2)
+    assert (updates.expand_count, updates.failure_count) == (1, int(answer in PARTITION_ERRORS))
     await updates.stop()
 
 
