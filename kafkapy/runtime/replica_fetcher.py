@@ -66,6 +66,8 @@ class ReplicaFetcher:
         """Throttled partitions whose last response brought them up to the leader's high watermark."""
         self.lags: dict[PartitionKey, int] = {}
         """Records that each partition lacked up to the leader's high watermark, at its last response."""
+        self._unflushed: dict[Log, None] = {}
+        """Logs that have reached flush.messages: the next Fetch would acknowledge what may not be durable yet."""
         self.fetch_count = 0
         self._changed = asyncio.Event()
         self._peer: Peer | None = None
@@ -77,6 +79,7 @@ class ReplicaFetcher:
         """Start to fetch a partition, or continue with its new metadata."""
         self._followed[key] = partition
         self._delayed.pop(key, None)
+        self._note_unflushed(partition)  # its former fetcher may not have flushed what it appended
         self._request_partition(key, partition)
         self._changed.set()
 
@@ -116,6 +119,8 @@ class ReplicaFetcher:
 
     async def _take_round(self) -> None:
         """Fetch once, or wait until there is a partition to fetch. Raises ApiError."""
+        if self._unflushed:
+            await self._flush_appended()
         self._end_delays()
         if self._fetchers.throttle is not None:
             self._leave_out_throttled(self._fetchers.throttle)
@@ -219,14 +224,13 @@ class ReplicaFetcher:
     # ---- responses
 
     async def _take(self, response: FetchResponse, request: SessionRequest) -> None:
-        """Process a response. Flush logs that have reached flush.messages before the next Fetch."""
+        """Process a response."""
         if response.error_code:
             if response.error_code not in SESSION_ERRORS:
                 raise answered_error(response.error_code)
             self._session.note_failure(response.error_code)
             return
         self._session.note_answer(request, response.session_id)
-        unflushed: list[Log] = []
         for topic in response.responses:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
@@ -234,13 +238,19 @@ class ReplicaFetcher:
                 if partition is None or requested is None or key in self._delayed:
                     continue
                 await self._take_one(key, partition, requested, answer)
-                log = partition.log
                 if answer.records:
-                    if log is not None and log.recovery_point < log.flush_required_to:
-                        unflushed.append(log)
+                    self._note_unflushed(partition)
                     await asyncio.sleep(0)  # yield to other tasks after each partition with records
-        if unflushed:
-            await asyncio.gather(*(self._fetchers.flush(log) for log in unflushed), return_exceptions=True)
+
+    def _note_unflushed(self, partition: "HostedPartition") -> None:
+        log = partition.log
+        if log is not None and log.recovery_point < log.flush_required_to:
+            self._unflushed[log] = None
+
+    async def _flush_appended(self) -> None:
+        """Flush the logs that have reached flush.messages. A failure takes their directory offline."""
+        logs, self._unflushed = self._unflushed, {}
+        await asyncio.gather(*(self._fetchers.flush(log) for log in logs), return_exceptions=True)
 
     async def _take_one(
         self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition, answer: PartitionData

@@ -7,6 +7,7 @@ from kafkapy.replication.partition import Role
 from tests.sim.test_followers import elect, fill
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld, stored
+from tests.support.hosting import topic_id
 
 
 async def test_a_follower_beyond_the_end_of_the_leaders_log_is_cut_to_it(loop: SimLoop) -> None:
@@ -40,6 +41,27 @@ async def test_the_partitions_of_the_other_directory_are_fetched_on(loop: SimLoo
     assert (await world.produce(1, b"b", number=1, timeout_ms=3000))[0] == 0
     assert [follower.partition(number).role for number in (0, 1)] == [Role.OFFLINE, Role.FOLLOWER]
     assert follower.log(number=1).log_end_offset == 1
+    await world.stop()
+
+
+async def test_records_are_durable_at_flush_messages_before_another_fetcher_goes_on(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2), configs={"flush.messages": "1"})
+    await world.pass_ms(100)
+    leader, follower = world.nodes[1], world.nodes[2]
+    follower.io_pool._call_ms = 300
+    leader.run(world.produce(1, b"a"))
+    await world.until(lambda: follower.log().log_end_offset == 1)
+    assert follower.log().recovery_point == 0, "the flush takes its time"
+    former = follower.fetchers._placed[topic_id("orders"), 0][1]
+    for fetcher_count in (2, 3):  # one of these gives the partition to another fetcher
+        follower.resize_fetchers(fetcher_count)
+        leader.alter_configs("orders", {"retention.ms": str(fetcher_count * 1_000_000)})
+        for node in world.nodes.values():
+            node.follow(world.cluster.image)
+    assert follower.fetchers._placed[topic_id("orders"), 0][1] is not former
+    await world.until(lambda: leader.partition().followers[2].log_end_offset == 1, 2000)
+    assert follower.log().recovery_point == 1
     await world.stop()
 
 
