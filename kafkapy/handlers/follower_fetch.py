@@ -4,7 +4,7 @@ handlers/fetch.py has decided that the request is a follower's.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafkapy.handlers.context import RequestContext, Services
@@ -16,6 +16,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.record.batch import NO_LEADER_EPOCH
+from kafkapy.replication import follower_watch
 from kafkapy.replication.fetch_read import FetchRead
 from kafkapy.replication.fetch_session import FetchContext, FetchedPartition
 from kafkapy.replication.follower_watch import READ_AT_ONCE, FollowerWatch
@@ -39,7 +40,7 @@ async def fetch_for_follower(
     else:
         readable, refused = _sort_out_for(services, context, fetch.partitions, follower, None)
         read = await read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
-        answers = _with_refused(fetch.partitions, read, refused)
+        answers = _with_refused(fetch.partitions, read.answers, refused)
     if services.replica_manager.watches.throttle is not None:
         _count_throttled(services, context, answers)
     if services.replica_manager.traffic is not None:
@@ -124,6 +125,7 @@ async def _read_news(
     Gives way to other requests after each turn: a request may name all partitions of its session, of which there may be
     100,000. Those of `taken` are read though the response is full: that notes the follower's progress. If the session
     ends meanwhile, nothing more is read: the follower may have another one, and progress would be noted for the old.
+    Returns only the answers that the response needs; MOST_NEWS of them are answered at once.
     """
     read: FetchRead | None = None
     answers: Reads = []
@@ -140,11 +142,12 @@ async def _read_news(
                 readable, refused = _sort_out_for(services, context, some, by.follower, by.watch)
                 first = 0 if read is None else len(read.answers)
                 read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
-                read_answers = iter(read.answers[first:])
-                answers += [(each, refused.get(each.key) or next(read_answers)) for each in some]
+                answers += by.watch.settle_without_news(_with_refused(some, read.answers[first:], refused))
                 read.must_answer |= bool(refused)
             assert read is not None, "there is at least one slice"
-            if left <= 0 or read.is_full:
+            has_most_news = len(answers) >= follower_watch.MOST_NEWS
+            read.must_answer |= has_most_news
+            if left <= 0 or read.is_full or has_most_news:
                 return read, answers
             taken = by.watch.take(left)
             if not taken:
@@ -164,10 +167,12 @@ def _slices(taken: Sequence[FetchedPartition]) -> Iterator[Sequence[FetchedParti
 
 
 def _with_refused(
-    requested_partitions: Sequence[FetchedPartition], read: FetchRead, refused: dict[object, PartitionRead]
+    requested_partitions: Sequence[FetchedPartition],
+    answers: Iterable[PartitionRead],
+    refused: dict[object, PartitionRead],
 ) -> Reads:
-    """Return an answer for each partition, in their order."""
-    read_answers = iter(read.answers)
+    """Return an answer for each partition, in their order; `answers`: of those that are not refused."""
+    read_answers = iter(answers)
     return [(requested, refused.get(requested.key) or next(read_answers)) for requested in requested_partitions]
 
 

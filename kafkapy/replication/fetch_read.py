@@ -61,7 +61,7 @@ class FetchRead:
 
         `is_held_back(partition)`: whether a throttle denies records of the partition to the reading follower now.
         """
-        self._partitions = partitions
+        self._partitions = [*partitions]
         self._is_held_back = is_held_back
         self._reads_followers = reads_followers
         self._isolation = isolation
@@ -76,7 +76,7 @@ class FetchRead:
 
     def add(self, partitions: Sequence[tuple["FetchedPartition", "HostedPartition"]]) -> None:
         """Let `read` continue with more partitions."""
-        self._partitions = [*self._partitions, *partitions]
+        self._partitions += partitions
 
     def read(self) -> NeedsWarming | None:
         """Read the remaining partitions. Returns None when done, else a region to warm before the next call."""

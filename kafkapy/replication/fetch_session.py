@@ -51,13 +51,9 @@ class FetchedPartition:
         self.high_watermark = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
 
-    def note_answer(self, answer: PartitionRead) -> bool:
-        """Record an answer; return whether it differs from the one before or has records.
-
-        After an error or a divergence the high watermark is set to unknown, so that the next successful answer is sent:
-        a follower that truncates its log does not take over the high watermark.
-        """
-        has_news = (
+    def has_news(self, answer: PartitionRead) -> bool:
+        """Whether an answer differs from the one before or has records."""
+        return (
             bool(answer.records)
             or answer.error_code != 0
             or answer.high_watermark != self.high_watermark
@@ -65,6 +61,14 @@ class FetchedPartition:
             or answer.preferred_read_replica >= 0
             or answer.diverging is not None
         )
+
+    def note_answer(self, answer: PartitionRead) -> bool:
+        """Record an answer; return whether it has news.
+
+        After an error or a divergence the high watermark is set to unknown, so that the next successful answer is sent:
+        a follower that truncates its log does not take over the high watermark.
+        """
+        has_news = self.has_news(answer)
         is_applied = answer.error_code == 0 and answer.diverging is None
         self.high_watermark = answer.high_watermark if is_applied else UNKNOWN_OFFSET
         self.log_start_offset = answer.log_start_offset

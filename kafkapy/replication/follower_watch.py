@@ -12,7 +12,8 @@ retention) are found when runtime/isr_updates checks all partitions.
 A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
 for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with. Those
 that were taken only because they were named keep their place in the queue behind the others, or the same few would be
-named, and be read before all others, in every fetch.
+named, and be read before all others, in every fetch. Partitions without news are settled as soon as they are read, and
+a response has MOST_NEWS others at most, so that what remains to be done at the end of a fetch is short.
 
 A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
 UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
@@ -39,6 +40,8 @@ UNBOUND_AT_ONCE: Final = 2_000
 """Some 2 ms of work."""
 READ_AT_ONCE: Final = 30
 """Some 2 ms of work. Ten partitions with much to read fill a response (replica.fetch.response.max.bytes)."""
+MOST_NEWS: Final = 2_000
+"""Answers after which a response is sent though it has room: some 10 ms to settle and encode. The next one follows."""
 
 
 class FollowerWatches:
@@ -169,6 +172,19 @@ class FollowerWatch:
         for requested in taken:
             self._unbind(requested)
         return len(taken)
+
+    def settle_without_news(
+        self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]"
+    ) -> "list[tuple[FetchedPartition, PartitionRead]]":
+        """Settle the answers that a response omits; return the others, for `settle` at the end of the fetch."""
+        news = []
+        for requested, answer in answers:
+            partition = self._partitions.get(requested)
+            if partition is None or requested.has_news(answer) or self._is_crowded_out(requested, partition, answer):
+                news.append((requested, answer))
+            elif self._is_unsettled(requested, partition, answer):
+                self._to_read[requested] = None
+        return news
 
     def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.

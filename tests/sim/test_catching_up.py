@@ -8,6 +8,7 @@ import pytest
 
 from kafkapy.handlers.follower_fetch import READ_PER_TURN
 from kafkapy.protocol.messages.fetch_request import FetchRequest
+from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.replication import follower_watch
 from kafkapy.runtime.turns import PAUSE_MS
 from tests.simulator.hot_paths import Counter
@@ -194,3 +195,48 @@ async def test_partitions_in_sync_are_served_while_others_cannot_join(loop: SimL
             world.nodes[1].run(world.produce(1, VALUE, number=number))
         await world.until(lambda: all(world.nodes[2].log(number=number).log_end_offset == 2 for number in range(20)))
         await world.stop()
+
+
+async def test_a_response_has_a_bounded_number_of_partitions_and_the_next_one_follows_at_once(loop: SimLoop) -> None:
+    partition_count, most = 5 * follower_watch.READ_AT_ONCE, 2 * follower_watch.READ_AT_ONCE
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_watch, "MOST_NEWS", most)
+        world = ReplicaWorld(loop, 2, replica_fetch_wait_max_ms="5000", replica_socket_timeout_ms="9000")
+        world.create_topic(partition_count, replicas=(1, 2))
+        await world.pass_ms(8000)
+        sizes: list[int] = []
+
+        def note(_sender: int, _receiver: int, response: Any) -> Any:
+            if isinstance(response, FetchResponse):
+                sizes.append(sum(len(topic.partitions) for topic in response.responses))
+            return response
+
+        world.tamper = note
+        began_ms = loop.now_ms()
+        produces = [world.nodes[1].run(world.produce(1, VALUE, number=number)) for number in range(partition_count)]
+        assert [code for code, _ in await asyncio.gather(*produces)] == [0] * partition_count
+        assert loop.now_ms() - began_ms < 1000, "the rest waits for no long poll"
+        assert most <= max(sizes) < most + follower_watch.READ_AT_ONCE
+        assert sum(sizes) >= partition_count
+        await world.stop()
+
+
+async def test_many_partitions_without_news_are_settled_in_turns(loop: SimLoop) -> None:
+    partition_count = 3 * READ_PER_TURN
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(partition_count, replicas=(1, 2))
+    await world.pass_ms(3000)
+    settled: list[int] = []
+    settle = follower_watch.FollowerWatch.settle
+
+    def note(watch: follower_watch.FollowerWatch, answers: Any) -> None:
+        settled.append(len(answers))
+        settle(watch, answers)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(follower_watch.FollowerWatch, "settle", note)
+        for partition in world.nodes[1].manager.partitions:
+            world.nodes[1].manager.watches.notify(partition)
+        assert (await world.produce(1, VALUE))[0] == 0
+    assert 0 < max(settled) <= 2, "one has records and then another high watermark"
+    await world.stop()

@@ -2,10 +2,11 @@
 
 import tracemalloc
 
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition
 from kafkapy.replication.fetch_session import FetchedPartition
 from kafkapy.replication.follower_watch import FollowerWatch, FollowerWatches
-from kafkapy.replication.partition_read import PartitionRead
+from kafkapy.replication.partition_read import PartitionRead, failed_read
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
 from tests.support.hosting import NOW_MS, batch, topic_id
@@ -39,4 +40,35 @@ async def test_a_partition_without_room_is_read_next_without_a_copy_of_the_other
     assert peak_bytes < MANY
     assert watch.unread_count == MANY
     assert [requested.request.partition for requested in watch.take(3)] == [0, 1, 2]
+    await world.stop()
+
+
+async def test_partitions_without_news_are_settled_at_once_and_the_others_left_to_the_response(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(5, replicas=(1, 2))
+    await world.pass_ms(3000)
+    for number in (3, 4):
+        log = world.nodes[1].partition(number).log
+        assert log is not None
+        log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
+    requests = [fetched(number) for number in range(5)]
+    watch = FollowerWatch(FollowerWatches(), 2, requests)
+    assert watch.take() == requests
+    for number, requested in enumerate(requests):
+        watch.bind(requested, world.nodes[1].partition(number))
+        requested.log_start_offset = requested.high_watermark = 0
+    world.nodes[1].partition(2).isr = (1,)  # its follower does not count yet: read in each fetch
+    quiet, failed = PartitionRead(0, 0, 0, 0, b""), failed_read(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    answers = [
+        (requests[0], quiet),
+        (requests[1], failed),
+        (requests[2], quiet),
+        (requests[3], PartitionRead(0, 0, 0, 0, b"records")),
+        (requests[4], quiet),  # there was no room for its records
+    ]
+    news = watch.settle_without_news(answers)
+    assert news == [answers[1], answers[3], answers[4]]
+    assert watch.take() == [requests[2]]
+    watch.settle(news)
+    assert watch.take() == [requests[4], requests[1], requests[3]]
     await world.stop()
