@@ -59,6 +59,11 @@ class ReplicationThrottle:
         self._clock = clock
         self._rate = SimpleRate(quota.replication_quota_window_num, quota.replication_quota_window_size_seconds * 1000)
 
+    @property
+    def measured_rate(self) -> float:
+        """Bytes per second of the covered partitions."""
+        return self._rate.per_second(self._clock.monotonic_ms())
+
     def covers(self, partition: "HostedPartition") -> bool:
         """Whether a partition's replication counts towards the rate and may be held back."""
         log = partition.log

@@ -11,6 +11,8 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.record.control import ControlType, EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.partition import Role
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.reader import FetchIsolation
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import Node, ReplicaWorld, content, stored
 from tests.support.hosting import NOW_MS, batch, topic_id
@@ -300,10 +302,30 @@ async def test_producers_aborted_transactions_epochs_and_log_start_equal_the_lea
     log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     await world.produce(1, b"end")
     await agree(world)
-    assert follower.log().producer_state.producers.keys() == log.producer_state.producers.keys()
-    assert follower.log().last_stable_offset == log.last_stable_offset
+    log.maybe_increment_log_start_offset(1)
+    await agree(world)
+    assert follower.log().log_start_offset == 1
+    assert [producers_of(node.log()) for node in (leader, follower)] == [[(7, 0, [(0, 0), (1, 1)])]] * 2
+    assert [aborted_in(node.log()) for node in (leader, follower)] == [[(7, 1)]] * 2
+    assert follower.log().last_stable_offset == log.last_stable_offset == 4
     assert epochs_of(follower) == epochs_of(leader)
     await world.stop()
+
+
+def producers_of(log: Log) -> list[Any]:
+    """Return each producer's id, epoch and batches by sequence and last offset."""
+    return [
+        (entry.producer_id, entry.producer_epoch, [(each.last_sequence, each.last_offset) for each in entry.batches])
+        for entry in log.producer_state.producers.values()
+    ]
+
+
+def aborted_in(log: Log) -> list[tuple[int, int]]:
+    """Return producer id and first offset of each aborted transaction, as the index has them."""
+    read = log.read(log.log_start_offset, 1 << 20, isolation=FetchIsolation.TXN_COMMITTED)
+    assert read.region is not None
+    read.region.release()
+    return [(producer_id, first_offset) for producer_id, first_offset, *_ in read.aborted_transactions or ()]
 
 
 async def test_records_are_durable_at_flush_messages_before_the_leader_hears_of_them(loop: SimLoop) -> None:

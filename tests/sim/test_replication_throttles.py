@@ -1,9 +1,13 @@
 """Replication throttles: replicas that are not in sync get what the rate allows, all others what there is. KIP-73."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.throttle import ReplicationThrottle, ThrottledSide
+from kafkapy.server.admin.replication_gauges import replication_gauges
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import Node, ReplicaWorld
 from tests.support.hosting import NOW_MS, batch
@@ -88,6 +92,18 @@ async def test_an_end_of_the_throttle_lets_go_what_it_held(loop: SimLoop, side: 
     world.nodes[1].manager.watches.throttle = world.nodes[2].fetchers.throttle = None
     await world.pass_ms(2000)
     assert fetched(world, 0) == fetched(world, 1) == RECORDS
+    await world.stop()
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_the_measured_rate_is_a_gauge_by_kafkas_name(loop: SimLoop, side: ThrottledSide) -> None:
+    world = throttled_world(loop, side, "*")
+    await world.pass_ms(3000)
+    node = world.nodes[1 if side is ThrottledSide.LEADER else 2]
+    parts: Any = SimpleNamespace(isr_updates=None, fetchers=node.fetchers)
+    found = [each for each in replication_gauges(parts, 0.0) if each is not None and each.name == "byte-rate"]
+    assert [each.group for each in found] == [f"kafka.server:type={side.value.capitalize()}Replication"]
+    assert RATE / 2 < found[0].value < 3 * RATE
     await world.stop()
 
 

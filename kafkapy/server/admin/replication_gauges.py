@@ -1,4 +1,4 @@
-"""Gauges of replication between brokers: changes of ISRs, and the lag of this broker's followers."""
+"""Gauges of replication between brokers: changes of ISRs, the lag of this broker's followers, throttled bytes."""
 
 import time
 from collections.abc import Iterator
@@ -84,5 +84,12 @@ def _of_fetchers(fetchers: "ReplicaFetchers", passed_s: float) -> Iterator[Gauge
                 tags = (client_id, ("partition", str(partition_id)), ("topic", topic.name))
                 yield Gauge(FETCHER_LAG, "ConsumerLag", lag, tags)
         yield None
+    throttles = (
+        ("LeaderReplication", fetchers.replica_manager.watches.throttle),
+        ("FollowerReplication", fetchers.throttle),
+    )
+    for kind, throttle in throttles:
+        if throttle is not None:
+            yield Gauge(f"kafka.server:type={kind}", "byte-rate", throttle.measured_rate)
     for name, value in zip(NAMES_OF_SUMS, (max_lag, min(rates, default=0), 0, fetchers.failed_count), strict=True):
         yield Gauge(FETCHER_MANAGER, name, value, OF_REPLICAS)
