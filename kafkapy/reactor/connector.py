@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 import threading
@@ -12,6 +13,8 @@ from kafkapy.reactor.socket_channel import SocketChannel
 from kafkapy.seams import Channel
 
 _Address = tuple[Any, ...]
+
+logger = logging.getLogger(__name__)
 
 
 class SocketConnector:
@@ -100,12 +103,14 @@ class _Names:
     """Resolves names, each on a thread of its own: with a name server that does not answer it takes half a minute.
 
     The IO pool's workers, which read and flush logs, are too few for that, and a stop waits for them. Attempts to
-    connect to a name that is being resolved wait for that, so there is at most one thread for each name.
+    connect to a name that is being resolved wait for that, so there is at most one thread for each name. That a name
+    cannot be resolved is logged once until it can.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: dict[tuple[str, int], list[_Attempt]] = {}
+        self._unresolved: set[tuple[str, int]] = set()
 
     def resolve(self, host: str, port: int, attempt: _Attempt) -> None:
         """Call `attempt.on_resolved` later, with the addresses or an error."""
@@ -141,6 +146,11 @@ class _Names:
     def _settle(
         self, name: tuple[str, int], addresses: list[tuple[int, _Address]] | None, error: Exception | None
     ) -> None:
+        if error is None:
+            self._unresolved.discard(name)
+        elif name not in self._unresolved:
+            self._unresolved.add(name)
+            logger.warning("Could not resolve the host name of %s:%d, trying again: %s", *name, error)
         for attempt in self._waiting.pop(name):
             attempt.on_resolved(addresses, error)
 

@@ -21,10 +21,13 @@ def listening() -> Iterator[socket.socket]:
         yield listener
 
 
-async def connect(host: str, port: int) -> tuple[Channel | None, OSError | None]:
+async def connect(
+    host: str, port: int, connector: SocketConnector | None = None
+) -> tuple[Channel | None, OSError | None]:
     loop = asyncio.get_running_loop()
+    connector = connector or SocketConnector(loop)
     done: asyncio.Future[tuple[Channel | None, OSError | None]] = loop.create_future()
-    SocketConnector(loop).connect(host, port, lambda channel, error: done.set_result((channel, error)))
+    connector.connect(host, port, lambda channel, error: done.set_result((channel, error)))
     return await asyncio.wait_for(done, 60)
 
 
@@ -50,10 +53,14 @@ async def test_a_port_without_a_listener_refuses() -> None:
     assert error.errno == errno.ECONNREFUSED
 
 
-async def test_a_name_that_does_not_resolve_is_an_os_error() -> None:
-    channel, error = await connect("no-such-host.invalid", 9093)
-    assert channel is None
-    assert isinstance(error, OSError)
+async def test_a_name_that_does_not_resolve_is_an_os_error_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    connector = SocketConnector(asyncio.get_running_loop())
+    for _ in range(2):
+        channel, error = await connect("no-such-host.invalid", 9093, connector)
+        assert channel is None
+        assert isinstance(error, OSError)
+    (record,) = caplog.records
+    assert "the host name of no-such-host.invalid:9093" in record.message
 
 
 async def test_a_cancelled_attempt_notifies_nobody(listening: socket.socket) -> None:
