@@ -49,11 +49,14 @@ class MetadataPublisher:
         *,
         clock: "Clock",
         on_fatal: Callable[[BaseException], None],
+        on_steps: Callable[[int], None] = lambda count: None,
     ) -> None:
+        """on_steps(count): called after each turn with the number of its steps."""
         self._controller = controller
         self._publish = publish
         self._clock = clock
         self._on_fatal = on_fatal
+        self._on_steps = on_steps
         self._changes: deque[tuple[MetadataDelta, MetadataImage]] = deque()
         """Changes that have not been begun."""
         self._steps: Iterator[None] | None = None
@@ -61,6 +64,8 @@ class MetadataPublisher:
         self._waiting: deque[tuple[int, asyncio.Future[bool]]] = deque()
         """(number of changes that must be complete, future), in order of that number."""
         self._turn: asyncio.TimerHandle | None = None
+        self._step_count = 0
+        """Those of the current turn."""
         self._is_at_work = False
         self._is_closed = False
 
@@ -141,6 +146,7 @@ class MetadataPublisher:
             return
         finally:
             self._is_at_work = False
+        self._on_steps(self._step_count)
         self._wake_waiting()
         if not is_done and not self._is_closed:
             self._turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._work)
@@ -148,12 +154,14 @@ class MetadataPublisher:
     def _take_steps(self) -> bool:
         """Return whether everything is applied."""
         turn = Turn(self._clock, STEPS_PER_TURN)
+        self._step_count = 0
         while True:
             if self._steps is None:
                 if not self._changes:
                     return True
                 self._begun_count += 1
                 self._steps = self._publish(*self._changes.popleft())
+            self._step_count += 1
             if next(self._steps, self) is self:
                 self._steps = None
             if turn.is_over():

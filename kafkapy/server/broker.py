@@ -243,7 +243,11 @@ class BrokerServer:
         self._replication = self._new_replication()
         self._stops.add(StopOrder.REPLICATION, self._replication.stop)
         self._publisher = MetadataPublisher(
-            self._controller, self._publish, clock=self._clock, on_fatal=self._node.fail
+            self._controller,
+            self._publish,
+            clock=self._clock,
+            on_fatal=self._node.fail,
+            on_steps=self._node.note_applied,
         )
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._apply_last_changes, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._apply_last_changes, undo=None)

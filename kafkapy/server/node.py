@@ -85,6 +85,7 @@ class Node:
         self.counts: NodeCounts | None = _new_counts(config)
         """What the parts of the node count; None without an admin listener, so that nothing is counted."""
         self._on_directory_failed: list[Callable[[str], None]] = []
+        self._on_applied: Callable[[int], None] | None = None
         self._has_metadata = False
         self._started_at = 0.0
         """In seconds of the event loop's clock."""
@@ -205,6 +206,15 @@ class Node:
         names = {resource.name for resource in changed if resource.resource_type == RESOURCE_BROKER}
         if names & {"", str(self.config.node_id)}:
             self.update_dynamic_config(image)
+
+    def set_applied_listener(self, on_applied: Callable[[int], None]) -> None:
+        """Call on_applied(count) after a turn of `count` steps that apply metadata: some for each partition."""
+        self._on_applied = on_applied
+
+    def note_applied(self, step_count: int) -> None:
+        """Tell the listener how many steps the broker took in a turn."""
+        if self._on_applied is not None:
+            self._on_applied(step_count)
 
     # -- failures -------------------------------------------------------------------------------------------------
 

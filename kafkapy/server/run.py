@@ -83,6 +83,7 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
     frozen = FrozenMetadata()
     server.node.controller.add_image_listener(frozen.on_image)
     server.node.controller.set_load_listener(frozen.note)
+    server.node.set_applied_listener(frozen.note)
     assert server.failed is not None
     on_ready(server)
     if supervisor is not None:

@@ -26,7 +26,10 @@ class Publishing:
         self.failures: list[BaseException] = []
         controller: Any = InstantController(Cluster())
         clock = SimClock(loop)
-        self.publisher = MetadataPublisher(controller, self._steps, clock=clock, on_fatal=self.failures.append)
+        self.counted: list[int] = []
+        self.publisher = MetadataPublisher(
+            controller, self._steps, clock=clock, on_fatal=self.failures.append, on_steps=self.counted.append
+        )
 
     def commit(self, step_count: int) -> None:
         self.publisher.on_image(MetadataDelta(EMPTY_IMAGE), MetadataImage(Provenance(step_count, 1, 0)))
@@ -63,6 +66,14 @@ async def test_a_large_change_gives_way_to_others(loop: SimLoop) -> None:
     assert publishing.publisher.is_behind
     assert TURN_MS <= await publishing.longest_wait_ms() <= TURN_MS + PAUSE_MS + 1
     assert len(publishing.done) == 1000
+
+
+async def test_the_steps_of_each_turn_are_counted(loop: SimLoop) -> None:
+    publishing = Publishing(loop)
+    publishing.commit(2 * STEPS_PER_TURN + 5)
+    assert publishing.counted == [STEPS_PER_TURN]
+    await publishing.publisher.caught_up()
+    assert publishing.counted == [STEPS_PER_TURN, STEPS_PER_TURN, 5 + 1], "the last one finds the end"
 
 
 async def test_steps_that_take_no_time_give_way_too(loop: SimLoop) -> None:
