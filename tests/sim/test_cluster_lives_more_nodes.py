@@ -8,7 +8,16 @@ import pytest
 from tests.simulator.cluster_lives import live
 from tests.simulator.cluster_plan import seeds_of
 
+ADMINISTERED_SEED = 695
+"""Changes of replicas and their number, cancellations and elections, while nodes are stopped."""
+
 
 @pytest.mark.parametrize("seed", seeds_of(2))
 def test_a_larger_cluster_loses_nothing_and_recovers(seed: int) -> None:
     live(seed)
+
+
+def test_replicas_are_changed_and_leaders_elected_meanwhile() -> None:
+    history = live(ADMINISTERED_SEED)
+    assert any("elected: 0" in line for line in history)
+    assert any("replicas [" in line and line.endswith(": 0") for line in history)

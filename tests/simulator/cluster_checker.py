@@ -4,7 +4,7 @@ Names of the invariants: reliability, 1.4.
 
     I1   an acknowledged record is at its offset in the end, and whoever reads there finds it
     I2   an offset that was committed never holds two values, on no replica and at no time
-    I3   high watermarks do not go back within a leader epoch of a process
+    I3   high watermarks, last stable and log start offsets do not go back within a leader epoch of a process
     I4   records of an idempotent producer are there once and in order
     I6   a leader epoch has one leader
     I7   what is acknowledged is in min.insync.replicas logs; the ISR is of replicas
@@ -45,7 +45,7 @@ class ClusterChecker:
         self._order: dict[tuple[TopicPartition, str], list[bytes]] = {}
         self._producer_ids: dict[int, str] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
-        self._high_watermarks: dict[tuple[TopicPartition, int, int, int], int] = {}
+        self._offsets: dict[tuple[TopicPartition, int, int, int], tuple[int, int, int]] = {}
         self._read_to: dict[tuple[TopicPartition, int, int, int], int] = {}
         self._checked_images: dict[int, MetadataImage] = {}
 
@@ -123,9 +123,11 @@ class ClusterChecker:
         where = log.topic_partition
         self._note_leader(where, partition.leader_epoch, computer.node_id)
         life = (where, computer.node_id, computer.life_count, partition.leader_epoch)
-        if log.high_watermark < self._high_watermarks.get(life, 0):
-            raise ViolationError(f"I3: the high watermark of {life} went back to {log.high_watermark}")
-        self._high_watermarks[life] = log.high_watermark
+        offsets = log.high_watermark, log.last_stable_offset, log.log_start_offset
+        before = self._offsets.get(life, offsets)
+        if any(now < then for now, then in zip(offsets, before, strict=True)):
+            raise ViolationError(f"I3: high watermark, last stable or log start offset of {life}: {before}, {offsets}")
+        self._offsets[life] = offsets
         registration = registrations.get(where)
         if registration is not None and registration.leader_epoch == partition.leader_epoch:
             self._check_isr(where, registration, partition)

@@ -2,7 +2,7 @@
 
 Links are cut in one or both directions, lossy or slow; processes are killed (kill -9, several at once too), paused
 beyond their session, stopped; computers lose their power and what was not synced; clocks jump; disks are full, or fail.
-Meanwhile partitions are reassigned. Then all is healed, and everyone has to make progress.
+Meanwhile partitions are reassigned, and leaders elected. Then all is healed, and everyone has to make progress.
 
 Power is lost by one broker at a time, and until it is in sync again no other broker's process ends: Kafka answers
 acks=all before it has synced, and takes any process that was killed for one that has forgotten, so nothing else could
@@ -12,7 +12,7 @@ keep what was acknowledged. (Metadata is synced: controllers may lose their powe
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kafkapy.protocol.messages.alter_partition_reassignments_request import (
@@ -21,6 +21,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from tests.simulator import cluster_transactions
 from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
 from tests.simulator.cluster_clients import (
@@ -329,13 +330,28 @@ class ClusterLives:
 
     async def _reassign(self) -> None:
         """Move a partition to other brokers."""
-        replicas = self._chance.sample(self._brokers, 2)
+        await self._request_replicas(self._chance.sample(self._brokers, 2))
+
+    async def _administer(self) -> None:
+        """Change a partition's replicas and their number, cancel such a change, or elect the preferred leaders."""
+        kind = self._chance.choice(("replicas", "replicas", "cancel", "elect"))
+        if kind == "elect":
+            with suppress(LostError):
+                answer = await self._admin.send_to_any(ElectLeadersRequest(topic_partitions=None, timeout_ms=2000))
+                self.world.note(f"elected: {answer.error_code}")
+            return
+        count = self._chance.choice((2, 3))
+        await self._request_replicas(None if kind == "cancel" else self._chance.sample(self._brokers, count))
+
+    async def _request_replicas(self, replicas: list[int] | None) -> None:
+        """Ask for a reassignment of a partition; None cancels one."""
         name = self._chance.choice(self._moved) if self._has_transactions else MOVED
         topic = ReassignableTopic(name, [ReassignablePartition(0, replicas)])
-        try:
-            await self._admin.send_to_any(AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic]))
-        except LostError:
-            return
+        request = AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic])
+        with suppress(LostError):
+            answer = await self._admin.send_to_any(request)
+            code = answer.error_code or answer.responses[0].partitions[0].error_code
+            self.world.note(f"replicas {replicas} of {name}: {code}")
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ combinations. A long one has all of them for twelve seconds. Seeds of the tests 
     0, 3, 6, ...   three nodes that are brokers and controllers, plain clients
     1, 4, 7, ...   such nodes, transactional clients and members of groups
     2, 5, 8, ...   other nodes: a broker more, or controllers of their own; clients of either kind
+
+Seeds from SHORT_SEEDS on have an administrator, too, who changes replication factors, cancels and elects.
 """
 
 import random
@@ -31,6 +33,7 @@ MORE_NODES: Final[Sequence[Mapping[int, str]]] = (
 NETWORK: Final = ("cut", "isolate", "lose", "slow", "skew")
 PROCESSES: Final = ("kill", "kill_some", "power", "power", "pause", "stop")
 DISKS: Final = ("reassign", "reassign", "fill", "fail_disk")
+ADMINISTERED: Final = (*DISKS, "administer", "administer")
 """Names of methods of ClusterLives. Faults of one line happen one after the other, those of several at once."""
 CLIENTS: Final = ("idempotent-1", "plain-0", "moved", "group-0")
 """Beside a producer and a consumer of the same partition, which are always there."""
@@ -66,11 +69,12 @@ def plan_of(seed: int) -> Plan:
     family = seed % FAMILIES
     roles = NODES if family < 2 else chance.choice(MORE_NODES)
     has_transactions = family == 1 or (family == 2 and chance.random() < 0.4)
+    disks = DISKS if seed < SHORT_SEEDS else ADMINISTERED
     if seed >= SHORT_SEEDS and seed % LONG_EVERY == 0:
-        return Plan(roles, has_transactions, CLIENTS, TRANSACTORS, (NETWORK, DISKS, PROCESSES), 12.0, 1.5)
+        return Plan(roles, has_transactions, CLIENTS, TRANSACTORS, (NETWORK, disks, PROCESSES), 12.0, 1.5)
     faults = (
         _some(chance, NETWORK, (0, 1, 1, 2)),
-        _some(chance, DISKS, (0, 0, 1, 1)),
+        _some(chance, disks, (0, 0, 1, 1)),
         _some(chance, PROCESSES, (1, 1, 2)),
     )
     return Plan(
