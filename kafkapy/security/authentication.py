@@ -16,7 +16,14 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.api import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE, response_type
+from kafkapy.protocol.api import (
+    API_VERSIONS,
+    APIS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    request_type,
+    response_type,
+)
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import Writer
@@ -35,6 +42,15 @@ class LoginState(Enum):
     """A re-authentication was started with another mechanism: the next request fails."""
     COMPLETE = auto()
     FAILED = auto()
+
+
+# Looked up once: of an Enum a lookup costs as much as twenty other attributes.
+VERSIONS_OR_HANDSHAKE: Final = LoginState.VERSIONS_OR_HANDSHAKE
+HANDSHAKE: Final = LoginState.HANDSHAKE
+TOKENS: Final = LoginState.TOKENS
+OTHER_MECHANISM: Final = LoginState.OTHER_MECHANISM
+COMPLETE: Final = LoginState.COMPLETE
+FAILED: Final = LoginState.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +97,7 @@ class Login:
         self.can_renew = False
         """Whether the client has shown that it can re-authenticate: by SaslAuthenticate 1 or later."""
         self._bad_mechanism = ""
-        self.state = LoginState.VERSIONS_OR_HANDSHAKE
+        self.state: LoginState = VERSIONS_OR_HANDSHAKE
         self.mechanism = ""
         self.user = ""
         """The name of the principal, once complete."""
@@ -92,7 +108,7 @@ class Login:
 
     @property
     def is_complete(self) -> bool:
-        return self.state is LoginState.COMPLETE
+        return self.state is COMPLETE
 
     # ---- after a login
 
@@ -113,58 +129,56 @@ class Login:
             return False
         self.renewal_began_ms = now_ms
         self._has_headers = False
-        self.state = LoginState.HANDSHAKE
+        self.state = HANDSHAKE
         return True
 
     # ---- logging in
 
     def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> Reply:
         """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsRequested."""
-        from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-
         if len(frame) > self.settings.max_receive_bytes:
             return self._fail("Failing SASL authentication due to invalid receive size")
-        if self.state is LoginState.OTHER_MECHANISM:
+        if self.state is OTHER_MECHANISM:
             return self._fail(self._bad_mechanism)
-        if self.state is LoginState.TOKENS:
+        if self.state is TOKENS:
             if not self._has_headers:
                 return self._raw_token(frame, now_ms, wall_ms)
             return self._authenticate(frame, now_ms, wall_ms)
-        assert self.state in (LoginState.VERSIONS_OR_HANDSHAKE, LoginState.HANDSHAKE), "a frame after the end"
+        assert self.state in (VERSIONS_OR_HANDSHAKE, HANDSHAKE), "a frame after the end"
         header, position = read_request_header(frame)
-        if header.api_key == API_VERSIONS and self.state is LoginState.VERSIONS_OR_HANDSHAKE:
+        if header.api_key == API_VERSIONS and self.state is VERSIONS_OR_HANDSHAKE:
             raise VersionsRequested
         if header.api_key != SASL_HANDSHAKE:
             raise ProtocolError(f"Unexpected Kafka request of type {_name(header)} during SASL handshake.")
         _check_version(header)
-        request, _ = SaslHandshakeRequest.read(frame, position, header.api_version, FEW_ELEMENTS)
+        request: Any
+        request, _ = request_type(SASL_HANDSHAKE).read(frame, position, header.api_version, FEW_ELEMENTS)
         return self._handshake(header, request.mechanism)
 
     def versions_answered(self, *, is_success: bool) -> None:
         """Call after answering ApiVersions; clients may repeat it until it has succeeded."""
-        assert self.state is LoginState.VERSIONS_OR_HANDSHAKE
+        assert self.state is VERSIONS_OR_HANDSHAKE
         if is_success:
-            self.state = LoginState.HANDSHAKE
+            self.state = HANDSHAKE
 
     def _handshake(self, header: RequestHeader, mechanism: str) -> Reply:
-        from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
-
+        new_response: Any = response_type(SASL_HANDSHAKE)
         mechanisms = self.settings.mechanisms
         if mechanism not in mechanisms:
-            refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
+            refusal = new_response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
             return self._fail(f"Unsupported SASL mechanism {mechanism}", _encode(header, refusal))
-        answer = _encode(header, SaslHandshakeResponse(mechanisms=mechanisms))
+        answer = _encode(header, new_response(mechanisms=mechanisms))
         self._has_headers = header.api_version >= 1
         if self.mechanism not in ("", mechanism):
             self._bad_mechanism = (
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism "
                 f"'{self.mechanism}'"
             )
-            self.state = LoginState.OTHER_MECHANISM
+            self.state = OTHER_MECHANISM
         else:
             self._server = self.settings.servers[mechanism]()
             self.mechanism = mechanism
-            self.state = LoginState.TOKENS
+            self.state = TOKENS
         return Reply(answer)
 
     def _raw_token(self, frame: memoryview, now_ms: int, wall_ms: int) -> Reply:
@@ -181,25 +195,23 @@ class Login:
         return Reply(answer)
 
     def _authenticate(self, frame: memoryview, now_ms: int, wall_ms: int) -> Reply:
-        from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
-        from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
-
         header, position = read_request_header(frame)
         if header.api_key != SASL_AUTHENTICATE:
             reason = f"Unexpected Kafka request of type {_name(header)} during SASL authentication."
             return self._fail(reason, _illegal_state(header, reason))
         _check_version(header)
         self.can_renew = self.can_renew or header.api_version > 0
-        request, _ = SaslAuthenticateRequest.read(frame, position, header.api_version, FEW_ELEMENTS)
+        new_response: Any = response_type(SASL_AUTHENTICATE)
+        request: Any
+        request, _ = request_type(SASL_AUTHENTICATE).read(frame, position, header.api_version, FEW_ELEMENTS)
         try:
             challenge = self._evaluate(bytes(request.auth_bytes), wall_ms)
         except SaslError as error:
             message = str(error) if isinstance(error, ToldSaslError) else self._invalid_credentials
-            refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
+            refusal = new_response(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return self._fail(f"{message} ({error})" if message != str(error) else message, _encode(header, refusal))
         lifetime_ms = self._maybe_complete(now_ms, wall_ms)
-        response = SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms)
-        return Reply(_encode(header, response))
+        return Reply(_encode(header, new_response(auth_bytes=challenge, session_lifetime_ms=lifetime_ms)))
 
     def _evaluate(self, token: bytes, wall_ms: int) -> bytes:
         """Return the challenge to a token. Raises SaslError."""
@@ -222,7 +234,7 @@ class Login:
         self.user = server.authorization_id
         self.is_by_token = server.is_by_token
         self._server = None
-        self.state = LoginState.COMPLETE
+        self.state = COMPLETE
         max_reauth_ms = self.settings.max_reauth_ms.get(self.mechanism, 0)
         bounds = [max_reauth_ms] if max_reauth_ms > 0 else []
         if server.expires_at_ms is not None:
@@ -236,7 +248,7 @@ class Login:
 
     def _fail(self, reason: str, answer: Writer | None = None) -> Reply:
         self._server = None
-        self.state = LoginState.FAILED
+        self.state = FAILED
         return Reply(answer, reason)
 
     @property

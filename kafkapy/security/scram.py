@@ -10,11 +10,13 @@ cover the messages as they were sent, not as Kafka re-encodes them, so that exte
 """
 
 import base64
+import binascii
 import hashlib
 import hmac
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Final
 
 from kafkapy.dataclass import dataclass
@@ -42,6 +44,10 @@ _SERVER_FIRST = (
 )
 _CLIENT_FINAL = f"(?P<unproved>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
 _SERVER_FINAL = f"(?:e=(?P<error>[\\x01-\\x2b\\x2d-\\x3c\\x3e-\\x7f]+)|v=(?P<signature>{_BASE64})){_EXTENSIONS}"
+
+_PROOF: Final = b",p="
+_HASHES: Final = {"sha256": hashlib.sha256, "sha512": hashlib.sha512}
+"""By name: hashlib.new takes twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +140,12 @@ class ScramServer:
         self._secret = secret
         self._stored_iterations = stored_iterations
         self._credential: ScramCredential | None = None
-        self._signed = ""
+        self._signed = b""
         self._nonce = ""
         self._binding = b""
         self._name = ""
+        self._expected = b""
+        """The client's last message up to the proof, if it has no extensions."""
         self.is_complete = False
 
     @property
@@ -148,8 +156,9 @@ class ScramServer:
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         if len(response) > MAX_MESSAGE_BYTES:
             raise SaslError(f"The SCRAM client {'first' if self._credential is None else 'final'} message is too long")
-        text = response.decode("utf-8", "replace")
-        return self._first(text, now_ms) if self._credential is None else self._final(text, self._credential)
+        if self._credential is None:
+            return self._first(response.decode("utf-8", "replace"), now_ms)
+        return self._final(response, self._credential)
 
     def _first(self, text: str, now_ms: int) -> bytes:
         found = _match(_CLIENT_FIRST, text, "client first")
@@ -168,7 +177,8 @@ class ScramServer:
         self._binding = found["header"].encode()
         self._nonce = found["nonce"] + self._own_nonce
         challenge = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
-        self._signed = f"{found['bare']},{challenge}"
+        self._signed = f"{found['bare']},{challenge},".encode()
+        self._expected = b"c=%b,r=%b%b" % (base64.b64encode(self._binding), self._nonce.encode(), _PROOF)
         return challenge.encode()
 
     def _made_up(self, name: str) -> ScramCredential:
@@ -190,23 +200,33 @@ class ScramServer:
         self.expires_at_ms = token.expires_at_ms
         return token.credential
 
-    def _final(self, text: str, credential: ScramCredential) -> bytes:
-        found = _match(_CLIENT_FINAL, text, "client final")
-        if not hmac.compare_digest(found["nonce"], self._nonce):
-            raise SaslError("Invalid client nonce in the final client message.")
-        if not hmac.compare_digest(base64.b64decode(found["binding"]), self._binding):
-            raise SaslError("Invalid channel binding in the final client message.")
-        signed = f"{self._signed},{found['unproved']}".encode()
+    def _final(self, response: bytes, credential: ScramCredential) -> bytes:
+        unproved, proof = self._unproved_and_proof(response)
+        signed = self._signed + unproved
         client_signature = _hmac(self._scram, credential.stored_key, signed)
-        proof = base64.b64decode(found["proof"])
         if len(proof) != len(client_signature):
             raise SaslError("Invalid client credentials")
-        stored_key = hashlib.new(self._scram.hash_name, _xor(client_signature, proof)).digest()
+        stored_key = _HASHES[self._scram.hash_name](_xor(client_signature, proof)).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key):
             raise SaslError("Invalid client credentials")
         self.is_complete = True
         signature = _hmac(self._scram, credential.server_key, signed)
         return b"v=" + base64.b64encode(signature)
+
+    def _unproved_and_proof(self, response: bytes) -> tuple[bytes, bytes]:
+        """Return the client's last message without its proof, and the proof. Raises SaslError."""
+        expected = self._expected
+        if hmac.compare_digest(response[: len(expected)], expected):  # saves the pattern, a tenth of the mechanism
+            try:
+                return expected[: -len(_PROOF)], binascii.a2b_base64(response[len(expected) :], strict_mode=True)
+            except binascii.Error:
+                pass  # the pattern says what is wrong
+        found = _match(_CLIENT_FINAL, response.decode("utf-8", "replace"), "client final")
+        if not hmac.compare_digest(found["nonce"], self._nonce):
+            raise SaslError("Invalid client nonce in the final client message.")
+        if not hmac.compare_digest(base64.b64decode(found["binding"]), self._binding):
+            raise SaslError("Invalid channel binding in the final client message.")
+        return found["unproved"].encode(), base64.b64decode(found["proof"])
 
 
 class ScramClient:
@@ -260,15 +280,23 @@ class ScramClient:
 
 def _is_by_token(extensions: str) -> bool:
     """Whether the extensions `,name=value,...` have tokenauth=true. If it is repeated, the last one counts."""
+    if not extensions:
+        return False
     values = dict(each.partition("=")[::2] for each in extensions.split(","))
     return values.get(TOKEN_EXTENSION, "").lower() == "true"
 
 
 def _match(pattern: str, text: str, what: str) -> re.Match[str]:
-    found = re.fullmatch(pattern, text)
+    found = _compiled(pattern).fullmatch(text)
     if found is None:
         raise SaslError(f"Invalid SCRAM {what} message format")
     return found
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern of this module when it is first used."""
+    return re.compile(pattern)
 
 
 def _hmac(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:

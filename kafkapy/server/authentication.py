@@ -12,7 +12,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.seams import Clock, IoPool
-    from kafkapy.security.scram import Iterations, ScramCredential
+    from kafkapy.security.scram import Iterations, ScramCredential, ScramServer
     from kafkapy.server.bearer_tokens import BearerTokens
 
 JAAS_KEY: Final = "sasl.jaas.config"
@@ -156,7 +156,7 @@ class _Mechanisms:
             return self._bearer(config, listener, options)
         if mechanism == PLAIN:
             return partial(PlainServer, users_of(options))
-        return partial(self._scram, MECHANISMS[mechanism])
+        return self._scram(MECHANISMS[mechanism])
 
     def _bearer(self, config: BrokerConfig, listener: str, options: Mapping[str, str]) -> Callable[[], SaslServer]:
         from kafkapy.security.oauthbearer import OAuthBearerServer  # not needed by most brokers
@@ -170,27 +170,30 @@ class _Mechanisms:
             _log_refused,
         )
 
-    def _scram(self, mechanism: ScramMechanism) -> SaslServer:
-        from kafkapy.security.scram import ScramServer
-
+    def _scram(self, mechanism: ScramMechanism) -> Callable[[], SaslServer]:
         credentials = partial(self._credential, mechanism.code)
         tokens = partial(self._tokens.find, mechanism)
-        return ScramServer(
-            mechanism,
-            credentials,
-            nonce=new_nonce(self._random),
-            secret=self._secret,
-            tokens=tokens,
-            stored_iterations=partial(self._stored_iterations, mechanism.code),
-        )
+        stored_iterations = partial(self._stored_iterations, mechanism.code)
+
+        def new_server() -> SaslServer:
+            new, _ = _scram_types()
+            return new(
+                mechanism,
+                credentials,
+                nonce=new_nonce(self._random),
+                secret=self._secret,
+                tokens=tokens,
+                stored_iterations=stored_iterations,
+            )
+
+        return new_server
 
     def _credential(self, code: int, name: str) -> "ScramCredential | None":
-        from kafkapy.security.scram import ScramCredential
-
         record = self._image().scram.get((code, name))
         if record is None:
             return None
-        return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+        _, new_credential = _scram_types()
+        return new_credential(record.salt, record.stored_key, record.server_key, record.iterations)
 
     def _stored_iterations(self, code: int) -> "Iterations":
         scram = self._image().scram
@@ -199,6 +202,13 @@ class _Mechanisms:
             for (each, _), record in scram.items():
                 self._iterations[each][record.iterations] += 1
         return self._iterations[code]
+
+
+@cache
+def _scram_types() -> "tuple[type[ScramServer], type[ScramCredential]]":
+    from kafkapy.security.scram import ScramCredential, ScramServer  # not needed before the first login
+
+    return ScramServer, ScramCredential
 
 
 def salt_secret(cluster_id: str, token_key: Password | None) -> bytes:

@@ -120,6 +120,9 @@ def test_scram_refuses_another_authorization_id() -> None:
         (",p=", ",p=AAAA", "client credentials"),
         (",p=", ",x=1,p=", "client credentials"),
         (",p=", ",q=", "format"),
+        (",p=", ",p=!", "format"),
+        (",p=", ",p=\n", "format"),
+        (",p=", ",p==", "format"),
     ],
 )
 def test_scram_refuses_final_messages_that_were_changed(before, after, reason) -> None:
