@@ -13,6 +13,7 @@ from typing import Any
 from kafkapy.seams import FileRegion, ReadableBuffer
 from kafkapy.types import host_text
 
+_ALL_INTERFACES = ("0.0.0.0", "::")
 _NO_FILE = -1
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 """Linux only; on other systems a packet may be sent early."""
@@ -23,7 +24,15 @@ class SocketChannel:
 
     __slots__ = ("_descriptor", "_loop", "_reads", "_socket", "_writes", "local", "peer")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connected: socket.socket,
+        *,
+        local: tuple[str, int] | None = None,
+        peer: tuple[str, int] | None = None,
+    ) -> None:
+        """`local`, `peer`: the addresses as `_host_port` returns them; those that are None are asked of the socket."""
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop = loop
@@ -31,8 +40,8 @@ class SocketChannel:
         self._descriptor = connected.fileno()
         self._reads = False
         self._writes = False
-        self.local: tuple[str, int] = _host_port(connected.getsockname())
-        self.peer: tuple[str, int] = _host_port(connected.getpeername())
+        self.local: tuple[str, int] = local or _host_port(connected.getsockname())
+        self.peer: tuple[str, int] = peer or _host_port(connected.getpeername())
 
     def receive(self, max_bytes: int) -> bytes | None:
         try:
@@ -110,21 +119,24 @@ def _read_whole(region: FileRegion, position: int, count: int) -> bytes:
 class SocketListener:
     """A listening TCP socket."""
 
-    __slots__ = ("_loop", "_socket", "address")
+    __slots__ = ("_local", "_loop", "_socket", "address")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
         listening.setblocking(False)
         self._loop = loop
         self._socket = listening
-        self.address: tuple[str, int] = listening.getsockname()[:2]
+        name = listening.getsockname()
+        self.address: tuple[str, int] = name[:2]
+        self._local = None if name[0] in _ALL_INTERFACES else _host_port(name)
+        """The local address of each connection, None if it may be any of the machine's."""
 
     def accept(self) -> SocketChannel | None:
         try:
-            connected, _ = self._socket.accept()
+            connected, peer = self._socket.accept()
         except (BlockingIOError, InterruptedError):
             return None
         try:
-            return SocketChannel(self._loop, connected)
+            return SocketChannel(self._loop, connected, local=self._local, peer=_host_port(peer))
         except OSError:  # the peer has reset the connection before it was accepted
             connected.close()
             raise
