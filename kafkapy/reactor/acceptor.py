@@ -1,5 +1,9 @@
 """Acceptors: accept connections within the connection limits and hand them to the processors.
 
+Clients connect faster than connections can be set up, the kernel's listen queue holds few of them
+(socket.listen.backlog.size, 50 unless set), and a client that finds no place in it tries again after a second. So the
+queue is emptied first, and again after every few connections that are set up.
+
 At max.connections (of the broker or of the listener) an acceptor stops accepting until a connection closes; peers wait
 in the listen queue, as with Kafka. A connection that exceeds max.connection.creation.rate is delayed, and later ones
 wait in the listen queue. A connection beyond max.connections.per.ip is closed at once; one beyond its address's
@@ -9,6 +13,7 @@ connection_creation_rate is closed after a delay; deviation: at once, if MAX_DEL
 import asyncio
 import errno
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -20,12 +25,17 @@ from kafkapy.seams import Channel, Listener
 logger = logging.getLogger(__name__)
 
 MAX_DELAYED_CLOSES: Final = 1_000
+SET_UPS_BETWEEN_ACCEPTS: Final = 8
+"""To set up so many connections takes about half a millisecond, in which some ten clients connect."""
 
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Accepts for one listener; `deal(channel, listener_name, security_protocol)` hands a channel to a processor."""
+    """Accepts for one listener; `deal(channel, listener_name, security_protocol)` hands a channel to a processor.
+
+    `on_accepted(now)` is called for each connection that is accepted.
+    """
 
     def __init__(
         self,
@@ -36,6 +46,7 @@ class Acceptor:
         security_protocol: str,
         quotas: ConnectionQuotas,
         deal: Callable[[Channel, str, str], None],
+        on_accepted: Callable[[float], None],
     ) -> None:
         self.listener = listener
         self.listener_name = listener_name
@@ -43,6 +54,12 @@ class Acceptor:
         self._security_protocol = security_protocol
         self._quotas = quotas
         self._deal = deal
+        self._on_accepted = on_accepted
+        self._has_accepted = False
+        """Whether a connection was accepted since the last look between turns."""
+        self._accepted: deque[Channel] = deque()
+        """Connections that are accepted and counted, but not set up yet."""
+        self._will_set_up = False
         self._is_accepting = False
         self._is_closed = False
         self._blocked_s = 0.0
@@ -68,6 +85,7 @@ class Acceptor:
         if self._throttled is not None:
             channel, self._throttled = self._throttled, None
             self._admit(channel)
+            self._set_up_soon()
             if not self._quotas.has_room(self.listener_name):
                 return
         self._is_accepting = True
@@ -81,6 +99,15 @@ class Acceptor:
         if not self._is_accepting and self._pause is None:
             self.start()
 
+    def accept_between_turns(self) -> bool:
+        """Accept during a pass of the loop if connections are being opened; return whether they still are."""
+        if not self._has_accepted or not self._is_accepting:
+            return False
+        self._has_accepted = False
+        self._accept_waiting()
+        self._set_up_soon()
+        return self._has_accepted
+
     def close(self) -> None:
         """Stop listening; admitted connections stay open."""
         self._is_closed = True
@@ -90,9 +117,35 @@ class Acceptor:
             self._throttled.close()
         for channel in list(self._to_close):
             self._close_delayed(channel)
+        for channel in self._accepted:
+            self._refuse(channel)
+        self._accepted.clear()
         self.listener.close()
 
     def _on_acceptable(self) -> None:
+        self._accept_waiting()
+        self._set_up_accepted()
+
+    def _set_up_soon(self) -> None:
+        """Set up the accepted connections in the next pass of the loop."""
+        if self._accepted and not self._will_set_up:
+            self._will_set_up = True
+            self._loop.call_soon(self._set_up_accepted)
+
+    def _set_up_accepted(self) -> None:
+        """Set up to ACCEPTS_PER_TURN connections up, and accept others meanwhile."""
+        self._will_set_up = False
+        accepted = self._accepted
+        for count in range(1, ACCEPTS_PER_TURN + 1):
+            if not accepted:
+                return
+            self._set_up(accepted.popleft())
+            if count % SET_UPS_BETWEEN_ACCEPTS == 0 and self._is_accepting:
+                self._accept_waiting()
+        self._set_up_soon()
+
+    def _accept_waiting(self) -> None:
+        """Accept the connections that wait in the listen queue, at most ACCEPTS_PER_TURN."""
         for _ in range(ACCEPTS_PER_TURN):
             if not self._quotas.has_room(self.listener_name):
                 self._stop()
@@ -105,7 +158,10 @@ class Acceptor:
                 continue
             if channel is None:
                 return
-            now_ms = round(self._loop.time() * 1000)
+            now = self._loop.time()
+            self._has_accepted = True
+            self._on_accepted(now)
+            now_ms = round(now * 1000)
             close_ms = self._quotas.record_from(channel.peer[0], now_ms)
             if close_ms > 0:
                 self._close_later(channel, close_ms)
@@ -129,18 +185,26 @@ class Acceptor:
         channel.close()
 
     def _admit(self, channel: Channel) -> None:
+        """Count a connection, which is then set up, or close it if its address has too many."""
         host = channel.peer[0]
         if not self._quotas.may_connect(host):
             logger.info("Rejected connection from %s: it already has as many as max.connections.per.ip allows", host)
             channel.close()
             return
+        self._quotas.add(self.listener_name, host)
+        self._accepted.append(channel)
+
+    def _set_up(self, channel: Channel) -> None:
         try:
-            self._quotas.add(self.listener_name, host)
             self._deal(channel, self.listener_name, self._security_protocol)
         except Exception:
-            logger.exception("Failed to set up a connection from %s", host)
-            self._quotas.remove(self.listener_name, host)
-            channel.close()
+            logger.exception("Failed to set up a connection from %s", channel.peer[0])
+            self._refuse(channel)
+
+    def _refuse(self, channel: Channel) -> None:
+        """Close a connection that was counted and is not set up."""
+        self._quotas.remove(self.listener_name, channel.peer[0])
+        channel.close()
 
     def _is_exhausted(self, error: OSError) -> bool:
         """Pause and return True if the process is out of descriptors or memory; ignore a peer that disconnected."""

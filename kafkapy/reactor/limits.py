@@ -21,6 +21,10 @@ BYTES_PER_TURN = 1024 * 1024
 PASS_SECONDS = 0.05
 """Turns of connections take so long of one pass of the loop; the others have theirs in the next passes."""
 
+ACCEPT_SECONDS = 0.002
+"""While connections are being opened, they are accepted this often during a pass, too. The listen queue has room for
+socket.listen.backlog.size of them, 50 unless set, and a client that finds no room tries again after a second."""
+
 FRAME_RECEIVE_BYTES = 128 * 1024
 """The size of one receive call for a large frame that has no buffer yet: a socket seldom holds more, and it fits a
 core's cache."""

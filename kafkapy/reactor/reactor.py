@@ -56,7 +56,8 @@ class Reactor:
         )
         self._stall_watch = StallWatch(loop, self.request_memory, self._links)
         self.acceptors: list[Acceptor] = []
-        shared = Shared(self.request_memory, ReadAhead(io_pool), TurnQueue(loop, self.request_memory))
+        self._turns = TurnQueue(loop, self.request_memory, self._accept_between_turns)
+        shared = Shared(self.request_memory, ReadAhead(io_pool), self._turns)
         self.processors = [
             Processor(loop=loop, limits=limits, serving=serving, shared=shared, on_closed=self._on_closed)
             for _ in range(limits.num_network_threads)
@@ -103,6 +104,7 @@ class Reactor:
                 security_protocol=security_protocol,
                 quotas=self._quotas,
                 deal=self._deal,
+                on_accepted=self._turns.expect_connections,
             )
         )
 
@@ -166,6 +168,11 @@ class Reactor:
             self._tls.close()
         for processor in self.processors:
             processor.close()
+
+    def _accept_between_turns(self) -> bool:
+        """Accept on the listeners on which connections are being opened; return whether there are any."""
+        opening = [acceptor.accept_between_turns() for acceptor in self.acceptors]  # all of them are asked
+        return any(opening)
 
     def _deal(self, channel: Channel, listener_name: str, security_protocol: str) -> None:
         index = self._dealt_count % len(self.processors)

@@ -6,10 +6,12 @@ round trip between two such nodes took four passes of 600 ms, and elections foll
 """
 
 import asyncio
+import math
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkapy.reactor.limits import PASS_SECONDS
+from kafkapy.reactor.limits import ACCEPT_SECONDS, PASS_SECONDS
 from kafkapy.reactor.request_memory import RequestMemory
 
 if TYPE_CHECKING:
@@ -20,10 +22,18 @@ _LOOK_SECONDS = PASS_SECONDS / 2
 
 
 class TurnQueue:
-    """The queue of all connections of a reactor: their turns take PASS_SECONDS of a pass, or one turn more."""
+    """The queue of all connections of a reactor: their turns take PASS_SECONDS of a pass, or one turn more.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, request_memory: RequestMemory) -> None:
+    While connections are being opened, `accept` is called every ACCEPT_SECONDS between the turns of a pass.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, request_memory: RequestMemory, accept: Callable[[], bool]
+    ) -> None:
+        """`accept` accepts connections and returns whether more are expected."""
         self._loop = loop
+        self._accept = accept
+        self._accept_at = math.inf
         self._request_memory = request_memory
         self._queue: deque[tuple[Link, bool]] = deque()
         """Links with whether they wait for their first turn since they became readable."""
@@ -35,7 +45,13 @@ class TurnQueue:
         self._over = loop.time() + _LOOK_SECONDS
         """While `_is_looking`: when the pass has no time left. Otherwise: when to begin looking for its end."""
         self.due = self._over
-        """No link that becomes readable before has to be postponed: maybe_postpone need not be asked."""
+        """Before this time maybe_postpone need not be asked when a link becomes readable."""
+
+    def expect_connections(self, now: float) -> None:
+        """Accept connections between turns, too, until `accept` returns False."""
+        if self._accept_at == math.inf:
+            self._accept_at = now + ACCEPT_SECONDS
+            self._set_due()
 
     def enqueue(self, link: "Link") -> None:
         """Queue `link` for another turn, after the links that are already queued; it has requests."""
@@ -45,6 +61,8 @@ class TurnQueue:
 
     def maybe_postpone(self, link: "Link", now: float) -> bool:
         """Queue a link that has become readable, if the pass has no time for its turn or others wait for theirs."""
+        if now >= self._accept_at:
+            self._accept_between_turns(now)
         if not self._late_count and not self._is_pass_over(now):
             return False
         if not link.is_queued:
@@ -72,13 +90,20 @@ class TurnQueue:
             else:
                 self._request_memory.requests -= 1
             link.resume()
-            if self._is_pass_over(self._loop.time()):
+            now = self._loop.time()
+            if now >= self._accept_at:
+                self._accept_between_turns(now)
+            if self._is_pass_over(now):
                 break
         self._will_run = bool(queue)
         if queue:
             self._loop.call_soon(self._run)
-        self.due = 0.0 if self._late_count else self._over
+        self._set_due()
         link.processor.maybe_resume_waiting()
+
+    def _accept_between_turns(self, now: float) -> None:
+        self._accept_at = now + ACCEPT_SECONDS if self._accept() else math.inf
+        self._set_due()
 
     def _is_pass_over(self, now: float) -> bool:
         if now < self._over:
@@ -96,4 +121,7 @@ class TurnQueue:
 
     def _set_over(self, over: float) -> None:
         self._over = over
-        self.due = 0.0 if self._late_count else over
+        self._set_due()
+
+    def _set_due(self) -> None:
+        self.due = 0.0 if self._late_count else min(self._over, self._accept_at)

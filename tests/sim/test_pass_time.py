@@ -8,7 +8,12 @@ import pytest
 
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.reactor.limits import FRAMES_PER_TURN, PASS_SECONDS, ReactorLimits
+from kafkapy.reactor.limits import (
+    ACCEPT_SECONDS,
+    FRAMES_PER_TURN,
+    PASS_SECONDS,
+    ReactorLimits,
+)
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.network import LinkRules
 from tests.simulator.reactor_world import World, answer
@@ -89,6 +94,39 @@ def test_a_pass_stays_short_while_few_connections_have_many_requests(
 
     run(main)
     assert not caplog.records
+
+
+async def test_connections_are_accepted_between_turns(loop: SimLoop) -> None:
+    """The kernel's listen queue holds 50; a client that finds no place in it waits for a second."""
+    waiting = []
+
+    async def work(info: ConnectionInfo, request: bytes) -> Writer:
+        loop.block(1)
+        world.connect()
+        waiting.append(len(world.listener.backlog))
+        return answer(request)
+
+    world = World(loop, work=work)
+    clients = [world.connect() for _ in range(CONNECTIONS)]
+    for client in clients:
+        await client.send_frame(b"work")
+    for client in clients:
+        await client.receive_frame()
+    assert len(waiting) == CONNECTIONS
+    assert max(waiting) <= 1000 * ACCEPT_SECONDS + 1
+
+
+async def test_a_listener_without_new_connections_is_left_alone_between_turns(loop: SimLoop) -> None:
+    world = world_of(loop, work_ms=1)
+    clients = [world.connect() for _ in range(CONNECTIONS)]
+    await asyncio.sleep(0.1)
+    asked = []
+    world.listener.accept = lambda: asked.append(loop.time())  # type: ignore[method-assign]
+    for client in clients:
+        await client.send_frame(b"work")
+    for client in clients:
+        await client.receive_frame()
+    assert len(asked) == 1, "the look that finds none is the last"
 
 
 def test_a_connection_goes_on_when_its_answers_leave_after_the_turns_of_others() -> None:
