@@ -49,7 +49,7 @@ controller.quorum.retry.backoff.ms: The pause before a request of the quorum is 
 controller.quorum.voters: The voters as id@host:port, where their set is fixed by configuration (kraft.version 0).
 controller.quota.window.num: Over how many windows creations and deletions of partitions are counted for controller_mutation_rate.
 controller.quota.window.size.seconds: How long such a window is.
-controller.socket.timeout.ms: No effect: requests to the controller have request.timeout.ms.
+controller.socket.timeout.ms: How long the active controller may take to answer a request of this node.
 cordoned.log.dirs: Log directories, or `*`, in which no new replica is placed.
 create.topic.policy.class.name: No effect: classes of a JVM cannot be loaded.
 default.replication.factor: How many replicas a topic gets that does not say.

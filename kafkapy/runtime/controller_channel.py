@@ -13,8 +13,6 @@ from kafkapy.runtime.peer import NoResponseError, Peer
 
 LEADER_CHECK_S: Final = 0.1
 """How often the leader is checked while a request to it is pending."""
-REQUEST_TIMEOUT_MS: Final = 30_000
-"""How long the controller may take to answer."""
 
 
 class ControllerChannel:
@@ -26,14 +24,19 @@ class ControllerChannel:
         leader: Callable[[], tuple[int, tuple[Endpoint, ...]]],
         listener_name: str,
         new_peer: Callable[[str, int], Peer],
+        timeout_ms: int,
     ) -> None:
-        """`leader`: returns the node id of the quorum's leader, -1 if unknown, and its endpoints."""
+        """`leader`: returns the node id of the quorum's leader, -1 if unknown, and its endpoints.
+
+        timeout_ms: how long the controller may take to answer; then the connection is closed.
+        """
         self._leader = leader
         self._listener_name = listener_name
         self._new_peer = new_peer
+        self._timeout_ms = timeout_ms
         self._peer: Peer | None = None
 
-    async def call(self, request: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+    async def call(self, request: Message) -> Any:
         """Return the response. Raises ApiError: NOT_CONTROLLER if there is no controller, UNSUPPORTED_VERSION."""
         leader_id, endpoints = self._leader()
         address = next(((each.host, each.port) for each in endpoints if each.name == self._listener_name), None)
@@ -43,7 +46,7 @@ class ControllerChannel:
         assert api_key is not None
         peer = self._peer_at(address)
         versions = (0, newest_version(api_key))
-        answered = peer.send_request(api_key, lambda _version: request, versions=versions, timeout_ms=timeout_ms)
+        answered = peer.send_request(api_key, lambda _version: request, versions=versions, timeout_ms=self._timeout_ms)
         while not answered.done():
             await asyncio.wait({answered}, timeout=LEADER_CHECK_S)
             if not answered.done() and self._leader()[0] != leader_id:

@@ -445,7 +445,7 @@ class BrokerServer:
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(
-            controller=ActiveController(self._controller, self._quorum_node.new_channel),
+            controller=ActiveController(self._controller, self._quorum_node.new_heartbeat_channel),
             config=self.config,
             incarnation=Incarnation(
                 self.cluster_id,

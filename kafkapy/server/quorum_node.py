@@ -267,12 +267,25 @@ class QuorumNode:
 
     def new_channel(self) -> "ControllerChannel":
         """Return a new connection to the active controller."""
+        return self._new_channel(self._config.replication.controller_socket_timeout_ms)
+
+    def new_heartbeat_channel(self) -> "ControllerChannel":
+        """Return one for registration and heartbeats, which gives up in time to try again before the session expires.
+
+        Deviation: after half of broker.session.timeout.ms. Apache Kafka gives up after broker.heartbeat.interval.ms,
+        which busy cores may take, too.
+        """
+        limit_ms = self._config.quorum.broker_session_timeout_ms // 2
+        return self._new_channel(min(self._config.replication.controller_socket_timeout_ms, limit_ms))
+
+    def _new_channel(self, timeout_ms: int) -> "ControllerChannel":
         from kafkapy.runtime.controller_channel import ControllerChannel
 
         channel = ControllerChannel(
             leader=self._other_leader,
             listener_name=self._config.controller_listener_names[0],
             new_peer=self.peers.new_controller_peer,
+            timeout_ms=timeout_ms,
         )
         self._channels.append(channel)
         return channel
