@@ -135,6 +135,18 @@ async def test_a_connection_that_the_peer_closes_is_made_anew_for_the_next_reque
     await cluster.stop()
 
 
+async def test_a_connection_that_was_lost_is_made_anew_after_the_back_off(loop: SimLoop) -> None:
+    cluster, requester = await serving(loop)
+    assert (await requester.send_request()).error_code == 42
+    cluster.network.reset_connections(lambda a, b: True)
+    await asyncio.sleep(0.001)
+    begin_ms = loop.now_ms()
+    assert (await requester.send_request()).error_code == 42
+    assert 35 <= loop.now_ms() - begin_ms <= 70
+    requester.peer.close()
+    await cluster.stop()
+
+
 async def test_a_closed_peer_fails_what_waits_and_what_comes(loop: SimLoop) -> None:
     requester = RequestingPeer(loop, SimNetwork(loop))
     requester.is_reachable = False

@@ -307,6 +307,13 @@ def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
     assert partition.isr == (1, 2)
 
 
+def test_an_answer_of_an_older_partition_epoch_changes_nothing() -> None:
+    partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2), partition_epoch=4)
+    joining = partition.begin_isr_change((1,))
+    assert not partition.end_isr_change([1], leader_epoch=5, partition_epoch=3, now_ms=0)
+    assert (partition.isr, partition.partition_epoch, partition.pending_isr) == ((1, 2), 4, joining)
+
+
 def test_an_isr_change_that_the_controller_refuses_is_requested_again_with_the_next_fetch() -> None:
     partition = led(FakeLog(), replicas=(1, 2, 3), isr=(1,))
     partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
