@@ -154,21 +154,34 @@ class MarkerWriter:
 
     def enqueue(self, host: "TransactionHost", effect: "WriteMarkers") -> None:
         """Write the markers of a decided transaction in the next turn of the loop."""
-        if self._is_closed:
-            return
-        pending = PendingMarkers(host, effect, self._try_again)
-        self._untried[effect.transactional_id] = pending
-        self._enqueue(pending)
+        if not self._is_closed:
+            self._add(host, effect)
+            if not self._is_scheduled:
+                self._schedule()
 
-    def try_now(self, transactional_id: str) -> bool:
-        """Write the markers that were enqueued last, unless some wait for others; return whether all were tried.
+    def write_now(self, host: "TransactionHost", effect: "WriteMarkers") -> bool:
+        """Write the markers of a decided transaction, unless some wait for others; return whether all were tried.
 
         If another transaction is open in a partition, it may end in this pass of the loop, too: then the marker waits
         for the flush, which writes the markers of both together.
         """
-        pending = self._untried.get(transactional_id)
-        if pending is None:  # closed
+        if self._is_closed:
             return True
+        pending = self._add(host, effect)
+        try:
+            return self._try_now(pending)
+        finally:
+            if self._queued and not self._is_scheduled:  # mostly nothing is: a turn of the loop less
+                self._schedule()
+
+    def _add(self, host: "TransactionHost", effect: "WriteMarkers") -> PendingMarkers:
+        pending = PendingMarkers(host, effect, self._try_again)
+        self._untried[effect.transactional_id] = pending
+        pending.is_queued = True
+        self._queued.append(pending)
+        return pending
+
+    def _try_now(self, pending: PendingMarkers) -> bool:
         if len(pending.to_write) > MOST_MARKERS_NOW:
             return False
         written = self._write_sole(pending)

@@ -6,7 +6,7 @@ Transaction modules are imported when a partition of that topic is first led her
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kafkapy.config.transaction import TransactionConfig
 from kafkapy.errors import ApiError
@@ -47,8 +47,8 @@ class TransactionKeys(NamedTuple):
 class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"]):
     """All transactional ids that this node coordinates."""
 
-    topic = TRANSACTION_STATE_TOPIC
-    logger = logger
+    topic: ClassVar[str] = TRANSACTION_STATE_TOPIC
+    logger: ClassVar[logging.Logger] = logging.getLogger("kafkapy.transaction")
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
         host = self.host_of(transactional_id)
-        from kafkapy.transaction.decision import NeedsProducerId
-
         while True:
             try:
                 return await host.decide(transactional_id, decide)
-            except NeedsProducerId:
-                await self._producer_ids.at_hand()
+            except Exception as error:
+                if not host.needs_producer_id(error):
+                    raise
+            await self._producer_ids.at_hand()
 
     def takes_part(self, producer_id: int, topic_partition: "TopicPartition") -> bool:
         """Whether a transaction coordinated here (or in a shard still loading) will write its end to the partition."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.runtime.shard_host import ShardHost
 from kafkapy.seams import failpoint
-from kafkapy.transaction.decision import TransactionDecision, WriteMarkers
+from kafkapy.transaction.decision import NeedsProducerId, TransactionDecision, WriteMarkers
 from kafkapy.transaction.shard import TransactionShard
 from kafkapy.types import TopicPartition
 
@@ -52,18 +52,33 @@ class TransactionHost(ShardHost[TransactionShard]):
         self.check_active()
         decision = decide(self.shard, self._clock.wall_ms())
         assert decision.response is not None, "no request is parked"
-        if decision.effects:
-            failpoint("transaction.prepare.before_append")
-        self._carry_out(decision)
-        if not self.log.is_committed(self.replayed_offset):
-            await self.committed()
-        elif not decision.effects or self.markers.try_now(transactional_id):
+        if not decision.effects:
+            self._carry_out(decision)
+            if not self.log.is_committed(self.replayed_offset):
+                await self.committed()
             return decision.response
-        if decision.effects:
-            await self.markers.tried(transactional_id)
+        failpoint("transaction.prepare.before_append")
+        self._write(decision, None)
+        if not self.log.is_committed(self.replayed_offset):
+            self._carry_out_when_committed(decision.effects)
+            await self.committed()
+        elif self._write_markers_now(decision.effects):
+            return decision.response
+        await self.markers.tried(transactional_id)
         return decision.response
 
+    @staticmethod
+    def needs_producer_id(error: Exception) -> bool:
+        """Whether `decide` failed because no producer id was available: call it again once one is."""
+        return isinstance(error, NeedsProducerId)
+
     # -- the end of a transaction ---------------------------------------------------------------------------------
+
+    def _write_markers_now(self, effects: Sequence[WriteMarkers]) -> bool:
+        """Write the markers of the transaction that a request has ended; return whether all were tried."""
+        (effect,) = effects
+        failpoint("transaction.prepare.after_append")
+        return self.markers.write_now(self, effect)
 
     def carry_out_effect(self, effect: WriteMarkers) -> None:
         failpoint("transaction.prepare.after_append")

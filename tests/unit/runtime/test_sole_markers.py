@@ -47,6 +47,14 @@ async def test_markers_alone_in_their_partitions_are_written_with_the_decision(l
     assert producer.state() == "CompleteCommit"
 
 
+async def test_markers_written_with_the_decision_leave_nothing_to_the_next_turn(loop: SimLoop) -> None:
+    _, producer = await two_partitions(loop)
+    scheduled = list(loop._ready)  # type: ignore[attr-defined]
+    with pytest.raises(StopIteration):
+        producer.end().send(None)
+    assert list(loop._ready) == scheduled  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("shared", [0, 1])
 async def test_a_marker_beside_another_open_transaction_waits_for_the_flush(loop: SimLoop, shared: int) -> None:
     hosting, producer = await two_partitions(loop)
