@@ -5,9 +5,8 @@ delta and key, and which values are null; `record_starts` returns the start posi
 bytes of records unchanged, so that headers and all else are preserved. A record's layout is in batch.py.
 """
 
-from collections.abc import Iterable, Sequence
-
 from kafkapy.named_tuple import NamedTuple
+from kafkapy.native import i64
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint, read_varint, read_varlong
 
@@ -34,16 +33,17 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
     deltas: list[int] = []
     keys: list[bytes | None] = []
     null_values: list[int] = []
-    position = 0
+    position: i64 = 0
     try:
         for index in range(record_count):
             starts.append(position)
-            length = payload[position]
+            length: i64 = payload[position]
+            end: i64
             if length < 0x80 and not length & 1:
                 end = position + 1 + (length >> 1)
                 position += 2  # also skips the attributes, which are unused
             else:
-                second = payload[position + 1]
+                second: i64 = payload[position + 1]
                 if second < 0x80 and length >= 0x80 and not length & 1:
                     end = position + 2 + ((length & 0x7F) >> 1) + (second << 6)
                     position += 3
@@ -55,7 +55,7 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
                 position += 1
             position += 1
 
-            delta = payload[position]
+            delta: i64 = payload[position]
             if delta & 0x81:
                 second = payload[position + 1]
                 if second < 0x80 and delta >= 0x80 and not delta & 1:
@@ -96,16 +96,15 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
 def record_starts(payload: bytes, record_count: int) -> list[int]:
     """Return RecordColumns.starts of a payload that record_columns has checked; 0.1 us a record, same errors."""
     starts: list[int] = []
-    add = starts.append
-    position = 0
+    position: i64 = 0
     try:
         for _ in range(record_count):
-            add(position)
-            length = payload[position]
+            starts.append(position)
+            length: i64 = payload[position]
             if length < 0x80:
                 position += 1 + (length >> 1)
             else:
-                second = payload[position + 1]
+                second: i64 = payload[position + 1]
                 if second < 0x80:
                     position += 2 + (length - 0x80 >> 1) + (second << 6)
                 else:
@@ -115,11 +114,11 @@ def record_starts(payload: bytes, record_count: int) -> list[int]:
         raise InvalidRecordsError("the records of a batch end within a record") from error
     if position != len(payload):
         raise InvalidRecordsError(f"{len(payload) - position} bytes behind the {record_count} records of a batch")
-    add(position)
+    starts.append(position)
     return starts
 
 
-def join_records(payload: bytes, starts: Sequence[int], indexes: Sequence[int]) -> bytes:
+def join_records(payload: bytes, starts: list[int], indexes: list[int]) -> bytes:
     """Return the unchanged bytes of the records at the increasing `indexes`; adjacent records are copied together."""
     parts = []
     first = previous = indexes[0]
@@ -132,13 +131,13 @@ def join_records(payload: bytes, starts: Sequence[int], indexes: Sequence[int]) 
     return b"".join(parts)
 
 
-def latest_timestamp_delta(payload: bytes, starts: Sequence[int], indexes: Iterable[int], *, at_most: int) -> int:
+def latest_timestamp_delta(payload: bytes, starts: list[int], indexes: list[int], *, at_most: int) -> int:
     """Return the largest timestamp delta of the records at `indexes`; `at_most` is a known upper bound.
 
     Timestamps usually increase, so the search starts at the end and stops when the bound is reached.
     """
     latest: int | None = None
-    for index in reversed(list(indexes)):
+    for index in reversed(indexes):
         delta, _ = _timestamp_delta(payload, starts[index])
         if latest is None or delta > latest:
             latest = delta
@@ -148,7 +147,7 @@ def latest_timestamp_delta(payload: bytes, starts: Sequence[int], indexes: Itera
     return latest
 
 
-def with_base_timestamp(payload: bytes, starts: Sequence[int], indexes: Iterable[int], *, moved_by_ms: int) -> bytes:
+def with_base_timestamp(payload: bytes, starts: list[int], indexes: list[int], *, moved_by_ms: int) -> bytes:
     """Return the records at `indexes` re-encoded for a base timestamp that is `moved_by_ms` later."""
     parts: list[bytes] = []
     for index in indexes:

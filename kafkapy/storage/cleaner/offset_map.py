@@ -15,9 +15,10 @@ memory per key, that is, six passes over a log instead of one. Repeated keys are
 
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kafkapy.native import i64
 from kafkapy.types import INT32_MAX
 
 assert sys.hash_info.algorithm.startswith("siphash"), "a weaker hash could take two keys for one"
@@ -67,13 +68,15 @@ class OffsetMap:
         """Set a key's offset. For a new key, entry_count must be below max_entries."""
         self.put_all({key: offset})
 
-    def put_all(self, offsets: Mapping[bytes, int]) -> None:
+    def put_all(self, offsets: dict[bytes, int]) -> None:
         """Set many offsets; there must be space for all keys. One loop, as a call per key costs a third more."""
-        table, slot_count = self._table, self._slot_count
-        end = len(table)
-        new_entries = 0
+        table = self._table
+        slot_count: i64 = self._slot_count
+        end = 3 * slot_count
+        new_entries: i64 = 0
         for key, offset in offsets.items():
-            first, second = hash(key), hash(_SECOND + key)
+            first: i64 = hash(key)
+            second: i64 = hash(_SECOND + key)
             at = first % slot_count * 3
             while table[at + 2]:
                 if table[at] == first and table[at + 1] == second:
@@ -93,10 +96,12 @@ class OffsetMap:
     def get(self, key: bytes) -> int:
         """Return a key's last offset, or -1 for an unknown key."""
         table = self._table
-        first, second = hash(key), hash(_SECOND + key)
+        end: i64 = len(table)
+        first: i64 = hash(key)
+        second: i64 = hash(_SECOND + key)
         at = first % self._slot_count * 3
         while table[at + 2] and (table[at] != first or table[at + 1] != second):
-            at = (at + 3) % len(table)
+            at = (at + 3) % end
         return table[at + 2] - 1
 
     def offsets(self) -> Iterator[list[int]]:
