@@ -245,6 +245,13 @@ class Channel(Protocol):
         """Call `callback` whenever there are bytes to receive; None stops that."""
         ...
 
+    def await_bytes(self, count: int) -> None:
+        """From now on the callback of on_readable may wait for so many bytes, or the end. A hint, and at most so many.
+
+        The peer must owe them whatever it waits for. 1: as soon as there are any.
+        """
+        ...
+
     def on_writable(self, callback: Callable[[], None] | None) -> None: ...
 
     def close(self) -> None: ...

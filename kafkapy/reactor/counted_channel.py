@@ -9,7 +9,7 @@ from kafkapy.seams import Channel, Connector, FileRegion, ReadableBuffer
 class CountedChannel:
     """Implements seams.Channel over another channel."""
 
-    __slots__ = ("_channel", "_traffic", "close", "local", "on_readable", "on_writable", "peer")
+    __slots__ = ("_channel", "_traffic", "await_bytes", "close", "local", "on_readable", "on_writable", "peer")
 
     def __init__(self, channel: Channel, traffic: ConnectionTraffic) -> None:
         self._channel = channel
@@ -17,6 +17,7 @@ class CountedChannel:
         self.peer = channel.peer
         self.local = channel.local
         self.on_readable = channel.on_readable
+        self.await_bytes = channel.await_bytes
         self.on_writable = channel.on_writable
         self.close = channel.close
 

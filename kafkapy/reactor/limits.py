@@ -29,6 +29,14 @@ FRAME_RECEIVE_BYTES = 128 * 1024
 """The size of one receive call for a large frame that has no buffer yet: a socket seldom holds more, and it fits a
 core's cache."""
 
+LEAST_AWAITED_BYTES = 4 * 1024
+"""If fewer bytes of a frame are missing, they are received as they arrive."""
+
+MOST_AWAITED_BYTES = 48 * 1024
+"""At least this much of a frame is received as soon as it has arrived. Half of socket.receive.buffer.bytes: the sender
+goes on meanwhile. A busy client on the same machine, or one that sends a TLS record at a time, would otherwise wake the
+loop for each few KiB, which costs more than receiving them."""
+
 PEEK_BYTES = 4 * 1024
 """The size of one receive call between two frames while the request memory is nearly full."""
 

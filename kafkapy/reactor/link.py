@@ -14,14 +14,9 @@ from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import api_key_of, api_name
 from kafkapy.protocol.connection import LARGE_REST_BYTES, Connection, discard
 from kafkapy.protocol.serving import ConnectionInfo, Login
-from kafkapy.reactor.limits import (
-    BYTES_PER_TURN,
-    FRAMES_PER_TURN,
-    HALF_CLOSED_LINGER_MS,
-    PEEK_BYTES,
-)
+from kafkapy.reactor.limits import BYTES_PER_TURN, FRAMES_PER_TURN, HALF_CLOSED_LINGER_MS, PEEK_BYTES
 from kafkapy.reactor.pending_request import PendingRequest
-from kafkapy.reactor.receiving import receive_rest
+from kafkapy.reactor.receiving import ANY_BYTES, bytes_to_await, receive_rest
 from kafkapy.reactor.region_sender import RegionSender
 from kafkapy.reactor.regions import read_small
 from kafkapy.reactor.rest import Rest
@@ -56,6 +51,7 @@ class Link:
         "_route",
         "_throttle",
         "_turns",
+        "awaited_bytes",
         "info",
         "is_closed",
         "is_dirty",
@@ -87,6 +83,7 @@ class Link:
         self._rest = READING
         self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = 0
+        self.awaited_bytes = ANY_BYTES  # how many have to arrive for the next call of on_readable
         self._regions = RegionSender(channel, processor.shared.read_ahead)
         self.is_closed = self.is_dirty = self.is_queued = False
         self.last_active = self._loop.time()
@@ -114,7 +111,7 @@ class Link:
             self._login = None
 
     def open(self) -> None:
-        """Start to read."""
+        """Start to read, or do so again."""
         self._is_reading = True
         self._channel.on_readable(self.on_readable)
 
@@ -135,8 +132,7 @@ class Link:
     @property
     def is_idle(self) -> bool:
         """True if every started request is answered and every response has been sent."""
-        machine = self._machine
-        return not machine.in_flight_count and not machine.output
+        return not self._machine.in_flight_count and not self._machine.output
 
     # ---- callbacks of the loop; each catches all exceptions
 
@@ -213,6 +209,8 @@ class Link:
                 if not self._make_room():
                     break
             elif bytes_left <= 0:
+                if machine.rest_bytes or self.awaited_bytes != ANY_BYTES:
+                    self._await_rest(machine.rest_bytes)
                 break
             elif not self._request_memory.may_receive(self):
                 self._rest = Rest.ROOM
@@ -229,10 +227,18 @@ class Link:
             else:
                 self._flush()
             if not self._is_reading and self._rest is READING and not self.is_closed:
-                self._is_reading = True
-                self._channel.on_readable(self.on_readable)
+                self.open()
         if self._request_memory.waiting:
             self.processor.wake_waiting(self)
+
+    def _await_rest(self, rest_bytes: int) -> None:
+        """Before waiting for the rest of a frame: let the channel say how much of it has to arrive."""
+        self.awaited_bytes = bytes_to_await(0 if self._request_memory.waiting else rest_bytes)
+        self._channel.await_bytes(self.awaited_bytes)
+
+    def await_any_bytes(self) -> None:
+        """Read what has arrived of a frame whose rest was awaited."""
+        self._guarded(partial(self._await_rest, 0))
 
     def _receive(self, bytes_left: int) -> int:
         """Receive once; return how many bytes are left of the turn's, 0 if the channel is drained for now."""
@@ -300,13 +306,8 @@ class Link:
             self._request_memory.bytes -= frame_bytes
             self._break(api_key_of(frame))
         else:
-            pending = PendingRequest(
-                self,
-                coroutine,
-                sequence=sequence,
-                frame_bytes=frame_bytes,
-                api_key=api_key_of(frame),
-            )
+            key = api_key_of(frame)
+            pending = PendingRequest(self, coroutine, sequence=sequence, frame_bytes=frame_bytes, api_key=key)
             self.processor.pending_requests[pending] = None
             pending.wait_for(awaited)
 
@@ -490,10 +491,9 @@ class Link:
             return
         self.is_closed = True
         self.info.is_frame_free = False
-        if self._login_deadline is not None:
-            self._login_deadline.cancel()
-        if self._throttle is not None:
-            self._throttle.cancel()
+        for timer in (self._login_deadline, self._throttle):
+            if timer is not None:
+                timer.cancel()
         regions = self._machine.close()
         self._channel.close()
         self.processor.forget(self, self.unstarted_bytes)

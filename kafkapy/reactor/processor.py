@@ -15,6 +15,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.read_ahead import ReadAhead
+from kafkapy.reactor.receiving import ANY_BYTES
 from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.turn_queue import TurnQueue
 from kafkapy.runtime.after_reads import AfterReads
@@ -189,6 +190,9 @@ class Processor:
         """Close connections without traffic for connections.max.idle.ms. Runs ten times in that period."""
         idle_since = self.loop.time() - self._idle_seconds
         for link in [link for link in self.links if link.last_active <= idle_since]:
+            if link.awaited_bytes != ANY_BYTES:
+                link.await_any_bytes()  # what has arrived is received before the next sweep
+                continue
             logger.info("Closing connection %s: idle for %.0f s", link.info.connection_id, self._idle_seconds)
             link.close()
         self._sweeper = None

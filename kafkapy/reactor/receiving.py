@@ -1,8 +1,13 @@
-"""Receiving the rest of a large frame: only its bytes, into its own buffer once it has one."""
+"""Receiving the rest of a large frame: only its bytes, into its own buffer once it has one, and few times."""
+
+from typing import Final
 
 from kafkapy.protocol.connection import Connection
-from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES
+from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES, LEAST_AWAITED_BYTES, MOST_AWAITED_BYTES
 from kafkapy.seams import Channel
+
+ANY_BYTES: Final = 1
+"""What Channel.await_bytes is told by who does not wait for more than anything."""
 
 
 def receive_rest(channel: Channel, machine: Connection, rest_bytes: int) -> tuple[int, int]:
@@ -21,3 +26,14 @@ def receive_rest(channel: Channel, machine: Connection, rest_bytes: int) -> tupl
     if data:
         machine.feed_frame(data)
     return wanted, -1 if data is None else len(data)
+
+
+def bytes_to_await(rest_bytes: int) -> int:
+    """Return how many bytes of a frame that lacks `rest_bytes` should arrive before it is received further.
+
+    Equal parts of the rest: the sender of a large frame fills the socket's buffer while a part is received.
+    """
+    if rest_bytes < LEAST_AWAITED_BYTES:
+        return ANY_BYTES
+    parts = -(-rest_bytes // MOST_AWAITED_BYTES)
+    return -(-rest_bytes // parts)

@@ -7,7 +7,9 @@ a plain socket is as fast.
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafkapy.seams import FileRegion, ReadableBuffer
@@ -17,12 +19,14 @@ _ALL_INTERFACES = ("0.0.0.0", "::")
 _NO_FILE = -1
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 """Linux only; on other systems a packet may be sent early."""
+_HAS_LOW_WATER_MARK = sys.platform == "linux"
+"""Linux ends the wait for bytes when the receive buffer is full; of other systems that is not known."""
 
 
 class SocketChannel:
     """A plaintext TCP connection. Nothing else may read, write or register the socket."""
 
-    __slots__ = ("_descriptor", "_loop", "_reads", "_socket", "_writes", "local", "peer")
+    __slots__ = ("_awaited_bytes", "_descriptor", "_loop", "_reads", "_socket", "_writes", "local", "peer")
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class SocketChannel:
         self._loop = loop
         self._socket = connected
         self._descriptor = connected.fileno()
+        self._awaited_bytes = 1
         self._reads = False
         self._writes = False
         self.local: tuple[str, int] = local or _host_port(connected.getsockname())
@@ -83,6 +88,12 @@ class SocketChannel:
         elif self._reads:
             self._loop.remove_reader(self._descriptor)
         self._reads = callback is not None
+
+    def await_bytes(self, count: int) -> None:
+        if count != self._awaited_bytes and _HAS_LOW_WATER_MARK:
+            self._awaited_bytes = count
+            with suppress(OSError):  # a sandbox may lack the option; a broken connection is noticed by receiving
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         if callback is not None:

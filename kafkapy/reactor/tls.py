@@ -3,8 +3,9 @@
 A TlsSession is a connection's OpenSSL state with its two memory buffers. TlsChannel is the channel that a link or an
 outbound peer drives after the handshake (tls_handshake.py).
 
-* SSL_read returns one record, at most 16 KiB, and buffers what follows. A channel that still holds input after its
-  owner stopped receiving therefore calls the owner back itself, as the socket below may not become readable again.
+* SSL_read returns one record, at most 16 KiB. What follows is kept (tls_records.py). A channel that still holds input
+  after its owner stopped receiving therefore calls the owner back itself, as the socket below may not become readable
+  again.
 * Bytes count as sent once all their ciphertext has been sent. Until then the owner keeps them, as after a partial write
   to a socket, and passes the same bytes again.
 * Output that OpenSSL generates itself (session tickets, responses to KeyUpdate, alerts) is sent as soon as the channel
@@ -16,13 +17,12 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kafkapy.reactor.tls_records import FED_BYTES, HEADER_BYTES, RECORD_BYTES, RecordFeed
 from kafkapy.seams import Channel, FileRegion, ReadableBuffer
 
 CIPHERTEXT_BYTES: Final = 64 * 1024
-"""The maximum size of one receive from the channel below: four records."""
-
-RECORD_BYTES: Final = 16 * 1024
-"""The most plaintext that a record carries, and so the most that OpenSSL returns at once."""
+"""The maximum size of one receive from the channel below: four records. At least FED_BYTES are received at once: an
+owner that wants the last byte of a frame needs the whole record that holds it."""
 
 RECORD_OVERHEAD_BYTES: Final = 512
 """An upper bound of a record's header and tag, added to the size that the owner wants to receive."""
@@ -32,11 +32,6 @@ PLAINTEXT_BYTES: Final = 128 * 1024
 
 MOST_UNASKED_BYTES: Final = 64 * 1024
 """Limit of unsent output that OpenSSL generated itself. A ticket or KeyUpdate response has some hundred bytes."""
-
-FED_BYTES: Final = 17 * 1024
-"""Ciphertext passed to OpenSSL at once: a whole record. It processes all records that it has until one carries data,
-and 17 KiB may be 630 records that only change keys: some milliseconds. No less is received at once, either: an owner
-that wants the last byte of a frame needs the whole record that holds it."""
 
 MOST_WASTED_BYTES: Final = 64 * 1024
 """Limit of received ciphertext that carried no data: empty records and key changes cost the broker more than the peer.
@@ -97,14 +92,16 @@ class TlsChannel:
     """seams.Channel that encrypts to the channel below. Created after the handshake."""
 
     __slots__ = (
+        "_has_record",
         "_is_closed",
         "_is_drained",
         "_is_ended",
         "_is_polling",
         "_is_writer_set",
         "_loop",
-        "_raw",
+        "_overhead_bytes",
         "_reader",
+        "_records",
         "_session",
         "_transport",
         "_unfinished_bytes",
@@ -123,8 +120,10 @@ class TlsChannel:
         self.peer = session.transport.peer
         self._reader: Callable[[], None] | None = None
         self._writer: Callable[[], None] | None = None
-        self._raw = memoryview(b"")
-        """Ciphertext that OpenSSL has not been given yet."""
+        self._records = RecordFeed(session.incoming)
+        self._has_record = session.tls.pending() > 0
+        """Whether OpenSSL has a whole record, or the rest of one. The record may carry no data."""
+        self._overhead_bytes = _least_overhead(session.tls)
         self._wasted_bytes = 0
         self._is_polling = False
         self._is_writer_set = False
@@ -147,51 +146,47 @@ class TlsChannel:
     # ---- in
 
     def receive(self, max_bytes: int) -> bytes | None:
-        incoming, tls = self._session.incoming, self._session.tls
         parts: list[bytes] = []
-        left = max_bytes
-        may_waste = self._wasted_bytes + FED_BYTES
-        self._is_drained = False
-        while left and not self._is_ended:
-            has_ciphertext = incoming.pending or tls.pending()
-            if not has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(left)):
-                break
-            try:
-                data = tls.read(left if left < RECORD_BYTES else RECORD_BYTES)
-            except ssl.SSLWantReadError:  # part of a record, or one without data
-                continue
-            except ssl.SSLError as error:
-                self._check_is_end(error)
-                data = b""
-            self._took(len(data))
-            parts.append(data)
-            left -= len(data)
-        self._after_receive()
-        if left < max_bytes:
+        if self._decrypt(max_bytes, None, parts):
             return parts[0] if len(parts) == 1 else b"".join(parts)
         return b"" if self._is_ended else None
 
     def receive_into(self, buffer: memoryview) -> int | None:
+        count = self._decrypt(len(buffer), buffer, [])
+        return count if count or self._is_ended else None
+
+    def _decrypt(self, wanted: int, buffer: memoryview | None, parts: list[bytes]) -> int:
+        """Receive up to `wanted` bytes of data into `buffer`, or as `parts` without one; return how many."""
         incoming, tls = self._session.incoming, self._session.tls
-        wanted = len(buffer)
         done = 0
         may_waste = self._wasted_bytes + FED_BYTES
         self._is_drained = False
         while done < wanted and not self._is_ended:
-            has_ciphertext = incoming.pending or tls.pending()
-            if not has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(wanted - done)):
+            if not self._has_record and (self._wasted_bytes >= may_waste or not self._feed(wanted - done)):
                 break
+            asked = min(wanted - done, RECORD_BYTES)
             try:
-                count: Any = tls.read(wanted - done, buffer[done:])  # an int, if there is a buffer
-            except ssl.SSLWantReadError:
+                if buffer is None:
+                    part = tls.read(asked)
+                    parts.append(part)
+                    count: Any = len(part)
+                else:
+                    count = tls.read(asked, buffer[done:])  # an int, if there is a buffer
+            except ssl.SSLWantReadError:  # only records without data
+                self._has_record = False
                 continue
             except ssl.SSLError as error:
                 self._check_is_end(error)
                 count = 0
-            self._took(count)
+            if not count:
+                self._is_ended = True
+                break
             done += count
+            wasted_bytes = self._wasted_bytes - DATA_SHARE * count
+            self._wasted_bytes = wasted_bytes if wasted_bytes > 0 else 0
+            self._has_record = incoming.pending > 0 or (count == asked < RECORD_BYTES and tls.pending() > 0)
         self._after_receive()
-        return done if done or self._is_ended else None
+        return done
 
     def _check_is_end(self, error: ssl.SSLError) -> None:
         """Return if the error is the end of the stream; otherwise report it to on_failed and raise it."""
@@ -201,22 +196,15 @@ class TlsChannel:
             self.on_failed(error)
         raise error
 
-    def _took(self, count: int) -> None:
-        """Account for data returned by OpenSSL; 0 bytes mean the end of the stream."""
-        if not count:
-            self._is_ended = True
-            return
-        wasted_bytes = self._wasted_bytes - DATA_SHARE * count
-        self._wasted_bytes = wasted_bytes if wasted_bytes > 0 else 0
-
-    @property
-    def _has_ciphertext(self) -> bool:
-        return self._session.incoming.pending > 0 or self._session.tls.pending() > 0
-
     def _feed(self, wanted_bytes: int) -> bool:
-        """Pass received ciphertext to OpenSSL, receiving more if necessary; return whether there was any."""
-        raw = self._raw
-        if not raw:
+        """Pass received ciphertext to OpenSSL, receiving more if necessary; return whether it has a whole record."""
+        records = self._records
+        while True:
+            if count := records.feed():
+                self._wasted_bytes += count
+                if not records.missing_bytes:
+                    self._has_record = True
+                    return True
             if self._is_drained:
                 return False
             asked_bytes = max(FED_BYTES, min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
@@ -225,12 +213,7 @@ class TlsChannel:
                 self._is_ended = received is not None
                 return False
             self._is_drained = len(received) < asked_bytes
-            raw = memoryview(received)
-        fed = raw[:FED_BYTES]
-        self._raw = raw[FED_BYTES:]
-        self._session.incoming.write(fed)
-        self._wasted_bytes += len(fed)
-        return True
+            records.add(received)
 
     def _after_receive(self) -> None:
         if self._wasted_bytes > MOST_WASTED_BYTES:
@@ -243,13 +226,17 @@ class TlsChannel:
     @property
     def _holds_input(self) -> bool:
         """Whether `receive` would return something without the channel below becoming readable."""
-        return bool(self._raw) or self._has_ciphertext or self._is_ended
+        return self._has_record or self._is_ended or self._records.has_more
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
         self._reader = callback
         self._transport.on_readable(callback)
         if callback is not None and self._holds_input:
             self._poll_soon()
+
+    def await_bytes(self, count: int) -> None:
+        is_awaited = count > 1 and not self._holds_input
+        self._transport.await_bytes(self._records.bytes_to_come(count, self._overhead_bytes) if is_awaited else 1)
 
     def _poll_soon(self) -> None:
         if not self._is_polling:
@@ -341,3 +328,11 @@ class TlsChannel:
         self._reader = self._writer = None
         self._session.say_goodbye()
         self._transport.close()
+
+
+def _least_overhead(tls: ssl.SSLObject) -> int:
+    """Return by how many bytes a record is longer than its data, at least."""
+    cipher = tls.cipher()
+    if tls.version() == "TLSv1.3" and cipher is not None and "CCM" not in cipher[0]:
+        return HEADER_BYTES + 1 + 16  # its content type, the tag
+    return HEADER_BYTES

@@ -110,6 +110,7 @@ class SimChannel:
         """Of who reads or writes: its callbacks run there, whoever has sent."""
         self._is_polling = False
         self.is_closed = False
+        self._awaited_bytes = 1
         incoming.on_arrival = self._poll
         outgoing.on_room = self._poll
 
@@ -147,6 +148,10 @@ class SimChannel:
         self._context = contextvars.copy_context()
         self._poll()
 
+    def await_bytes(self, count: int) -> None:
+        self._awaited_bytes = count
+        self._poll()
+
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         self._writer = callback
         self._context = contextvars.copy_context()
@@ -178,7 +183,8 @@ class SimChannel:
 
     @property
     def _can_read(self) -> bool:
-        return bool(self._in.arrived or self._in.is_ended or self._in.is_reset)
+        has_enough = len(self._in.arrived) >= self._awaited_bytes or (self._in.arrived and not self._in.room)
+        return bool(has_enough or self._in.is_ended or self._in.is_reset)
 
     @property
     def _can_write(self) -> bool:

@@ -133,6 +133,9 @@ class LinkedChannel:
         self._on_readable = callback
         self._channel.on_readable(callback)
 
+    def await_bytes(self, count: int) -> None:
+        self._channel.await_bytes(count)
+
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         self._channel.on_writable(callback)
 

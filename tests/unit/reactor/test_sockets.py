@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import os
+import select
 import socket
 import struct
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,31 @@ def test_a_peer_that_ends_amid_a_large_frame_is_forgotten(run: Any, sent_bytes: 
                 await asyncio.sleep(0.001)
 
     run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere bytes are not awaited")
+async def test_a_socket_is_readable_when_the_awaited_bytes_are_there_or_the_end():
+    def is_readable() -> bool:
+        return bool(select.select([connected], [], [], 0)[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as peer:
+        connected = listener.accept()[0]
+        channel = SocketChannel(asyncio.get_running_loop(), connected)
+        channel.await_bytes(1000)
+        peer.sendall(bytes(999))
+        assert not is_readable()
+        channel.await_bytes(1)
+        assert is_readable()
+        channel.await_bytes(1000)
+        assert not is_readable()
+        peer.sendall(bytes(1))
+        assert is_readable()
+        assert channel.receive(2000) == bytes(1000)
+        peer.sendall(bytes(10))
+        assert not is_readable()
+        peer.shutdown(socket.SHUT_WR)
+        assert is_readable()
+        channel.close()
 
 
 def test_handlers_see_who_is_connected(run: Any):

@@ -1,0 +1,98 @@
+"""Received TLS ciphertext, passed to OpenSSL in runs that end where a record ends.
+
+OpenSSL returns data of whole records only: asked earlier it raises SSLWantReadError, which costs as much as decrypting
+half a record. So a channel asks only if OpenSSL has a whole record. A record is a header (content type, version, length
+of the rest as 2 bytes; RFC 8446, 5.1) and that many bytes. All versions of TLS have the same header, in the clear.
+"""
+
+import ssl
+from typing import Final
+
+FED_BYTES: Final = 17 * 1024
+"""Ciphertext passed to OpenSSL at once: a whole record. It processes all records that it has until one carries data,
+and 17 KiB may be 630 records that only change keys: some milliseconds."""
+
+HEADER_BYTES: Final = 5
+
+RECORD_BYTES: Final = 16 * 1024
+"""The most data that a record carries, and so the most that OpenSSL returns at once."""
+
+MOST_RECORD_BYTES: Final = HEADER_BYTES + RECORD_BYTES + 2048
+"""No record is longer, header included (RFC 5246, 6.2.3). OpenSSL refuses a longer one by its header."""
+
+
+class RecordFeed:
+    """The received ciphertext that OpenSSL has not been given yet."""
+
+    __slots__ = ("_begun_bytes", "_incoming", "_position", "_received", "missing_bytes")
+
+    def __init__(self, incoming: ssl.MemoryBIO) -> None:
+        """`incoming`: where OpenSSL reads. What it holds begins a record, and is taken back."""
+        self._incoming = incoming
+        self._received = incoming.read()
+        self._position = 0
+        self.missing_bytes = 0
+        """How many bytes are missing of the record that OpenSSL was given in part."""
+        self._begun_bytes = 0
+        """The size of that record, header included."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `feed` would pass something on without further bytes."""
+        return len(self._received) - self._position >= HEADER_BYTES
+
+    def add(self, received: bytes) -> None:
+        """Take received bytes. Call only after `feed` has passed on what it could."""
+        assert not self.has_more, "bytes were added before those at hand were passed on"
+        rest = self._received[self._position :]
+        self._received = rest + received if rest else received
+        self._position = 0
+
+    def feed(self) -> int:
+        """Pass on up to FED_BYTES, or one record; return how many bytes were passed on.
+
+        They end where a record ends, if one has arrived whole. Otherwise they are what has arrived of it, and
+        `missing_bytes` says how much has not. Part of a header is kept.
+        """
+        data, start = self._received, self._position
+        size = len(data)
+        end = self._end_of_run(data, start, size)
+        if end <= start or start == size:
+            return 0
+        if end > size:
+            if not self.missing_bytes:
+                self._begun_bytes = end - start
+            self.missing_bytes = end - size
+            end = size
+        else:
+            self.missing_bytes = 0
+        self._incoming.write(data if end - start == size else memoryview(data)[start:end])
+        if end == size:
+            self._received, self._position = b"", 0
+        else:
+            self._position = end
+        return end - start
+
+    def _end_of_run(self, data: bytes, start: int, size: int) -> int:
+        """Return where the last record of the run from `start` on ends: beyond `size`, if no record is whole."""
+        end = start + self.missing_bytes
+        while size - end >= HEADER_BYTES:
+            next_end = end + HEADER_BYTES + (data[end + 3] << 8 | data[end + 4])
+            if next_end - end > MOST_RECORD_BYTES:
+                return size  # OpenSSL says why this cannot be read
+            if end > start and (next_end > size or next_end - start > FED_BYTES):
+                return end
+            end = next_end
+        return end
+
+    def bytes_to_come(self, data_bytes: int, overhead_bytes: int) -> int:
+        """Return how much ciphertext has to arrive, at least, before OpenSSL has returned so many bytes of data.
+
+        Call when everything was passed on that could be. `overhead_bytes`: of each record, at least.
+        """
+        begun_bytes = self.missing_bytes - (len(self._received) - self._position)
+        if self.missing_bytes:
+            data_bytes -= self._begun_bytes - overhead_bytes
+        if data_bytes <= 0:
+            return begun_bytes
+        return begun_bytes + data_bytes + -(-data_bytes // RECORD_BYTES) * overhead_bytes
