@@ -48,10 +48,11 @@ def run_node(
 
     A signal during the start cancels the start. A stop that takes longer than `stop_timeout_s` ends the process.
     """
-    freeze_heap()
     raise_open_file_limit()
+    server = new_node(config)
+    freeze_heap()  # after the imports, before a start that may recover logs for long
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(new_node(config), on_ready, stop_timeout_s))
+        return runner.run(_serve(server, on_ready, stop_timeout_s))
 
 
 def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = None) -> NodeServer:
