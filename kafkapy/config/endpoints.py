@@ -6,11 +6,11 @@ addresses and is kept as "" (Kafka's null); IPv6 hosts are in brackets.
 
 import re
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Final
 
 from kafkapy.config.validators import ADDRESS, ConfigRuleError
 from kafkapy.dataclass import dataclass
+from kafkapy.enumeration import StrEnum
 
 LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
@@ -111,8 +111,10 @@ def _check_ports(key: str, entries: tuple[str, ...], endpoints: tuple[Endpoint, 
     """Check ports: two listeners may share one only if one has an IPv4 and the other an IPv6 address."""
     for port in {endpoint.port for endpoint in endpoints} - {0}:
         hosts = [endpoint.host for endpoint in endpoints if endpoint.port == port]
+        if len(hosts) == 1:
+            continue
         versions = sorted(_ip_version(host) for host in hosts)
-        if len(hosts) == 1 or versions == [4, 6]:
+        if versions == [4, 6]:
             continue
         listed = f"listeners: {_shown(entries)}"
         if versions.count(0) > 1 or (0 in versions and len(hosts) == 2):

@@ -1,6 +1,6 @@
 """The states of a link between two turns."""
 
-from enum import Enum, auto
+from kafkapy.enumeration import Enum, auto
 
 
 class Rest(Enum):

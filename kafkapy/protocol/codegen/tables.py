@@ -15,7 +15,7 @@ def emit_error_codes(rows: list[dict[str, str]]) -> str:
             GENERATED.format("error_codes.tsv"),
             '"""',
             "",
-            "from enum import IntEnum",
+            "from kafkapy.enumeration import IntEnum",
             "",
             "",
             "class ErrorCode(IntEnum):",
