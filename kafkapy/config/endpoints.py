@@ -61,7 +61,7 @@ class Endpoint:
 
 def host_and_port(text: str) -> tuple[str, int]:
     """Return host ("" for all addresses) and port of a text that was validated as host:port."""
-    matched = ADDRESS.fullmatch(text)
+    matched = re.fullmatch(ADDRESS, text)
     assert matched is not None, f"{text} was checked to be host:port"
     return matched[1] or matched[2], int(matched[3])
 

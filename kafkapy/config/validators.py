@@ -36,10 +36,8 @@ FREE_LISTS: Final = frozenset(
 )
 """Lists with special validators, which allow duplicates and empty items."""
 
-DURATION: Final = re.compile(
-    r"[+-]?P(?=.)(?:[+-]?\d+D)?(?:T(?=.)(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:[.,]\d{0,9})?S)?)?", re.IGNORECASE
-)
-ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._]*)):([0-9]{1,5})")
+DURATION: Final = r"[+-]?P(?=.)(?:[+-]?\d+D)?(?:T(?=.)(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:[.,]\d{0,9})?S)?)?"
+ADDRESS: Final = r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._]*)):([0-9]{1,5})"
 HOST_AND_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 
 
@@ -117,7 +115,7 @@ def _non_empty(key: str, value: Any) -> None:
 
 
 def _host_and_port(key: str, value: Any) -> None:
-    matched = ADDRESS.fullmatch(value or ":0")
+    matched = re.fullmatch(ADDRESS, value or ":0")
     if matched is None or int(matched[3]) > 65535:
         raise ConfigError(key, value, "It must read host:port, [IPv6 address]:port or :port for all addresses")
 
@@ -128,7 +126,8 @@ def _gzip_level(key: str, value: Any) -> None:
 
 
 def _offset_reset(key: str, value: Any) -> None:
-    is_duration = value.startswith("by_duration:") and DURATION.fullmatch(value.removeprefix("by_duration:"))
+    prefix, _, duration = value.rpartition(":")
+    is_duration = prefix == "by_duration" and re.fullmatch(DURATION, duration, re.IGNORECASE)
     if value not in ("latest", "earliest") and not is_duration:
         expected = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
         raise ConfigError(key, value, f"Invalid value `{value}` for configuration {key}. {expected}")

@@ -1,7 +1,8 @@
-"""SCRAM mechanisms, and what is stored for a password: salt, iterations, stored key, server key. RFC 5802, KIP-84."""
+"""SCRAM mechanisms, and what is stored for a password: salt, iterations, stored key, server key. RFC 5802, KIP-84.
 
-import hashlib
-import hmac
+The hashes are imported when a password is first salted: a start needs only the names.
+"""
+
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.named_tuple import NamedTuple
@@ -36,11 +37,16 @@ class ScramKeys(NamedTuple):
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
     """Return the PBKDF2 of a password, without SASLprep, as in Apache Kafka. Takes 1 to 14 ms."""
+    import hashlib
+
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def keys_of(mechanism: ScramMechanism, salted: bytes) -> ScramKeys:
     """Return the keys that a server stores for a salted password."""
+    import hashlib
+    import hmac
+
     client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
     stored_key = hashlib.new(mechanism.hash_name, client_key).digest()
     return ScramKeys(stored_key, hmac.digest(salted, b"Server Key", mechanism.hash_name))

@@ -4,7 +4,6 @@ The token: authorization id NUL name NUL password, UTF-8. The authorization id m
 (CVE-2017-12610).
 """
 
-import hmac
 from collections.abc import Mapping
 from typing import Final
 
@@ -80,5 +79,7 @@ def _split(text: str) -> list[str]:
 
 def _is_password(expected: str | None, given: str) -> bool:
     """Compare in constant time; an unknown user takes as long as a wrong password."""
+    import hmac  # at the first login: with OpenSSL's hashes it takes milliseconds
+
     is_same = hmac.compare_digest(given.encode(), (expected or "").encode())
     return is_same and expected is not None

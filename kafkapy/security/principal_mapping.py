@@ -11,10 +11,10 @@ from typing import Final
 
 from kafkapy.dataclass import dataclass
 
-_RULE: Final = re.compile(r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)", re.ASCII)
-_END_OF_RULE: Final = re.compile(r"\s*(?:,\s*|$)", re.ASCII)
-_REFERENCE: Final = re.compile(r"\$(\d+)", re.ASCII)
-_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[a-zA-Z])")
+_DEFAULT: Final = "DEFAULT"
+_RULE: Final = r"(?a)(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
+_END_OF_RULE: Final = r"(?a)\s*(?:,\s*|$)"
+_NAMED_GROUP: Final = r"\(\?<(?=[a-zA-Z])"
 MOST_NAME_LENGTH: Final = 4096
 """Longer subjects match no rule, as matching may take superlinear time; real certificates are far below."""
 
@@ -66,11 +66,14 @@ class PrincipalMapper:
 
 def _parse(text: str) -> list[Rule]:
     text = text.strip()
+    if text == _DEFAULT:
+        return [Rule(None, (), "")]  # as nearly always: nothing is compiled for it
+    rule, end_of_rule = re.compile(_RULE), re.compile(_END_OF_RULE)
     rules: list[Rule] = []
     position = 0
     while position < len(text):
-        matched = _RULE.match(text, position)
-        end = _END_OF_RULE.match(text, matched.end() if matched is not None else position)
+        matched = rule.match(text, position)
+        end = end_of_rule.match(text, matched.end() if matched is not None else position)
         if end is None:
             raise MappingRuleError(f"Invalid rule: {text[position:]}")
         if matched is not None:
@@ -84,7 +87,7 @@ def _rule(matched: re.Match[str]) -> Rule:
         return Rule(None, (), "")
     try:
         with warnings.catch_warnings(action="error", category=FutureWarning):  # Java's nested sets: [a-z&&[^x]]
-            pattern = re.compile(_NAMED_GROUP.sub("(?P<", matched[2]), re.ASCII)
+            pattern = re.compile(re.sub(_NAMED_GROUP, "(?P<", matched[2]), re.ASCII)
     except (re.error, FutureWarning) as error:
         raise MappingRuleError(f"Invalid rule: {matched[0]}: {error}") from error
     return Rule(pattern, tuple(_replacement(matched[3], pattern)), matched[4])

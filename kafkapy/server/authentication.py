@@ -6,13 +6,11 @@ names. Those of SCRAM are in the metadata. Login modules, classes and callback h
 name stops the start.
 """
 
-import hmac
 import logging
 import os
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
@@ -25,15 +23,15 @@ from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.jaas import LOGIN_MODULES, JaasEntry, JaasError, check_module, parse_entry, parse_file
 from kafkapy.security.plain import PlainServer, users_of
 from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
-from kafkapy.server.token_logins import TokenLogins
 
 if TYPE_CHECKING:
     from kafkapy.handlers.login_gate import GateSettings
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.seams import Clock, IoPool
-    from kafkapy.security.scram import Iterations, ScramCredential, ScramServer
+    from kafkapy.security.scram import Iterations, ScramCredential, ScramServer, ScramToken
     from kafkapy.server.bearer_tokens import BearerTokens
+    from kafkapy.server.token_logins import TokenLogins
 
 JAAS_KEY: Final = "sasl.jaas.config"
 JAAS_FILE_PROPERTY: Final = "java.security.auth.login.config"
@@ -125,11 +123,21 @@ class _Mechanisms:
         self.is_started = False
         """From then on keys of bearer tokens are not read synchronously: that would block the loop."""
         self._random = random
-        self._secret = salt_secret(cluster_id, token_key)
-        self._tokens = TokenLogins(image, token_key, self._secret)
+        self._token_key = token_key
+        self._cluster_id = cluster_id
         self._counted: object = None
         """The credentials of the image that `_iterations` was counted from."""
         self._iterations: dict[int, Counter[int]] = {}
+
+    @cached_property
+    def _secret(self) -> bytes:
+        return salt_secret(self._cluster_id, self._token_key)
+
+    @cached_property
+    def _tokens(self) -> "TokenLogins":
+        from kafkapy.server.token_logins import TokenLogins
+
+        return TokenLogins(self._image, self._token_key, self._secret)
 
     def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
         """Return one listener's login settings. Raises ConfigError."""
@@ -172,7 +180,7 @@ class _Mechanisms:
 
     def _scram(self, mechanism: ScramMechanism) -> Callable[[], SaslServer]:
         credentials = partial(self._credential, mechanism.code)
-        tokens = partial(self._tokens.find, mechanism)
+        tokens = partial(self._find_token, mechanism)
         stored_iterations = partial(self._stored_iterations, mechanism.code)
 
         def new_server() -> SaslServer:
@@ -187,6 +195,9 @@ class _Mechanisms:
             )
 
         return new_server
+
+    def _find_token(self, mechanism: ScramMechanism, token_id: str) -> "ScramToken | None":
+        return self._tokens.find(mechanism, token_id)
 
     def _credential(self, code: int, name: str) -> "ScramCredential | None":
         record = self._image().scram.get((code, name))
@@ -217,6 +228,8 @@ def salt_secret(cluster_id: str, token_key: Password | None) -> bytes:
     A salt that changed would reveal that the user does not exist. With delegation.token.secret.key nobody can compute
     it; without, those can who know the cluster id, which no node reveals before a login.
     """
+    import hmac  # at the first login: with OpenSSL's hashes it takes milliseconds
+
     key = b"" if token_key is None else token_key.value.encode()
     return hmac.digest(key, f"salts of unknown users of {cluster_id}".encode(), "sha256")
 
@@ -304,9 +317,14 @@ def jaas_file() -> str | None:
 
 def java_property(name: str) -> str | None:
     """Return the value of -Dname=value in KAFKA_OPTS, the last one; None without it. Raises JaasError."""
+    given = os.environ.get("KAFKA_OPTS")
+    if not given:
+        return None
+    import shlex  # needed by few brokers
+
     prefix = f"-D{name}="
     try:
-        options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
+        options = shlex.split(given)
     except ValueError as error:
         raise JaasError(f"KAFKA_OPTS cannot be read: {error}") from error
     return next((each.removeprefix(prefix) for each in reversed(options) if each.startswith(prefix)), None)

@@ -1,7 +1,6 @@
 """The system's clock and randomness."""
 
 import os
-import random
 import time
 from typing import Final
 
@@ -43,9 +42,6 @@ def clock_of_environment() -> SystemClock:
 class SystemRandom:
     """A seams.Random on the system's entropy."""
 
-    def __init__(self) -> None:
-        self._random = random.SystemRandom()
-
     def uuid(self) -> Uuid:
         while True:
             raw = bytearray(os.urandom(16))
@@ -56,4 +52,7 @@ class SystemRandom:
                 return uuid
 
     def randrange(self, start: int, stop: int) -> int:
-        return self._random.randrange(start, stop)
+        """Return a number of [start, stop). None is likelier than another by more than 2**-64 of its chance."""
+        span = stop - start
+        assert span > 0, "an empty range"
+        return start + int.from_bytes(os.urandom(span.bit_length() // 8 + 9)) % span

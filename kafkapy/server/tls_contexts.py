@@ -45,19 +45,24 @@ logger = logging.getLogger("kafkapy.server")
 
 def server_context(tls: TlsConfig) -> ssl.SSLContext:
     """Return the context for a listener's handshakes. Raises ConfigError."""
+    return certified_context(tls)[0]
+
+
+def certified_context(tls: TlsConfig) -> tuple[ssl.SSLContext, tuple[Certificate, ...]]:
+    """Return that context with the leaf certificate of each of its keys. Raises ConfigError."""
     context = _new_context(ssl.PROTOCOL_TLS_SERVER, tls)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
     keys = open_key_store(tls)
     if not keys:
         raise ConfigError("ssl.keystore.location", None, "a listener with TLS needs a key store (ssl.keystore.*)")
-    _load_keys(context, tls, keys)
+    certificates = _load_keys(context, tls, keys)
     context.verify_mode = VERIFY_MODES[tls.ssl_client_auth]
     context.num_tickets = TICKETS_OF_CERTIFIED if context.verify_mode == ssl.CERT_REQUIRED else TICKETS
     if context.verify_mode != ssl.CERT_NONE:
         _load_trusted(context, tls)
     else:
         open_trust_store(tls)  # a broken one stops the start, as in Kafka
-    return context
+    return context, certificates
 
 
 def client_context(tls: TlsConfig) -> ssl.SSLContext:
@@ -96,11 +101,6 @@ def check_trusts(server: ssl.SSLContext, client: ssl.SSLContext, location: str |
             f"those settings: {error.reason}"
         )
         raise ConfigError("ssl.truststore.location", location, message) from error
-
-
-def own_certificates(tls: TlsConfig) -> tuple[Certificate, ...]:
-    """Return the leaf certificate of each of a listener's keys. Raises ConfigError."""
-    return tuple(_own_certificate(each, "ssl.keystore.location", "") for each in open_key_store(tls))
 
 
 def _new_context(protocol: int, tls: TlsConfig) -> ssl.SSLContext:
@@ -179,17 +179,18 @@ def _bound_versions(context: ssl.SSLContext, *, has_modern: bool, has_older: boo
 # ---- keys and certificates
 
 
-def _load_keys(context: ssl.SSLContext, tls: TlsConfig, keys: tuple[KeyMaterial, ...]) -> None:
-    """Load all keys; if two have the same type, OpenSSL can use only one, and the first is used."""
+def _load_keys(context: ssl.SSLContext, tls: TlsConfig, keys: tuple[KeyMaterial, ...]) -> tuple[Certificate, ...]:
+    """Load all keys; return their certificates. If two keys have the same type, OpenSSL uses only one: the first."""
     shown = tls.ssl_keystore_location or "[hidden]"
     key = "ssl.keystore.location" if tls.ssl_keystore_location else "ssl.keystore.key"
+    certificates = tuple(_valid_certificate(material, key, shown) for material in keys)
     for material in reversed(keys):
-        _check_validity(material, key, shown)
         try:
             with _in_memory(material) as path:
                 context.load_cert_chain(path, password=lambda: material.password or "")  # noqa: B023
         except ssl.SSLError as error:
             raise ConfigError(key, shown, _why(error, material)) from None
+    return certificates
 
 
 def _why(error: ssl.SSLError, material: KeyMaterial) -> str:
@@ -201,13 +202,14 @@ def _why(error: ssl.SSLError, material: KeyMaterial) -> str:
     return f"the key or its certificate cannot be loaded: {reason}"
 
 
-def _check_validity(material: KeyMaterial, key: str, shown: str) -> None:
-    """Refuse an expired certificate. Deviation: Kafka serves one, which every client then refuses."""
+def _valid_certificate(material: KeyMaterial, key: str, shown: str) -> Certificate:
+    """Return a key's certificate; refuse an expired one. Deviation: Kafka serves it, which every client refuses."""
     certificate = _own_certificate(material, key, shown)
     if certificate.not_after < time.strftime("%Y%m%d%H%M%S", time.gmtime()):
         text = certificate.not_after
         message = f"the certificate of {certificate.subject} expired on {text[:4]}-{text[4:6]}-{text[6:8]}"
         raise ConfigError(key, shown, message)
+    return certificate
 
 
 def _own_certificate(material: KeyMaterial, key: str, shown: str) -> Certificate:

@@ -22,7 +22,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ConfigError
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.security.certificate import Certificate, subject_of
-from kafkapy.server.tls_contexts import check_trusts, client_context, node_context, own_certificates, server_context
+from kafkapy.server.tls_contexts import certified_context, check_trusts, client_context, node_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 RELOADED: Final = frozenset(
@@ -133,12 +133,12 @@ class ClientContexts:
 
 def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:
     written_ns = _written_ns(tls)
-    context = server_context(tls)
+    context, certificates = certified_context(tls)
     client = None
     if name in (config.inter_broker_listener_name, *config.controller_listener_names):
         client = node_context(tls)
         check_trusts(context, client, tls.ssl_truststore_location)
-    return _Served(tls, written_ns, own_certificates(tls), context, client)
+    return _Served(tls, written_ns, certificates, context, client)
 
 
 def _check_others_trust(before: _Served, after: _Served) -> None:

@@ -30,7 +30,7 @@ MAX_FILE_NAME_LENGTH: Final = 255
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
-_MARKED_DIRECTORY = re.compile(r"^(\S+)-(\d+)\.[0-9a-f]{32}(-delete|-stray|-future)$")
+_MARKED_DIRECTORY = r"^(\S+)-(\d+)\.[0-9a-f]{32}(-delete|-stray|-future)$"  # compiled when there is one
 _PARTITION_DIRECTORY = re.compile(r"^(\S+)-(\d+)$")
 
 
@@ -47,13 +47,11 @@ def offset_of(name: str) -> int | None:
 
 def parse_partition_directory(name: str) -> tuple[TopicPartition, str] | None:
     """Return the partition and the marker ("", -delete, -stray, -future) of a directory name, or None."""
-    marked = _MARKED_DIRECTORY.match(name)
-    if marked is not None:
-        return TopicPartition(marked[1], int(marked[2])), marked[3]
-    if name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)):
-        return None
     plain = _PARTITION_DIRECTORY.match(name)
-    return (TopicPartition(plain[1], int(plain[2])), "") if plain is not None else None
+    if plain is not None:
+        return TopicPartition(plain[1], int(plain[2])), ""
+    marked = re.match(_MARKED_DIRECTORY, name)
+    return (TopicPartition(marked[1], int(marked[2])), marked[3]) if marked is not None else None
 
 
 def partition_directories(disk: Disk, directory: str) -> list[str]:
