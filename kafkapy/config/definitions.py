@@ -6,13 +6,13 @@ by Java's parsers. Error messages are Kafka's, because tools and tests compare t
 
 import math
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from functools import cache
 from typing import Final, TypeAlias
 
 from kafkapy.config import facts
 from kafkapy.config.validators import FREE_LISTS, ConfigRuleError, Validator, validator_for
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum
 from kafkapy.errors import ConfigError
 
 __all__ = ["ConfigRuleError", "ConfigType", "Definition", "Password", "Value"]

@@ -6,11 +6,11 @@ addresses and is kept as "" (Kafka's null); IPv6 hosts are in brackets.
 
 import re
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Final
 
 from kafkapy.config.validators import ADDRESS, ConfigRuleError
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import StrEnum
 
 LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 

@@ -3,9 +3,9 @@
 Source: KIP-11, KIP-290 (prefixed patterns), org.apache.kafka.common.acl. The enums have Kafka's codes.
 """
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.enumeration import IntEnum
 from kafkapy.named_tuple import NamedTuple
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ a new one starts with a full session for each unfenced broker. Source: KIP-631, 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum, auto
 from kafkapy.errors import ApiError
 from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, WORKING_FEATURES, FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, MetadataImage

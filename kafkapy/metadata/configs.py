@@ -5,9 +5,9 @@ resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KI
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from kafkapy.enumeration import IntEnum
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.features import FeatureControl

@@ -7,9 +7,9 @@ Sources: KIP-631 (leader, ISR), KIP-704 (leader recovery), KIP-966 (eligible lea
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
+from enum import Enum, auto
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum, auto
 from kafkapy.metadata.features import MV_3_6_IV0, MV_3_7_IV2
 from kafkapy.metadata.registrations import (
     NO_LEADER,

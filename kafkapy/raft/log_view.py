@@ -7,9 +7,9 @@ before it does not cover what was written after it.
 
 from bisect import bisect_right
 from dataclasses import field
+from enum import Enum
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum
 from kafkapy.types import OffsetAndEpoch
 
 

@@ -12,10 +12,10 @@ record must never get their offset in the same epoch.
 """
 
 from dataclasses import field
+from enum import Enum
 from typing import TypeAlias
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum
 from kafkapy.raft.config import FOREVER_MS
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.election import VoteTally, may_grant_vote

@@ -1,6 +1,6 @@
 """The states of a link between two turns."""
 
-from kafkapy.enumeration import Enum, auto
+from enum import Enum, auto
 
 
 class Rest(Enum):

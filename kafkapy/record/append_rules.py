@@ -1,9 +1,9 @@
 """The data types of an append to a log: its origin, the validation rules, and the validated records."""
 
 from collections.abc import Callable
+from enum import Enum
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CREATE_TIME
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_RECOMPRESSED_BYTES, NAMES, NONE

@@ -7,11 +7,11 @@ _RAFT_MESSAGES at version 0, which carries its own version as a field.
 
 import struct
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkapy.enumeration import IntEnum
 from kafkapy.errors import ProtocolError
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CONTROL_FLAG, NO_LEADER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_FLAG, Record

@@ -14,10 +14,10 @@ min ISR).
 """
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum
 from kafkapy.metadata.registrations import NO_LEADER, PartitionRegistration
 from kafkapy.metrics.traffic import TopicTraffic
 from kafkapy.protocol.error_code import ErrorCode

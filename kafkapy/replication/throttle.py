@@ -9,10 +9,10 @@ Source: Apache Kafka's ReplicationQuotaManager.
 """
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.enumeration import Enum
 from kafkapy.security.rate import SimpleRate
 from kafkapy.types import INT64_MAX
 

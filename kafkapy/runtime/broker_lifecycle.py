@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum, auto
 from kafkapy.errors import ApiError
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.features import MV_3_7_IV2, MV_4_3_IV0

@@ -16,9 +16,9 @@ replayed then, at the end of the event loop's pass or before anything else reads
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kafkapy.enumeration import Enum
 from kafkapy.errors import ApiError
 from kafkapy.native import mypyc_attr
 from kafkapy.protocol.error_code import ErrorCode

@@ -11,10 +11,10 @@ Apache Kafka's SaslServerAuthenticator.
 """
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum, auto
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import (
     API_VERSIONS,

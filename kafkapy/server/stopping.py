@@ -3,9 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from enum import IntEnum, auto
 from typing import TypeAlias
-
-from kafkapy.enumeration import IntEnum, auto
 
 Step: TypeAlias = Callable[[], Awaitable[object] | None]
 

@@ -15,9 +15,8 @@ that it wrote to were added (KIP-890). The enum values are those in the log, the
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Final
-
-from kafkapy.enumeration import Enum
 
 
 class TransactionState(Enum):

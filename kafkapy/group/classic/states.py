@@ -11,9 +11,8 @@ DescribeGroups show them.
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Final
-
-from kafkapy.enumeration import Enum
 
 
 class ClassicState(Enum):

@@ -7,10 +7,10 @@ epoch are checked against that.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
+from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import IntEnum
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_value import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )

@@ -5,9 +5,9 @@ combination, and requests do the validation. Source: KIP-848, schemas in protoco
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from typing import Any, Final
 
-from kafkapy.enumeration import Enum
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.subscriptions import ResolvedRegex, Subscriptions

@@ -15,7 +15,7 @@ def emit_error_codes(rows: list[dict[str, str]]) -> str:
             GENERATED.format("error_codes.tsv"),
             '"""',
             "",
-            "from kafkapy.enumeration import IntEnum",
+            "from enum import IntEnum",
             "",
             "",
             "class ErrorCode(IntEnum):",

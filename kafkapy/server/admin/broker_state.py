@@ -4,8 +4,8 @@ While a broker starts, this is the only metric of /metrics: its other parts do n
 """
 
 from collections.abc import Collection, Iterator
+from enum import IntEnum
 
-from kafkapy.enumeration import IntEnum
 from kafkapy.gauge import Gauge
 from kafkapy.runtime.broker_lifecycle import LifecycleState
 

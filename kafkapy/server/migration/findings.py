@@ -5,13 +5,13 @@ itself. A NOTE does not affect whether the migration works.
 """
 
 from collections.abc import Iterator
+from enum import Enum
 from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.load import base_key, load
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum
 from kafkapy.errors import ConfigError
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.metadata.features import unserved_levels

@@ -5,10 +5,10 @@ follower at the tail and a high watermark that follows the appends all need exac
 lookup. Other reads cost an index lookup and a scan of about index.interval.bytes of headers.
 """
 
+from enum import Enum
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.enumeration import Enum
 from kafkapy.storage.segment.open_files import PinnedRegion
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.segments import Segments
