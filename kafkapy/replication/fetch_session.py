@@ -62,17 +62,15 @@ class FetchedPartition:
             or answer.diverging is not None
         )
 
-    def note_answer(self, answer: PartitionRead) -> bool:
-        """Record an answer; return whether it has news.
+    def note_answer(self, answer: PartitionRead) -> None:
+        """Record an answer with news.
 
         After an error or a divergence the high watermark is set to unknown, so that the next successful answer is sent:
         a follower that truncates its log does not take over the high watermark.
         """
-        has_news = self.has_news(answer)
         is_applied = answer.error_code == 0 and answer.diverging is None
         self.high_watermark = answer.high_watermark if is_applied else UNKNOWN_OFFSET
         self.log_start_offset = answer.log_start_offset
-        return has_news
 
 
 class FetchSession:
@@ -139,7 +137,8 @@ class FetchSession:
         for partition, answer in answers:
             if self.partitions.get(partition.key) is not partition:
                 continue
-            if partition.note_answer(answer):
+            if partition.has_news(answer):
+                partition.note_answer(answer)
                 news.append((partition, answer))
                 if answer.records:
                     del self.partitions[partition.key]
