@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 from kafkapy.dataclass import dataclass
@@ -76,7 +75,9 @@ class Processor:
 
     def adopt(self, channel: Channel, info: ConnectionInfo) -> "Link":
         """Take over a new connection and start to read from it."""
-        link = _link_type()(self, channel, info)
+        from kafkapy.reactor.link import Link  # not needed before the first connection
+
+        link = Link(self, channel, info)
         self.links[link] = None
         link.open()
         if self._sweeper is None:
@@ -216,10 +217,3 @@ class Processor:
             pending.cancel()
             self.request_memory.bytes -= pending.frame_bytes
         self.pending_requests.clear()
-
-
-@cache
-def _link_type() -> "type[Link]":
-    from kafkapy.reactor.link import Link  # not needed before the first connection
-
-    return Link
