@@ -72,6 +72,7 @@ class Processor:
         self._is_resuming = False
         self._idle_seconds = limits.connections_max_idle_ms / 1000
         self._sweeper: AfterReads | None = None
+        self._swept_at = loop.time()
 
     def adopt(self, channel: Channel, info: ConnectionInfo) -> "Link":
         """Take over a new connection and start to read from it."""
@@ -188,11 +189,19 @@ class Processor:
             self._sweeper = AfterReads(self.loop, seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Close connections without traffic for connections.max.idle.ms. Runs ten times in that period."""
-        idle_since = self.loop.time() - self._idle_seconds
-        for link in [link for link in self.links if link.last_active <= idle_since]:
+        """Close connections without traffic for connections.max.idle.ms. Runs ten times in that period, or more often.
+
+        A connection may await more of a frame than arrives: a TLS peer that says goodbye amid a frame without closing
+        sends only an alert. So what has arrived is received after two sweeps at the latest.
+        """
+        now = self.loop.time()
+        idle_since = now - self._idle_seconds
+        swept_at, self._swept_at = self._swept_at, now
+        for link in [link for link in self.links if link.last_active <= swept_at]:
             if link.awaited_bytes != ANY_BYTES:
-                link.await_any_bytes()  # what has arrived is received before the next sweep
+                link.await_any_bytes()
+                continue
+            if link.last_active > idle_since:
                 continue
             logger.info("Closing connection %s: idle for %.0f s", link.info.connection_id, self._idle_seconds)
             link.close()

@@ -80,6 +80,20 @@ async def test_a_peer_that_ends_amid_a_frame_is_forgotten(
     assert world.reactor.request_memory.bytes == 0
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_goodbye_amid_a_frame_is_heard_long_before_the_connection_is_idle(
+    loop: SimLoop, version: ssl.TLSVersion, tls: ServerTls
+):
+    """The peer waits for the broker's close_notify, and so the end of the stream does not wake the broker."""
+    world = World(loop, ReactorLimits(connections_max_idle_ms=3_600_000), tls=tls)
+    client = await new_client(world, version)
+    await client.send(FRAME[:40_000])
+    await asyncio.sleep(0.1)
+    client.channel._session.say_goodbye()
+    await client.wait_end()
+    assert loop.now_ms() < 61_000
+
+
 @VERSIONS
 async def test_a_peer_that_sends_little_at_a_time_is_not_idle(
     loop: SimLoop, version: ssl.TLSVersion | None, tls: ServerTls

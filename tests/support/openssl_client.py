@@ -23,6 +23,7 @@ _CALLS: Final[dict[str, tuple[Any, list[Any]]]] = {
     "SSL_do_handshake": (_INT, [_POINTER]),
     "SSL_key_update": (_INT, [_POINTER, _INT]),
     "SSL_renegotiate": (_INT, [_POINTER]),
+    "SSL_shutdown": (_INT, [_POINTER]),
     "SSL_write": (_INT, [_POINTER, ctypes.c_char_p, _INT]),
     "SSL_read": (_INT, [_POINTER, ctypes.c_char_p, _INT]),
 }
@@ -57,6 +58,10 @@ class OpenSslClient:
     ) -> None:
         self._lib.SSL_free(self._tls)
         self._lib.SSL_CTX_free(self._context)
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection without a word."""
         self._socket.close()
 
     def update_keys(self) -> bool:
@@ -69,9 +74,20 @@ class OpenSslClient:
         self._lib.SSL_renegotiate(self._tls)
         return bool(self._lib.SSL_do_handshake(self._tls) == 1)
 
-    def send_request(self, data: bytes) -> bytes:
-        """Send and return what comes back, nothing if the connection has ended."""
+    def send(self, data: bytes) -> None:
         self._lib.SSL_write(self._tls, data, len(data))
-        buffer = ctypes.create_string_buffer(1000)
+
+    def receive(self) -> bytes:
+        """Return the data of one record at most, nothing if the connection has ended."""
+        buffer = ctypes.create_string_buffer(16_384)
         count = self._lib.SSL_read(self._tls, buffer, len(buffer))
         return buffer.raw[: max(count, 0)]
+
+    def send_request(self, data: bytes) -> bytes:
+        """Send and return what comes back, nothing if the connection has ended."""
+        self.send(data)
+        return self.receive()
+
+    def say_goodbye(self) -> None:
+        """Send close_notify, and leave the connection open."""
+        self._lib.SSL_shutdown(self._tls)
