@@ -298,6 +298,13 @@ class Partition(Generic[LogT]):
         log.update_high_watermark(high_watermark)
         return True
 
+    @property
+    def is_log_start_news(self) -> bool:
+        """Whether the log start offset has risen, by retention for example, and a follower does not know it yet."""
+        log = self.log
+        assert log is not None
+        return any(follower.log_start_offset < log.log_start_offset for follower in self.followers.values())
+
     def _smallest_in_sync_end_offset(self, log: LogT, now_ms: int) -> int:
         if self.is_under_min_isr:
             return UNKNOWN_OFFSET

@@ -119,8 +119,12 @@ class IsrUpdates:
             logger.info("Shrinking ISR of %s from %s to %s", partition.topic_partition, _ids(partition.isr), _ids(isr))
             partition.begin_isr_change(isr)
             self.want(partition)
-        elif partition.is_leader and not partition.is_alone:
-            self._replica_manager.notify_appended(partition)
+        elif (
+            partition.is_leader
+            and not partition.is_alone
+            and (partition.maybe_advance_high_watermark(now_ms) or partition.is_log_start_news)
+        ):
+            self._replica_manager.complete_waiting(partition)
 
     async def _send_wanted(self) -> None:
         while True:

@@ -18,6 +18,8 @@ from tests.simulator.replicas import ReplicaWorld
 MORE = 1.2
 FEW, MANY = 10, 3000
 REPEATS = 5
+INSTRUCTIONS_OF_A_LAG_CHECK = 500
+"""Of one partition; reading it again for its follower takes 700 more."""
 
 
 def count(partition_count: int) -> float:
@@ -44,6 +46,28 @@ def count(partition_count: int) -> float:
 def test_a_produce_and_the_fetch_it_wakes_cost_the_same_with_few_and_many_partitions() -> None:
     few, many = count(FEW), count(MANY)
     assert many <= MORE * few, f"{few:.0f} instructions with {FEW} partitions, {many:.0f} with {MANY}"
+
+
+def rest_cost(partition_count: int) -> float:
+    """Return the instructions of a lag check of replicas that are in sync, with the fetches around it."""
+
+    async def main(loop: SimLoop) -> float:
+        world = ReplicaWorld(loop, 2, replica_lag_time_max_ms="2000")
+        world.create_topic(partition_count, replicas=(1, 2))
+        await world.pass_ms(3000)
+        counter = Counter()
+        with counter:
+            await world.pass_ms(REPEATS * 1000)
+        await world.stop()
+        return counter.instructions / REPEATS
+
+    return run(main)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="bytecode is counted on CPython 3.11")
+def test_a_lag_check_makes_no_follower_read_the_partitions_that_are_in_sync_again() -> None:
+    few, many = rest_cost(FEW), rest_cost(FEW + 1000)
+    assert many - few < 1000 * INSTRUCTIONS_OF_A_LAG_CHECK, f"{(many - few) / 1000:.0f} instructions for each partition"
 
 
 async def test_records_are_sent_once_however_many_partitions_have_some(loop: SimLoop) -> None:
