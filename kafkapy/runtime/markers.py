@@ -10,8 +10,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
+from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
@@ -34,8 +34,7 @@ _OF_ONE_MARKER: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.T
 """Errors that a single marker of a write may cause."""
 
 
-@dataclass(slots=True, frozen=True)
-class Marker:
+class Marker(NamedTuple):
     """The end of one producer's transaction, for any of its partitions.
 
     transaction_version: 0 or 2; decides which epochs the partition accepts (KIP-1228).
@@ -181,8 +180,8 @@ def _append_together(
     version = markers[0].transaction_version
     append = PartitionAppend(partition, b"", transaction_version=version)
     own = [
-        ProducerMarker(each.producer_id, each.producer_epoch, each.is_commit, each.coordinator_epoch)
-        for each in markers
+        ProducerMarker(producer_id, producer_epoch, is_commit, coordinator_epoch)
+        for producer_id, producer_epoch, is_commit, coordinator_epoch, _ in markers
     ]
 
     def write(log: "Log", leader_epoch: int) -> bool:

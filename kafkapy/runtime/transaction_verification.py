@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkapy.config.transaction import TransactionConfig
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -43,26 +42,32 @@ RETRIED_BY_CLIENTS: Final = frozenset(
 """After these codes the client sends the batch again, and its guard remains valid."""
 
 
-@dataclass(slots=True, frozen=True)
 class TransactionalProducer:
     """The producer of the records, and what its client supports.
 
     is_adding: Produce 12, TxnOffsetCommit 5 and above. knows_abortable: Produce 11, TxnOffsetCommit 4 and above.
     """
 
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    is_adding: bool
-    knows_abortable: bool
+    __slots__ = ("is_adding", "knows_abortable", "producer_epoch", "producer_id", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, is_adding: bool, knows_abortable: bool
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.is_adding = is_adding
+        self.knows_abortable = knows_abortable
 
 
-@dataclass(slots=True)
 class Verified:
     """code NONE: append, with the guard (None if the transaction is already open, or verification is disabled)."""
 
-    guard: "VerificationGuard | None" = None
-    code: int = ErrorCode.NONE
+    __slots__ = ("code", "guard")
+
+    def __init__(self, guard: "VerificationGuard | None" = None, code: int = ErrorCode.NONE) -> None:
+        self.guard = guard
+        self.code = code
 
 
 class TransactionGate(Protocol):

@@ -12,7 +12,6 @@ recognised (KIP-890).
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import NO_PRODUCER_ID, NO_TIMESTAMP
 from kafkapy.transaction.hash_order import with_added
 from kafkapy.transaction.states import NEXT_STATES, TransactionState
@@ -27,25 +26,66 @@ NO_TIMEOUT_MS: Final = INT32_MAX
 """The time-out of transactions that an external coordinator ends (two-phase commit, KIP-939): they never time out."""
 
 
-class TransactionMetadata(NamedTuple):
-    """Times are wall clock ms. `last_producer_epoch` is not in the log, as in Kafka: after a load it is NO_EPOCH."""
+class TransactionMetadata:
+    """Times are wall clock ms. `last_producer_epoch` is not in the log, as in Kafka: after a load it is NO_EPOCH.
 
-    producer_id: int
-    producer_epoch: int
-    state: TransactionState
-    timeout_ms: int
-    last_update_ms: int
-    previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before the last transition; equal to producer_id unless that transition changed it."""
-    next_producer_id: int = NO_PRODUCER_ID
-    """While prepared with exhausted epochs: the producer id to use after the transaction."""
-    last_producer_epoch: int = NO_EPOCH
-    """The producer epoch before the last bump, kept if a retry of the bumping request must be recognised."""
-    partitions: tuple[TopicPartition, ...] = ()
-    """In Kafka's order (hash_order.py)."""
-    start_ms: int = NO_TIMESTAMP
-    client_transaction_version: int = 0
-    """Of the client that last added partitions or ended a transaction: 2 or 0."""
+    previous_producer_id: the producer id before the last transition; equal to producer_id unless that transition
+    changed it. next_producer_id: while prepared with exhausted epochs, the producer id to use after the transaction.
+    last_producer_epoch: the producer epoch before the last bump, kept if a retry of the bumping request must be
+    recognised. partitions: in Kafka's order (hash_order.py). client_transaction_version: of the client that last added
+    partitions or ended a transaction, 2 or 0.
+    """
+
+    __slots__ = (
+        "client_transaction_version",
+        "last_producer_epoch",
+        "last_update_ms",
+        "next_producer_id",
+        "partitions",
+        "previous_producer_id",
+        "producer_epoch",
+        "producer_id",
+        "start_ms",
+        "state",
+        "timeout_ms",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        *,
+        producer_epoch: int,
+        state: TransactionState,
+        timeout_ms: int,
+        last_update_ms: int,
+        previous_producer_id: int = NO_PRODUCER_ID,
+        next_producer_id: int = NO_PRODUCER_ID,
+        last_producer_epoch: int = NO_EPOCH,
+        partitions: tuple[TopicPartition, ...] = (),
+        start_ms: int = NO_TIMESTAMP,
+        client_transaction_version: int = 0,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.state = state
+        self.timeout_ms = timeout_ms
+        self.last_update_ms = last_update_ms
+        self.previous_producer_id = previous_producer_id
+        self.next_producer_id = next_producer_id
+        self.last_producer_epoch = last_producer_epoch
+        self.partitions = partitions
+        self.start_ms = start_ms
+        self.client_transaction_version = client_transaction_version
+
+    def fields(self) -> dict[str, Any]:
+        """Return the values by the names of their fields, as the constructor takes them."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TransactionMetadata) and self.fields() == other.fields()
+
+    def __repr__(self) -> str:
+        return f"TransactionMetadata({', '.join(f'{name}={value!r}' for name, value in self.fields().items())})"
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -60,6 +100,22 @@ class TransactionMetadata(NamedTuple):
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
         return self.state.is_expirable and self.last_update_ms <= now_ms - expiration_ms
+
+
+FIELDS: Final = (
+    "producer_id",
+    "producer_epoch",
+    "state",
+    "timeout_ms",
+    "last_update_ms",
+    "previous_producer_id",
+    "next_producer_id",
+    "last_producer_epoch",
+    "partitions",
+    "start_ms",
+    "client_transaction_version",
+)
+"""Of TransactionMetadata."""
 
 
 def is_exhausted(producer_epoch: int) -> bool:
@@ -88,42 +144,48 @@ def with_epoch_bumped(
     """Return the metadata after InitProducerId of a known transactional id."""
     assert not metadata.is_epoch_exhausted
     return _emptied(
-        metadata,
-        timeout_ms,
-        now_ms,
-        producer_epoch=metadata.producer_epoch + 1,
-        last_producer_epoch=last_producer_epoch,
+        metadata, metadata.producer_id, metadata.producer_epoch + 1, last_producer_epoch, timeout_ms, now_ms
     )
 
 
 def with_epoch_kept(metadata: TransactionMetadata, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
     """Return the metadata after a retry of the InitProducerId that bumped the epoch (KIP-360)."""
-    return _emptied(metadata, timeout_ms, now_ms)
+    producer_id, producer_epoch, last_producer_epoch = (
+        metadata.producer_id,
+        metadata.producer_epoch,
+        metadata.last_producer_epoch,
+    )
+    return _emptied(metadata, producer_id, producer_epoch, last_producer_epoch, timeout_ms, now_ms)
 
 
 def with_new_producer_id(
     metadata: TransactionMetadata, producer_id: int, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
     """Return the metadata after InitProducerId with a new producer id, because the epochs are exhausted."""
-    return _emptied(
-        metadata,
-        timeout_ms,
-        now_ms,
-        producer_id=producer_id,
-        producer_epoch=0,
-        last_producer_epoch=last_producer_epoch,
-    )
+    return _emptied(metadata, producer_id, 0, last_producer_epoch, timeout_ms, now_ms)
 
 
-def _emptied(metadata: TransactionMetadata, timeout_ms: int, now_ms: int, **changes: Any) -> TransactionMetadata:
-    return _moved(
+def _emptied(
+    metadata: TransactionMetadata,
+    producer_id: int,
+    producer_epoch: int,
+    last_producer_epoch: int,
+    timeout_ms: int,
+    now_ms: int,
+) -> TransactionMetadata:
+    return _checked(
         metadata,
-        TransactionState.EMPTY,
-        timeout_ms=timeout_ms,
-        last_update_ms=now_ms,
-        partitions=(),
-        start_ms=NO_TIMESTAMP,
-        **changes,
+        TransactionMetadata(
+            producer_id,
+            producer_epoch=producer_epoch,
+            state=TransactionState.EMPTY,
+            timeout_ms=timeout_ms,
+            last_update_ms=now_ms,
+            previous_producer_id=metadata.producer_id,
+            next_producer_id=metadata.next_producer_id,
+            last_producer_epoch=last_producer_epoch,
+            client_transaction_version=metadata.client_transaction_version,
+        ),
     )
 
 
@@ -135,19 +197,35 @@ def with_partitions(
 ) -> TransactionMetadata:
     """Return the metadata after partitions were added to the transaction; begins a transaction if there is none."""
     is_begun = metadata.state is TransactionState.ONGOING
-    return _moved(
+    return _checked(
         metadata,
-        TransactionState.ONGOING,
-        partitions=with_added(metadata.partitions, added),
-        start_ms=metadata.start_ms if is_begun else now_ms,
-        last_update_ms=now_ms,
-        client_transaction_version=client_transaction_version,
+        TransactionMetadata(
+            metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            state=TransactionState.ONGOING,
+            timeout_ms=metadata.timeout_ms,
+            last_update_ms=now_ms,
+            previous_producer_id=metadata.producer_id,
+            next_producer_id=metadata.next_producer_id,
+            last_producer_epoch=metadata.last_producer_epoch,
+            partitions=with_added(metadata.partitions, added),
+            start_ms=metadata.start_ms if is_begun else now_ms,
+            client_transaction_version=client_transaction_version,
+        ),
     )
 
 
 def prepared(metadata: TransactionMetadata, target: TransactionState, *, now_ms: int) -> TransactionMetadata:
     """Return the metadata of a decided transaction at version 0 or 1: the client keeps its epoch."""
-    return _prepared(metadata, target, now_ms, client_transaction_version=0)
+    return _prepared(
+        metadata,
+        target,
+        now_ms,
+        producer_epoch=metadata.producer_epoch,
+        last_producer_epoch=metadata.last_producer_epoch,
+        next_producer_id=metadata.next_producer_id,
+        client_transaction_version=0,
+    )
 
 
 def prepared_and_fenced(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetadata:
@@ -156,9 +234,10 @@ def prepared_and_fenced(metadata: TransactionMetadata, *, now_ms: int) -> Transa
         metadata,
         TransactionState.PREPARE_ABORT,
         now_ms,
-        client_transaction_version=0,
         producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
         last_producer_epoch=NO_EPOCH,
+        next_producer_id=metadata.next_producer_id,
+        client_transaction_version=0,
     )
 
 
@@ -180,20 +259,40 @@ def prepared_and_bumped(
         metadata,
         target,
         now_ms,
-        client_transaction_version=client_transaction_version,
         producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
         last_producer_epoch=metadata.producer_epoch,
         next_producer_id=next_producer_id,
+        client_transaction_version=client_transaction_version,
     )
 
 
 def _prepared(
-    metadata: TransactionMetadata, target: TransactionState, now_ms: int, **changes: Any
+    metadata: TransactionMetadata,
+    target: TransactionState,
+    now_ms: int,
+    *,
+    producer_epoch: int,
+    last_producer_epoch: int,
+    next_producer_id: int,
+    client_transaction_version: int,
 ) -> TransactionMetadata:
     assert target.is_prepared
     is_begun = metadata.state is TransactionState.ONGOING
-    return _moved(
-        metadata, target, last_update_ms=now_ms, start_ms=metadata.start_ms if is_begun else now_ms, **changes
+    return _checked(
+        metadata,
+        TransactionMetadata(
+            metadata.producer_id,
+            producer_epoch=producer_epoch,
+            state=target,
+            timeout_ms=metadata.timeout_ms,
+            last_update_ms=now_ms,
+            previous_producer_id=metadata.producer_id,
+            next_producer_id=next_producer_id,
+            last_producer_epoch=last_producer_epoch,
+            partitions=metadata.partitions,
+            start_ms=metadata.start_ms if is_begun else now_ms,
+            client_transaction_version=client_transaction_version,
+        ),
     )
 
 
@@ -201,14 +300,19 @@ def completed(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetad
     """Return the metadata of a decided transaction after all its markers were written."""
     is_commit = metadata.state is TransactionState.PREPARE_COMMIT
     producer_id, producer_epoch = following_producer(metadata)
-    return _moved(
+    return _checked(
         metadata,
-        TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        next_producer_id=NO_PRODUCER_ID,
-        partitions=(),
-        last_update_ms=now_ms,
+        TransactionMetadata(
+            producer_id,
+            producer_epoch=producer_epoch,
+            state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
+            timeout_ms=metadata.timeout_ms,
+            last_update_ms=now_ms,
+            previous_producer_id=metadata.producer_id,
+            last_producer_epoch=metadata.last_producer_epoch,
+            start_ms=metadata.start_ms,
+            client_transaction_version=metadata.client_transaction_version,
+        ),
     )
 
 
@@ -219,9 +323,9 @@ def following_producer(metadata: TransactionMetadata) -> tuple[int, int]:
     return metadata.producer_id, metadata.producer_epoch
 
 
-def _moved(metadata: TransactionMetadata, target: TransactionState, **changes: Any) -> TransactionMetadata:
-    assert target in NEXT_STATES[metadata.state], (metadata.state, target)
-    moved = metadata._replace(state=target, previous_producer_id=metadata.producer_id, **changes)
-    assert moved.producer_id >= 0
-    assert 0 <= moved.producer_epoch <= MAX_EPOCH
-    return moved
+def _checked(metadata: TransactionMetadata, following: TransactionMetadata) -> TransactionMetadata:
+    """Return the next metadata, asserting that the transition is legal."""
+    assert following.state in NEXT_STATES[metadata.state], (metadata.state, following.state)
+    assert following.producer_id >= 0
+    assert 0 <= following.producer_epoch <= MAX_EPOCH
+    return following

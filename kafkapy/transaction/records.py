@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.messages.transaction_log_key import TransactionLogKey
 from kafkapy.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
@@ -49,7 +48,6 @@ _VERSION_TAG: Final = struct.Struct(">bbh")
 MOST_REMEMBERED_PARTITIONS: Final = 16
 
 
-@dataclass(slots=True)
 class TransactionRecord:
     """One record: a transactional id and its metadata, or None for a tombstone.
 
@@ -57,9 +55,22 @@ class TransactionRecord:
     decoded from the log.
     """
 
-    transactional_id: str
-    metadata: TransactionMetadata | None
-    value_version: int = 1
+    __slots__ = ("metadata", "transactional_id", "value_version")
+
+    def __init__(self, transactional_id: str, metadata: TransactionMetadata | None, value_version: int = 1) -> None:
+        self.transactional_id = transactional_id
+        self.metadata = metadata
+        self.value_version = value_version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TransactionRecord) and (
+            self.transactional_id == other.transactional_id
+            and self.metadata == other.metadata
+            and self.value_version == other.value_version
+        )
+
+    def __repr__(self) -> str:
+        return f"TransactionRecord({self.transactional_id!r}, {self.metadata!r}, {self.value_version})"
 
 
 def value_version(transaction_version: int) -> int:
@@ -85,11 +96,11 @@ def _key_of(transactional_id: str) -> bytes:
 
 def _value_of(metadata: TransactionMetadata, version: int) -> bytes:
     """Return TransactionLogValue, without the generated class: three are written for each transaction."""
-    producer_id, producer_epoch, state, timeout_ms, last_update_ms, _, _, _, partitions, start_ms, _ = metadata
+    state, partitions = metadata.state, metadata.partitions
     assert state is not TransactionState.EMPTY or not partitions
-    start = _VALUE_START.pack(version, producer_id, producer_epoch, timeout_ms, state.value)
+    start = _VALUE_START.pack(version, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, state.value)
     middle = _partitions_of(partitions if state is not TransactionState.EMPTY else None, version)
-    times = _TIMES.pack(last_update_ms, start_ms)
+    times = _TIMES.pack(metadata.last_update_ms, metadata.start_ms)
     return start + middle + times + (_tags_of(metadata) if version >= 1 else b"")
 
 

@@ -275,12 +275,12 @@ class TransactionShard:
     ) -> WriteMarkers:
         return WriteMarkers(
             transactional_id,
-            metadata.producer_id,
-            metadata.producer_epoch,
-            metadata.state is TransactionState.PREPARE_COMMIT,
-            self.coordinator_epoch,
-            metadata.client_transaction_version,
-            tuple(partitions),
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            is_commit=metadata.state is TransactionState.PREPARE_COMMIT,
+            coordinator_epoch=self.coordinator_epoch,
+            transaction_version=metadata.client_transaction_version,
+            partitions=tuple(partitions),
         )
 
     def markers_written(

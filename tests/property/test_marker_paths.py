@@ -31,8 +31,11 @@ Step = dict[int, tuple[str, int]]
 Outcome = tuple[list[Any], dict[str, Any]]
 
 
-class PatientMarkers(LocalMarkers):
+class PatientMarkers:
     """No marker is alone."""
+
+    def __init__(self, local: MarkerSink) -> None:
+        self.write = local.write
 
     def write_sole(self, topic_partition: TopicPartition, marker: Marker) -> int | None:
         return None
@@ -40,7 +43,7 @@ class PatientMarkers(LocalMarkers):
 
 class PatientHosting(TransactionHosting):
     def _new_sink(self) -> MarkerSink:
-        return PatientMarkers(self.manager, self.groups, self.clock)
+        return PatientMarkers(LocalMarkers(self.manager, self.groups, self.clock))
 
 
 def steps_of(random: Random, producer_count: int) -> list[Step]:

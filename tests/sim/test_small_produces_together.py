@@ -171,7 +171,9 @@ async def test_who_may_not_write_in_a_transaction_is_left_to_the_handler(loop: S
 async def test_a_transaction_that_cannot_be_verified_at_once_is_left_to_the_handler(loop: SimLoop) -> None:
     requester = Producing(loop)
     assert requester.serve(transactional_id="id") == 0
-    assert requester.verified == [(TransactionalProducer("id", 7, 0, is_adding=True, knows_abortable=True), 1)]
+    [(producer, base_sequence)] = requester.verified
+    assert (producer.transactional_id, producer.producer_id, producer.producer_epoch) == ("id", 7, 0)
+    assert (producer.is_adding, producer.knows_abortable, base_sequence) == (True, True, 1)
     requester.begin_transaction()
     assert requester.serve(transactional_id="id") == 1
     assert requester.serve() == 1

@@ -51,6 +51,7 @@ from tests.simulator.transaction_clients import (
 )
 from tests.support.client_requests import READ_COMMITTED, batches_in, fetch_request
 from tests.support.history import Event, Finish, Limit, Observe
+from tests.support.transaction_world import changed
 
 LIFE_SECONDS = 8.0
 LATE_EPOCH = 32_760
@@ -263,7 +264,7 @@ class TransactionComputer:
             return
 
         def decide(shard: Any, now_ms: int) -> TransactionDecision:
-            metadata = shard.transactions[client.transactional_id]._replace(producer_epoch=LATE_EPOCH)
+            metadata = changed(shard.transactions[client.transactional_id], producer_epoch=LATE_EPOCH)
             record = TransactionRecord(client.transactional_id, metadata, value_version(2))
             return TransactionDecision("raised", [record])
 

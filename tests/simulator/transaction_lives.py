@@ -28,6 +28,7 @@ from tests.simulator.disk import SimCrash, SimDisk
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import NOW_MS
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of
+from tests.support.transaction_world import changed
 
 TOPICS = ("orders", "trades")
 PRODUCER_COUNT = 3
@@ -205,7 +206,7 @@ class Client:
         """Begin shortly before the last epoch, as an old transactional id would."""
 
         def decide(shard: Any, now_ms: int) -> TransactionDecision:
-            metadata = shard.transactions[self.name]._replace(producer_epoch=LATE_EPOCH)
+            metadata = changed(shard.transactions[self.name], producer_epoch=LATE_EPOCH)
             return TransactionDecision("raised", [TransactionRecord(self.name, metadata, value_version(2))])
 
         try:

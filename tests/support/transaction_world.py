@@ -166,3 +166,8 @@ class TransactionWorld:
     def put(self, metadata: TransactionMetadata, transactional_id: str = X) -> None:
         """Append a record, as though it had been decided earlier."""
         self.append(TransactionRecord(transactional_id, metadata))
+
+
+def changed(metadata: TransactionMetadata, **fields: Any) -> TransactionMetadata:
+    """Return a copy with new values of some fields, whatever the transitions allow."""
+    return TransactionMetadata(**(metadata.fields() | fields))

@@ -3,10 +3,8 @@
 No IO here. `StagedProducer` holds the changes of an append in progress, and the rules for epochs and sequences.
 """
 
-from dataclasses import field
 from typing import Final
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
@@ -25,26 +23,44 @@ MAX_INT16: Final = 0x7FFF
 NO_TRANSACTION: Final = -1
 
 
-class TransactionMarker(NamedTuple):
+class TransactionMarker:
     """The content of a transaction marker (a control record)."""
 
-    is_abort: bool
-    coordinator_epoch: int
-    timestamp_ms: int
+    __slots__ = ("coordinator_epoch", "is_abort", "timestamp_ms")
+
+    def __init__(self, is_abort: bool, coordinator_epoch: int, timestamp_ms: int) -> None:
+        self.is_abort = is_abort
+        self.coordinator_epoch = coordinator_epoch
+        self.timestamp_ms = timestamp_ms
 
 
-class ProducerBatch(NamedTuple):
+class ProducerBatch:
     """A batch with a producer id. marker: only in a control batch. Markers removed by the cleaner are not passed."""
 
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    is_transactional: bool
-    marker: TransactionMarker | None = None
+    __slots__ = ("base_offset", "base_sequence", "is_transactional", "last_offset", "last_sequence", "marker",
+                 "max_timestamp", "producer_epoch", "producer_id")  # fmt: skip
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        last_sequence: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        is_transactional: bool,
+        marker: TransactionMarker | None = None,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.last_sequence = last_sequence
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.is_transactional = is_transactional
+        self.marker = marker
 
 
 class BatchMetadata(NamedTuple):
@@ -64,16 +80,27 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-@dataclass(slots=True)
 class ProducerEntry:
     """The state of one producer. transaction_first_offset is NO_TRANSACTION if no transaction is open."""
 
-    producer_id: int
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = -1
-    last_timestamp_ms: int = NO_TIMESTAMP
-    transaction_first_offset: int = NO_TRANSACTION
-    batches: list[BatchMetadata] = field(default_factory=list)
+    __slots__ = ("batches", "coordinator_epoch", "last_timestamp_ms", "producer_epoch", "producer_id",
+                 "transaction_first_offset")  # fmt: skip
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp_ms: int = NO_TIMESTAMP,
+        transaction_first_offset: int = NO_TRANSACTION,
+        batches: list[BatchMetadata] | None = None,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp_ms = last_timestamp_ms
+        self.transaction_first_offset = transaction_first_offset
+        self.batches = [] if batches is None else batches
 
     @property
     def last_sequence(self) -> int:
@@ -134,15 +161,24 @@ class VerificationGuard:
     __slots__ = ()
 
 
-@dataclass(slots=True)
 class VerificationState:
     """A verification of a transaction that has not begun in this partition."""
 
-    guard: VerificationGuard
-    lowest_sequence: int
-    producer_epoch: int
-    supports_epoch_bump: bool
-    created_ms: int
+    __slots__ = ("created_ms", "guard", "lowest_sequence", "producer_epoch", "supports_epoch_bump")
+
+    def __init__(
+        self,
+        guard: VerificationGuard,
+        lowest_sequence: int,
+        producer_epoch: int,
+        supports_epoch_bump: bool,
+        created_ms: int,
+    ) -> None:
+        self.guard = guard
+        self.lowest_sequence = lowest_sequence
+        self.producer_epoch = producer_epoch
+        self.supports_epoch_bump = supports_epoch_bump
+        self.created_ms = created_ms
 
 
 class StagedProducer:

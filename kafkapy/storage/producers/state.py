@@ -15,11 +15,9 @@ log reads and writes the `.snapshot` files, whose format is:
 
 import struct
 from collections.abc import Iterable
-from dataclasses import field
 from itertools import islice, takewhile
 from typing import Final
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
@@ -72,13 +70,15 @@ class LateTransaction(NamedTuple):
     last_timestamp_ms: int
 
 
-@dataclass(slots=True)
 class PreparedAppend:
     """A checked append, to be passed to `commit`. If `duplicate` is set, nothing may be appended."""
 
-    duplicate: BatchMetadata | None = None
-    staged: dict[int, StagedProducer] = field(default_factory=dict)
-    completed: list[CompletedTransaction] = field(default_factory=list)
+    __slots__ = ("completed", "duplicate", "staged")
+
+    def __init__(self) -> None:
+        self.duplicate: BatchMetadata | None = None
+        self.staged: dict[int, StagedProducer] = {}
+        self.completed: list[CompletedTransaction] = []
 
 
 class ProducerState:

@@ -18,6 +18,7 @@ from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, new_walk
 from tests.support.transaction_hosting import TransactionHosting
+from tests.support.transaction_world import changed
 
 ORDERS = TopicPartition("orders", 0)
 COUNT = 4 * STEPS_PER_TURN
@@ -33,7 +34,7 @@ def hosting_of_many(loop: SimLoop, count: int = COUNT, **changes: Any) -> Transa
     for number in range(count):
         empty = created(number, timeout_ms=TIMEOUT_MS, now_ms=NOW_MS)
         begun = with_partitions(empty, [ORDERS], client_transaction_version=2, now_ms=NOW_MS)
-        shard.replay(TransactionRecord(f"t-{number}", begun._replace(**changes), 1), number)
+        shard.replay(TransactionRecord(f"t-{number}", changed(begun, **changes), 1), number)
     return hosting
 
 

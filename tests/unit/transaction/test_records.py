@@ -14,6 +14,7 @@ from kafkapy.transaction.metadata import TransactionMetadata
 from kafkapy.transaction.records import TransactionRecord, decode_record, encode_record, value_version
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
+from tests.support.transaction_world import changed
 
 KEY = bytes.fromhex("0000 0001 78")  # type 0; "x"
 ONGOING_V0 = bytes.fromhex(
@@ -113,8 +114,8 @@ def test_a_value_is_what_the_generated_class_writes(metadata: TransactionMetadat
     [
         TransactionRecord("x" * 32768, None),
         TransactionRecord("\udc80", None),
-        TransactionRecord("x", ongoing()._replace(timeout_ms=1 << 31)),
-        TransactionRecord("x", ongoing()._replace(partitions=(TopicPartition("t", 1 << 31),))),
+        TransactionRecord("x", changed(ongoing(), timeout_ms=1 << 31)),
+        TransactionRecord("x", changed(ongoing(), partitions=(TopicPartition("t", 1 << 31),))),
     ],
     ids=["id too long", "no text", "time-out", "partition"],
 )
