@@ -6,10 +6,14 @@ runs all files of Spark: a session of Spark takes 17 s of CPU until its first st
 A test that is a coroutine function is run on a loop: in virtual time if it or one of its fixtures takes `loop`.
 
 The last test of a file fails if the file leaves many descriptors open: select() watches none above 1023.
+
+What the collection of the tests made is excluded from garbage collections: a million objects, which a process keeps to
+its end and would scan again and again. Nothing is searched for garbage while it is made.
 """
 
 import asyncio
 import functools
+import gc
 import inspect
 import os
 from collections.abc import Generator, Iterator
@@ -30,6 +34,20 @@ settings.register_profile(
 )
 settings.load_profile("kafkapy")
 descriptors = Descriptors()
+
+
+GC_THRESHOLDS = (5_000, 5, 5)
+"""Allocations until a collection of each generation: with the tests frozen, full ones are as frequent as before."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+    return collected
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
