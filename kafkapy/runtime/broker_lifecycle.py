@@ -128,6 +128,9 @@ class BrokerLifecycle:
         self._is_due = asyncio.Event()
         """Set to send a heartbeat before the interval is over."""
         self._heartbeats: asyncio.Task[None] | None = None
+        self._patience: asyncio.Timeout | None = None
+        """The time limit of the controlled shutdown under way."""
+        self._is_hurried = False
         self.state = LifecycleState.NOT_RUNNING
         self.broker_epoch = -1
         """-1 until registered."""
@@ -182,19 +185,29 @@ class BrokerLifecycle:
     async def shut_down(self) -> None:
         """Shut down in an orderly way: hand over leaderships, become fenced, stop the heartbeats.
 
-        Gives up after SHUTDOWN_TIMEOUT_MS, or if the controller cannot answer; then the session expires by itself.
+        Gives up after SHUTDOWN_TIMEOUT_MS, at `hurry`, or if the controller cannot answer; then the session expires by
+        itself.
         """
         was_known = self.state in (LifecycleState.REGISTERED, LifecycleState.RUNNING)
         self.state = LifecycleState.SHUTTING_DOWN
         await self._stop_heartbeats()
         if was_known and self._config.node.controlled_shutdown_enable:
             try:
-                await asyncio.wait_for(self._leave(), SHUTDOWN_TIMEOUT_MS / 1000)
+                async with asyncio.timeout(0 if self._is_hurried else SHUTDOWN_TIMEOUT_MS / 1000) as self._patience:
+                    await self._leave()
             except TimeoutError:
-                log.warning("Controlled shutdown was not finished in %d ms", SHUTDOWN_TIMEOUT_MS)
+                after = "as it was asked to hurry" if self._is_hurried else f"in {SHUTDOWN_TIMEOUT_MS} ms"
+                log.warning("Controlled shutdown was not finished %s", after)
             except ApiError as error:
                 log.warning("Controlled shutdown was not finished: %s", error)
+            self._patience = None
         self.state = LifecycleState.NOT_RUNNING
+
+    def hurry(self) -> None:
+        """Do not wait for the controller any longer: it may be known that nobody will answer."""
+        self._is_hurried = True
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def close(self) -> None:
         """Stop the heartbeats without informing the controller."""

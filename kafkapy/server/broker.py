@@ -185,6 +185,7 @@ class BrokerServer:
         self._lifecycle = self._new_lifecycle()
         self._node.add_directory_listener(self._report_failed_directory)
         self._stops.add_apart(StopOrder.REGISTRATION, self._lifecycle.shut_down, undo=self._lifecycle.close)
+        self._stops.hurry = self._lifecycle.hurry
         timeout_ms = self.config.quorum.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):

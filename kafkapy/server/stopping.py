@@ -54,6 +54,8 @@ class Stops:
     def __init__(self) -> None:
         self._steps: dict[StopOrder, tuple[Step, Step | None]] = {}
         self.has_begun = False
+        self.hurry: Callable[[], None] = lambda: None
+        """To be called if a stop shall not wait for other nodes any longer."""
         self.current: StopOrder | None = None
         """The step that is being taken, or was taken last. Other threads may read it."""
 

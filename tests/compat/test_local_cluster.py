@@ -156,3 +156,18 @@ def test_a_topic_moves_to_other_brokers(tmp_path: Path, capsys: pytest.CaptureFi
         assert [partitions[number].replicas for number in range(4)] == [[2, 3], [3, 2], [2, 3], [3, 2]]
     finally:
         main(["cluster", "down", *where])
+
+
+def test_combined_nodes_do_not_wait_for_a_quorum_that_is_gone(tmp_path: Path) -> None:
+    """All three stop at once: the last one's controlled shutdown has nobody to ask. All stops are clean."""
+    cluster = LocalCluster.create(tmp_path / "cluster", broker_count=3)
+    cluster.up()
+    started = time.monotonic()
+
+    cluster.down()
+
+    logs = [process.log_file.read_text() for process in cluster.processes.values()]
+    assert sum("Controlled shutdown was not finished in" in log for log in logs) == 0, time.monotonic() - started
+    assert not any("Traceback" in log for log in logs), logs
+    for process in cluster.processes.values():
+        assert (Path(process.log_dir) / ".kafka_cleanshutdown").exists()

@@ -126,9 +126,24 @@ class LocalCluster:
         self.wait_until_ready(timeout_s=timeout_s)
 
     def down(self) -> None:
-        """Stop all nodes: first the brokers, whose controlled shutdown needs a controller, then the controllers."""
-        self._end([node.node_id for node in self.plan.brokers])
+        """Stop all nodes: first the brokers, whose controlled shutdown needs a controller, then the controllers.
+
+        A node with both roles may be left without a quorum that could let it go: it is told to hurry.
+        """
+        brokers = [self.processes[node.node_id] for node in self.plan.brokers]
+        self._signal(brokers, signal.SIGTERM)
+        while any(process.pid is not None for process in brokers):
+            if not self._has_quorum():
+                self._signal(brokers, signal.SIGINT)
+                break
+            time.sleep(POLL_S)
+        self._wait_until_ended(brokers)
         self._end([node.node_id for node in self.plan.nodes])
+
+    def _has_quorum(self) -> bool:
+        """Return whether a majority of the controllers' processes run."""
+        running = [node for node in self.plan.controllers if self.processes[node.node_id].pid is not None]
+        return len(running) > len(self.plan.controllers) // 2
 
     def kill_all(self) -> None:
         """Kill all running nodes, and wait until they have ended."""
@@ -143,9 +158,17 @@ class LocalCluster:
 
     def _end(self, node_ids: Iterable[int], with_signal: signal.Signals = signal.SIGTERM) -> None:
         processes = [self.processes[node_id] for node_id in node_ids if self.processes[node_id].pid is not None]
+        self._signal(processes, with_signal)
+        self._wait_until_ended(processes)
+
+    @staticmethod
+    def _signal(processes: Iterable[NodeProcess], with_signal: signal.Signals) -> None:
         for process in processes:
-            with contextlib.suppress(ClusterError):  # it has ended meanwhile
+            with contextlib.suppress(ClusterError):  # it does not run, or has ended meanwhile
                 process.send(with_signal)
+
+    @staticmethod
+    def _wait_until_ended(processes: Iterable[NodeProcess]) -> None:
         for process in processes:
             process.wait_until_ended()
 

@@ -293,3 +293,28 @@ def test_shut_down_without_a_controller_does_not_hang(caplog: pytest.LogCaptureF
 
     on_node(scenario)
     assert "Controlled shutdown was not finished in 5000 ms" in caplog.messages
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_controlled_shutdown_that_is_hurried_waits_for_nobody(
+    caplog: pytest.LogCaptureFixture, is_before: bool
+) -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+        node.quorum.lose()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        if is_before:
+            lifecycle.hurry()
+        else:
+            loop.call_later(0.5, lifecycle.hurry)
+            loop.call_later(0.5, lifecycle.hurry)
+
+        await lifecycle.shut_down()
+
+        assert loop.time() - started == pytest.approx(0 if is_before else 0.5, abs=0.1)
+        assert lifecycle.state is LifecycleState.NOT_RUNNING
+        lifecycle.hurry()  # too late
+
+    on_node(scenario)
+    assert "Controlled shutdown was not finished as it was asked to hurry" in caplog.messages
