@@ -7,7 +7,8 @@
     client.properties   for Java's tools and clients, with the password
     data/               formatted, with the user's credentials
 
-Files with secrets are readable by the owner only.
+Files with secrets are readable by the owner only. The CA's key is not kept: whoever could read it might impersonate the
+node. So a further node needs certificates of another CA, and ca.pem is extended by it (docs/security.md).
 """
 
 import os
