@@ -25,6 +25,8 @@ IN_JAVA_ORDER = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"]
 USERS = {"alice": "wonder", "bob": "builder"}
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
 SESSION_MS = 1200
+TOKEN_OF_2 = b"\0" + b"\x0e\0alice\0wonder" + b"\0"
+"""What follows the fixed fields of SaslAuthenticate 2: the header's tags, the token, the body's tags."""
 Connect = Callable[[], WireClient]
 
 
@@ -201,6 +203,7 @@ def test_what_was_sent_behind_a_login_that_fails_is_not_looked_at(client) -> Non
     "frames",
     [
         [struct.pack(">hhih", 17, 9, 1, -1)],
+        [struct.pack(">hhihh", 17, 2, 1, -1, 5) + b"PLAIN"],
         [struct.pack(">hhih", 18, 0, 1, -1), struct.pack(">hhih", 18, 0, 1, -1)],
         [struct.pack(">hhih", 999, 0, 1, -1)],
         [b""],
@@ -208,12 +211,14 @@ def test_what_was_sent_behind_a_login_that_fails_is_not_looked_at(client) -> Non
         [b"GET / HTTP/1.1\r\n\r\n"],
         [struct.pack(">hhihh", 17, 1, 1, -1, 30) + b"PLAIN"],
         [struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN", struct.pack(">hhih", 36, 9, 1, -1)],
+        [struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN", struct.pack(">hhih", 36, 3, 1, -1) + TOKEN_OF_2],
         [struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN", struct.pack(">hhihi", 36, 0, 1, -1, 1 << 30)],
         [struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN", b""],
         [b"x" * 524_289],
     ],
     ids=[
         "handshake-9",
+        "handshake-2-that-reads-as-1",
         "versions-twice",
         "no-api",
         "empty",
@@ -221,6 +226,7 @@ def test_what_was_sent_behind_a_login_that_fails_is_not_looked_at(client) -> Non
         "http",
         "mechanism-cut",
         "authenticate-9",
+        "authenticate-3-that-reads-as-2",
         "token-cut",
         "empty-token",
         "too-large",
