@@ -199,3 +199,12 @@ def test_plain_answers_what_apache_kafka_answers(token, reported) -> None:
 def test_mechanisms_come_in_the_order_of_javas_set() -> None:
     enabled = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     assert in_java_order(enabled) == ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER")
+
+
+def test_a_plain_client_takes_no_challenge():
+    """PLAIN has one message: a server that asks for more has not accepted it."""
+    client = PlainClient("alice", "wonder")
+    client.evaluate(b"")
+    with pytest.raises(SaslError, match="challenge"):
+        client.evaluate(b"more")
+    assert not client.is_complete
