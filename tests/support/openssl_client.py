@@ -3,12 +3,15 @@
 import ctypes
 import ctypes.util
 import socket
+import struct
 from types import TracebackType
 from typing import Any, Final, Self
 
 KEY_UPDATE_REQUESTED: Final = 1
 TLS1_2: Final = 0x0303
 _SET_MAX_VERSION: Final = 124
+PATIENCE_S: Final = 20
+"""How long to wait for an answer; without one, the connection counts as ended."""
 
 _POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
 _CALLS: Final[dict[str, tuple[Any, list[Any]]]] = {
@@ -43,6 +46,7 @@ class OpenSslClient:
             call.restype, call.argtypes = returned, taken
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._socket.settimeout(None)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PATIENCE_S, 0))
         self._context = self._lib.SSL_CTX_new(self._lib.TLS_client_method())
         self._tls = self._lib.SSL_new(self._context)
         if max_version:
