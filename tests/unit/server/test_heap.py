@@ -10,15 +10,17 @@ from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
-from kafkapy.server.heap import CHANGES_PER_FREEZE, FrozenMetadata
+from kafkapy.server.heap import CHANGES_PER_FREEZE, FrozenMetadata, freeze_heap
 
 TOPIC_ID = b"t" * 16
 
 
 @pytest.fixture(autouse=True)
 def _thawed() -> Iterator[None]:
+    thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 def delta_of(partition_count: int) -> MetadataDelta:
@@ -57,3 +59,15 @@ def test_garbage_that_is_young_is_not_frozen() -> None:
         assert is_alive() is None
     finally:
         gc.enable()
+
+
+def test_after_the_start_full_collections_are_rare_but_happen() -> None:
+    gc.set_threshold(10, 10, 10)
+    freeze_heap()
+    gc.collect()  # a full one is also put off while few objects are new
+    before = [generation["collections"] for generation in gc.get_stats()]
+    kept = []
+    while gc.get_stats()[2]["collections"] == before[2]:
+        kept.append(Cyclic())
+    middle_count = gc.get_stats()[1]["collections"] - before[1]
+    assert middle_count >= 100
