@@ -61,6 +61,24 @@ def test_a_transaction_is_read_whole_or_not_at_all(
     assert list_offset(client, topic, LATEST).offset == 3
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_a_sequence_of_an_aborted_transaction_is_still_a_duplicate(
+    client: WireClient, topic: str, producer: TransactionalProducer, version: int
+) -> None:
+    """Its epoch is still the same: no broker can know new records by it (tests/support/copier.py)."""
+    assert producer.add(topic) == {topic: ErrorCode.NONE}
+    assert producer.send_and_answer(topic, b"aborted", version=version).base_offset == 0
+    assert producer.end(commit=False, version=1) == ErrorCode.NONE
+    until(lambda: last_stable_offset(client, topic) == 2)
+    assert producer.add(topic) == {topic: ErrorCode.NONE}
+    again = producer.send_and_answer(topic, b"lost", version=version, base_sequence=0)
+    assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
+    assert producer.end(commit=True, version=1) == ErrorCode.NONE
+    until(lambda: last_stable_offset(client, topic) == 3)
+    assert read_committed(client, topic) == []
+    assert list_offset(client, topic, LATEST).offset == 3
+
+
 def test_both_kinds_take_turns_on_one_partition_and_under_one_id(
     client: WireClient, topic: str, producer: TransactionalProducer
 ) -> None:
