@@ -204,7 +204,7 @@ class BrokerLifecycle:
         self.state = LifecycleState.NOT_RUNNING
 
     def hurry(self) -> None:
-        """Do not wait for the controller any longer: it may be known that nobody will answer."""
+        """Stop waiting for the controller, for example because it is known that it will not answer."""
         self._is_hurried = True
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())

@@ -71,21 +71,23 @@ class InProcessCluster:
     def down(self) -> None:
         """Stop all nodes, brokers before separate controllers, and end the thread.
 
-        The first node that has ended may have been needed for the others' controlled shutdown: they hurry from then on.
+        As LocalCluster.down: the last combined nodes need not wait for a quorum that is gone.
         """
 
-        def hurry_all(servers: list[NodeServer]) -> None:
-            for server in servers:
-                server.node.stops.hurry()
+        async def stop(node_id: int) -> None:
+            try:
+                await self._servers[node_id].stop()
+            finally:
+                del self._servers[node_id]
+                if not self.plan.has_quorum(self._servers):
+                    for server in self._servers.values():
+                        server.node.stops.hurry()
 
         for nodes in (self.plan.brokers, self.plan.nodes):
-            servers = [server for node in nodes if (server := self._servers.pop(node.node_id, None)) is not None]
+            node_ids = [node.node_id for node in nodes if node.node_id in self._servers]
 
-            async def stop_all(servers: list[NodeServer] = servers) -> None:
-                stops = [asyncio.ensure_future(server.stop()) for server in servers]
-                for stop in stops:
-                    stop.add_done_callback(lambda _: hurry_all(servers))
-                await asyncio.gather(*stops, return_exceptions=True)
+            async def stop_all(node_ids: list[int] = node_ids) -> None:
+                await asyncio.gather(*(stop(node_id) for node_id in node_ids), return_exceptions=True)
 
             self._thread.call(stop_all)
         self._thread.close()

@@ -29,7 +29,7 @@ from kafkapy.server.cluster.plan import (
     free_ports,
     new_plan,
 )
-from kafkapy.server.cluster.process import POLL_S, NodeProcess
+from kafkapy.server.cluster.process import POLL_S, STOP_TIMEOUT_S, NodeProcess
 from kafkapy.server.cluster.proxies import Proxies
 from kafkapy.server.cluster.voters import join_quorum, leave_quorum
 from kafkapy.server.system_clock import SystemClock, SystemRandom
@@ -128,22 +128,18 @@ class LocalCluster:
     def down(self) -> None:
         """Stop all nodes: first the brokers, whose controlled shutdown needs a controller, then the controllers.
 
-        A node with both roles may be left without a quorum that could let it go: it is told to hurry.
+        Combined nodes are controllers, too: when too few are left for a quorum, the last ones need not wait for it.
         """
         brokers = [self.processes[node.node_id] for node in self.plan.brokers]
         self._signal(brokers, signal.SIGTERM)
-        while any(process.pid is not None for process in brokers):
-            if not self._has_quorum():
-                self._signal(brokers, signal.SIGINT)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while any(process.pid is not None for process in brokers) and time.monotonic() < deadline:
+            if not self.plan.has_quorum([node_id for node_id, each in self.processes.items() if each.pid is not None]):
                 break
             time.sleep(POLL_S)
+        self._signal(brokers, signal.SIGINT)
         self._wait_until_ended(brokers)
         self._end([node.node_id for node in self.plan.nodes])
-
-    def _has_quorum(self) -> bool:
-        """Return whether a majority of the controllers' processes run."""
-        running = [node for node in self.plan.controllers if self.processes[node.node_id].pid is not None]
-        return len(running) > len(self.plan.controllers) // 2
 
     def kill_all(self) -> None:
         """Kill all running nodes, and wait until they have ended."""

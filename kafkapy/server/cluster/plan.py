@@ -7,7 +7,7 @@ directory node-N. The quorum's voters are in its log (kraft.version 1, KIP-853).
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, field
 from pathlib import Path
 from random import SystemRandom
@@ -92,6 +92,10 @@ class ClusterPlan:
     @property
     def controllers(self) -> list[NodePlan]:
         return [node for node in self.nodes if node.is_controller]
+
+    def has_quorum(self, running: Collection[int]) -> bool:
+        """Return whether a majority of the controllers is among the nodes that run."""
+        return sum(node.node_id in running for node in self.controllers) > len(self.controllers) // 2
 
     @property
     def bootstrap_servers(self) -> str:

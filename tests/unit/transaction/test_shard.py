@@ -282,7 +282,12 @@ def test_the_end_is_decided_again_if_it_could_not_be_appended() -> None:
     (markers,) = world.outstanding
     lost = world.shard.markers_written(markers, [ORDERS], world.now_ms)
     again = world.shard.markers_written(markers, (), world.now_ms)
-    assert [record.metadata for record in again.records] == [record.metadata for record in lost.records]
+    assert (again.response, again.records, again.effects, again.is_atomic) == (
+        lost.response,
+        lost.records,
+        lost.effects,
+        lost.is_atomic,
+    )
     assert len(lost.records) == 1
 
 
