@@ -76,6 +76,13 @@ class Logins:
         self._settings = self._read(config)
         self._mechanisms.is_started = True
 
+    def start(self) -> None:
+        """Begin to keep the keys of bearer tokens up to date; to be called on the event loop."""
+        self._mechanisms.start()
+
+    def close(self) -> None:
+        self._mechanisms.close()
+
     def check(self, config: BrokerConfig) -> None:
         """Raise ConfigError if `config` has no valid login settings."""
         self._read(config)
@@ -128,6 +135,14 @@ class _Mechanisms:
         self._counted: object = None
         """The credentials of the image that `_iterations` was counted from."""
         self._iterations: dict[int, Counter[int]] = {}
+
+    def start(self) -> None:
+        if self._bearer_tokens is not None:
+            self._bearer_tokens.start()
+
+    def close(self) -> None:
+        if self._bearer_tokens is not None:
+            self._bearer_tokens.close()
 
     @cached_property
     def _secret(self) -> bytes:

@@ -11,10 +11,10 @@ from kafkapy.config.definitions import Value, broker_definitions
 from kafkapy.config.tls import TlsConfig
 from kafkapy.errors import ConfigError
 from kafkapy.seams import IoPool
-from kafkapy.security.jwt_validator import JwtValidator
+from kafkapy.security.jwt_validator import JwtValidator, Keys
 from kafkapy.security.oauthbearer import JwtError, Validate
 from kafkapy.security.sasl import OAUTHBEARER
-from kafkapy.server.jwks import JwksSource
+from kafkapy.server.jwks import JwksEndpoint, JwksFile
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -48,7 +48,21 @@ class BearerTokens:
 
     def __init__(self, io_pool: IoPool) -> None:
         self._io_pool = io_pool
-        self._sources: dict[tuple[str, frozenset[tuple[str, str]]], JwksSource] = {}
+        self._sources: dict[tuple[str, frozenset[tuple[str, str]]], JwksEndpoint | JwksFile] = {}
+
+    def start(self) -> None:
+        """Begin to refresh the keys that come from https URLs; to be called on the event loop."""
+        for endpoint in self._endpoints:
+            endpoint.start()
+
+    def close(self) -> None:
+        """Stop refreshing the keys."""
+        for endpoint in self._endpoints:
+            endpoint.close()
+
+    @property
+    def _endpoints(self) -> list[JwksEndpoint]:
+        return [each for each in self._sources.values() if isinstance(each, JwksEndpoint)]
 
     def validator(self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool) -> Validate:
         """Return the token validator of a listener; reads its JWKS unless it is cached.
@@ -64,22 +78,28 @@ class BearerTokens:
         def value(name: str) -> Value:
             return config.listener_value(listener, PREFIX + name, mechanism=OAUTHBEARER)
 
-        issuer, audiences = value("expected.issuer"), value("expected.audience")
-        assert issuer is None or isinstance(issuer, str)
+        def claim(name: str) -> str:
+            given = str(value(name)).strip()
+            if not given:
+                raise ConfigError(PREFIX + name, given, "a value is required")
+            return given
+
+        issuer, audiences = str(value("expected.issuer") or "").strip(), value("expected.audience")
         assert isinstance(audiences, tuple)
         for key, given in (("expected.issuer", issuer), ("expected.audience", audiences)):
             if not given:
                 logger.warning("%s%s is not set: tokens issued for other services may be accepted", PREFIX, key)
+        scope_claim, name_claim = claim("scope.claim.name"), claim("sub.claim.name")
         return JwtValidator(
             self._source(config, listener, options, may_read=may_read),
-            issuer=issuer,
+            issuer=issuer or None,
             audiences=audiences,
             clock_skew_seconds=int(str(value("clock.skew.seconds"))),
-            scope_claim=str(value("scope.claim.name")),
-            name_claim=str(value("sub.claim.name")),
+            scope_claim=scope_claim,
+            name_claim=name_claim,
         )
 
-    def _source(self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool) -> JwksSource:
+    def _source(self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool) -> Keys:
         url = config.listener_value(listener, URL_KEY, mechanism=OAUTHBEARER)
         if not isinstance(url, str) or not url:
             message = (
@@ -96,20 +116,24 @@ class BearerTokens:
             self._sources[named] = self._read(config, listener, url, tls)
         return self._sources[named]
 
-    def _read(self, config: BrokerConfig, listener: str, url: str, tls: Mapping[str, str]) -> JwksSource:
-        def milliseconds(name: str) -> int:
+    def _read(self, config: BrokerConfig, listener: str, url: str, tls: Mapping[str, str]) -> JwksEndpoint | JwksFile:
+        def milliseconds(name: str, least: int) -> int:
             key = f"{PREFIX}jwks.endpoint.{name}.ms"
-            return int(str(config.listener_value(listener, key, mechanism=OAUTHBEARER)))
+            value = int(str(config.listener_value(listener, key, mechanism=OAUTHBEARER)))
+            if value < least:
+                raise ConfigError(key, value, f"Value must be at least {least}")
+            return value
 
-        context = endpoint_context(tls) if url.startswith("https:") else None
         try:
-            return JwksSource(
+            if not url.startswith("https:"):
+                return JwksFile(url)
+            return JwksEndpoint(
                 url,
                 io_pool=self._io_pool,
-                refresh_ms=milliseconds("refresh"),
-                retry_backoff_ms=milliseconds("retry.backoff"),
-                retry_backoff_max_ms=milliseconds("retry.backoff.max"),
-                context=context,
+                refresh_ms=milliseconds("refresh", 1),
+                retry_backoff_ms=milliseconds("retry.backoff", 0),
+                retry_backoff_max_ms=milliseconds("retry.backoff.max", 0),
+                context=endpoint_context(tls),
             )
         except (JwtError, OSError) as error:
             raise ConfigError(URL_KEY, url, f"the keys cannot be read: {error}") from error

@@ -8,6 +8,7 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.server import listeners
 from kafkapy.server.limits import changed_limits, limits_at_start
 from kafkapy.server.measuring import measured
+from kafkapy.server.stopping import StopOrder
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
@@ -34,6 +35,8 @@ class ClientEdge:
         )
         if self._logins is not None:
             node.dynamic_config.add_check(self._logins.check)
+            node.stops.add(StopOrder.LOGINS, self._logins.close)
+            self._logins.start()
         route, coalesce = measured(self._router, node.counts)
         self.reactor = Reactor(
             node.loop,

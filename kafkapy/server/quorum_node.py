@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.peer import Peer
     from kafkapy.runtime.quorum_peers import KraftVersions
     from kafkapy.runtime.raft_transport import NetworkRaftTransport
+    from kafkapy.server.authentication import Logins
 
 FIRST_BOOTSTRAP_ID: Final = -2
 """Bootstrap servers have the node ids -2, -3, ..., as in Apache Kafka."""
@@ -129,6 +130,7 @@ class QuorumNode:
         self.services: ControllerServices | None = None
         """The services of the handlers on the controller listeners; None on a node without such listeners."""
         self._reactor: Reactor | None = None
+        self._logins: Logins | None = None
         self._waiting_listeners: frozenset[str] = frozenset()
         """The controller listeners that do not accept before the ACLs are loaded."""
         self._transport = _Transport(self._new_transport)
@@ -167,6 +169,8 @@ class QuorumNode:
         if self._reactor is not None:
             self.services = self._new_services()
             self._router.serve(self.services)
+            if self._logins is not None:
+                self._logins.start()
             self._reactor.start(self._early_listeners())
         await self.quorum.start()
         self.controller.start()
@@ -264,6 +268,8 @@ class QuorumNode:
         self._transport.close()
         if self._reactor is not None:
             self._reactor.close()
+        if self._logins is not None:
+            self._logins.close()
 
     def new_channel(self) -> "ControllerChannel":
         """Return a new connection to the active controller."""
@@ -294,7 +300,7 @@ class QuorumNode:
 
     def _bind(self, network: Network) -> tuple[Endpoint, ...]:
         """Bind the controller listeners; return this controller's endpoints."""
-        logins = listeners.new_logins(
+        self._logins = listeners.new_logins(
             self._config,
             self._config.controller_listeners,
             image=lambda: self.controller.image,
@@ -306,7 +312,7 @@ class QuorumNode:
         self._reactor = Reactor(
             self._loop,
             self._edge.limits,
-            serving=Serving(route, new_login=listeners.new_login(logins, route, coalesce_nothing, self._clock)),
+            serving=Serving(route, new_login=listeners.new_login(self._logins, route, coalesce_nothing, self._clock)),
             io_pool=self._io_pool,
             listen=network.listen,
         )

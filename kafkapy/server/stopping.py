@@ -25,6 +25,7 @@ class StopOrder(IntEnum):
     GROUPS = auto()
     WAITING_REQUESTS = auto()
     CONNECTIONS = auto()
+    LOGINS = auto()
     TELEMETRY = auto()
     REPLICATION = auto()
     PRODUCER_IDS = auto()

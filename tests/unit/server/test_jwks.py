@@ -1,6 +1,11 @@
 """The keys of bearer tokens: read at the start, again when they are old or one is missing, and kept if that fails."""
 
+import asyncio
 import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,90 +13,209 @@ from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.image import EMPTY_IMAGE
+from kafkapy.seams import IoPool
 from kafkapy.security.oauthbearer import INVALID_TOKEN, JwtError
 from kafkapy.security.unsigned_jwt import unsigned_token
 from kafkapy.server.authentication import Logins
-from kafkapy.server.jwks import EXPEDITED_MS, MAX_BYTES, MISSING_KEY_IDS, JwksSource, read
+from kafkapy.server.jwks import EXPEDITED_MS, MAX_BYTES, MISSING_KEY_IDS, JwksEndpoint, JwksFile, read
 from kafkapy.server.system_clock import SystemRandom
-from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, write_jwks
+from tests.simulator.loop import SimLoop
+from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, jwks, write_jwks
 from tests.support.certificates import client_context
-from tests.support.https_server import give_keys, https_server
+from tests.support.https_server import HttpsServer, give_keys, https_server
 from tests.support.logins import MODULES
 
 ONE, TWO = SigningKey("one"), SigningKey("two")
 
 
-def source(url: str) -> JwksSource:
-    pool = ImmediatePool()
-    return JwksSource(url, io_pool=pool, refresh_ms=3_600_000, retry_backoff_ms=100, retry_backoff_max_ms=1000)
+REFRESH_MS = 600_000
 
 
 def ids(keys) -> list[str | None]:
     return [key.key_id for key in keys]
 
 
-def test_old_keys_are_read_again(tmp_path) -> None:
+def replace_jwks(path: Path, *keys: SigningKey) -> None:
+    """Write another file in the place of `path`: its inode differs, also if its time and size do not."""
+    write_jwks(path.with_suffix(".new"), *keys)
+    path.with_suffix(".new").replace(path)
+
+
+def test_a_file_is_read_again_as_soon_as_it_has_changed(tmp_path) -> None:
+    """So a key that was withdrawn signs nobody in, however seldom anybody logs in."""
     path = tmp_path / "keys.json"
-    keys = source(write_jwks(path, ONE))
+    keys = JwksFile(write_jwks(path, ONE))
     assert ids(keys(None, WALL_MS)) == ["one"]
-    write_jwks(path, TWO)
-    assert ids(keys(None, WALL_MS + 3_599_999)) == ["one"]
-    assert ids(keys(None, WALL_MS + 3_600_000)) == ["two"]
+    replace_jwks(path, TWO)
+    assert ids(keys("one", WALL_MS)) == []
+    assert ids(keys("two", WALL_MS)) == ["two"]
 
 
-def test_a_key_that_is_missing_is_looked_for_once_a_minute(tmp_path) -> None:
+def test_a_file_is_told_by_its_time_and_its_size(tmp_path) -> None:
     path = tmp_path / "keys.json"
-    keys = source(write_jwks(path, ONE))
-    assert ids(keys("two", WALL_MS)) == []
-    write_jwks(path, ONE, TWO)
-    assert ids(keys("two", WALL_MS + 1)) == []
-    assert ids(keys("three", WALL_MS + 2)) == []
-    assert ids(keys("two", WALL_MS + 3)) == ["two"]
+    keys = JwksFile(write_jwks(path, ONE))
+    status = path.stat()
+    path.write_bytes(jwks(TWO))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert ids(keys(None, WALL_MS)) == ["two"]
+    path.write_bytes(jwks(ONE, TWO))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert ids(keys(None, WALL_MS)) == ["one", "two"]
 
 
-def test_made_up_key_ids_bring_about_few_readings(tmp_path) -> None:
-    """16 in a minute, however many there are; a key that is new is found in the next one."""
-    with https_server(tmp_path) as server:
-        server.routes["/keys"] = give_keys(ONE)
-        url, context = server.url("/keys"), client_context(server.authority)
-        pool = ImmediatePool()
-        keys = JwksSource(
-            url, io_pool=pool, refresh_ms=3_600_000, retry_backoff_ms=100, retry_backoff_max_ms=1000, context=context
-        )
-        for number in range(100):
-            assert ids(keys(f"made-up-{number}", WALL_MS + number)) == []
-        assert server.count("/keys") == 1 + MISSING_KEY_IDS
-        server.routes["/keys"] = give_keys(ONE, TWO)
-        keys("two", WALL_MS + EXPEDITED_MS + 100)
-        assert ids(keys("two", WALL_MS + EXPEDITED_MS + 100)) == ["two"]
-
-
-def test_a_refusing_endpoint_is_retried_with_growing_intervals(tmp_path) -> None:
-    with https_server(tmp_path) as server:
-        server.routes["/keys"] = give_keys(ONE)
-        url, context = server.url("/keys"), client_context(server.authority)
-        keys = JwksSource(
-            url, io_pool=ImmediatePool(), refresh_ms=1, retry_backoff_ms=100, retry_backoff_max_ms=1000, context=context
-        )
-        keys(None, WALL_MS)
-        server.routes.clear()
-        for later_ms in range(10, 3010, 10):
-            assert ids(keys("one", WALL_MS + later_ms)) == ["one"]
-        retried_at = [10, 110, 310, 710, 1510, 2510]
-        assert server.count("/keys") == 1 + len(retried_at)
-
-
-def test_keys_stay_when_they_cannot_be_read(tmp_path) -> None:
+def test_the_keys_of_a_file_stay_while_it_cannot_be_read_and_that_is_logged_once(tmp_path, caplog) -> None:
     path = tmp_path / "keys.json"
-    keys = source(write_jwks(path, ONE))
-    keys(None, WALL_MS)
+    keys = JwksFile(write_jwks(path, ONE))
     path.write_text("no keys")
-    later_ms = WALL_MS + 4_000_000
-    assert ids(keys(None, later_ms)) == ["one"]
+    for _ in range(3):
+        assert ids(keys(None, WALL_MS)) == ["one"]
+    assert caplog.text.count("keeping the former ones") == 1
+    path.unlink()
+    assert ids(keys(None, WALL_MS)) == ["one"]
+    assert caplog.text.count("keeping the former ones") == 2
     write_jwks(path, TWO)
-    assert ids(keys(None, later_ms + 99)) == ["one"]
-    keys(None, later_ms + 100)
-    assert ids(keys(None, later_ms + 100)) == ["two"]
+    assert ids(keys(None, WALL_MS)) == ["two"]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[HttpsServer]:
+    with https_server(tmp_path) as server:
+        server.routes["/keys"] = give_keys(ONE)
+        yield server
+
+
+def endpoint(served: HttpsServer, pool: IoPool | None = None) -> JwksEndpoint:
+    return JwksEndpoint(
+        served.url("/keys"),
+        io_pool=pool or ImmediatePool(),
+        refresh_ms=REFRESH_MS,
+        retry_backoff_ms=100,
+        retry_backoff_max_ms=1000,
+        context=client_context(served.authority),
+    )
+
+
+async def after(loop: SimLoop, at_ms: int) -> None:
+    """Let the timers until then run; the time of the loop is that since its start."""
+    await asyncio.sleep(at_ms / 1000 - loop.time())
+
+
+async def test_keys_of_an_endpoint_are_refreshed_without_any_login(served: HttpsServer, loop: SimLoop) -> None:
+    """So a key that was withdrawn signs nobody in, also if nobody has logged in for long."""
+    keys = endpoint(served)
+    keys.start()
+    served.routes["/keys"] = give_keys(TWO)
+    await after(loop, REFRESH_MS - 1)
+    assert ids(keys(None, WALL_MS)) == ["one"]
+    await after(loop, REFRESH_MS + 1)
+    assert ids(keys(None, WALL_MS)) == ["two"]
+    served.routes["/keys"] = give_keys(ONE)
+    await after(loop, 2 * REFRESH_MS + 1)
+    assert ids(keys(None, WALL_MS)) == ["one"]
+    assert served.count("/keys") == 3
+    keys.close()
+
+
+async def test_an_endpoint_that_was_closed_is_not_asked_again(served: HttpsServer, loop: SimLoop) -> None:
+    keys = endpoint(served)
+    keys.start()
+    keys.close()
+    await after(loop, 2 * REFRESH_MS)
+    assert ids(keys("two", WALL_MS)) == []
+    assert served.count("/keys") == 1
+
+
+class HeldPool(ImmediatePool):
+    """Holds what it is given until `release`."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Any, Any]] = []
+
+    def submit(self, call, on_done) -> None:
+        self.held.append((call, on_done))
+
+    def release(self) -> None:
+        (held,) = self.held
+        self.held.clear()
+        super().submit(*held)
+
+
+async def test_one_read_is_made_at_a_time_and_its_result_is_dropped_after_a_stop(
+    served: HttpsServer, loop: SimLoop
+) -> None:
+    pool = HeldPool()
+    keys = endpoint(served, pool)
+    keys.start()
+    served.routes["/keys"] = give_keys(TWO)
+    for key_id in ("two", "three"):
+        keys(key_id, WALL_MS)
+    pool.release()
+    assert ids(keys(None, WALL_MS)) == ["two"]
+    keys("three", WALL_MS)  # was not asked for while the other read was made
+    served.routes["/keys"] = give_keys(ONE)
+    keys.close()
+    pool.release()
+    assert ids(keys(None, WALL_MS)) == ["two"]
+    await after(loop, 2 * REFRESH_MS)
+    assert pool.held == []
+
+
+async def test_a_key_that_is_missing_is_looked_for_once_a_minute(served: HttpsServer, loop: SimLoop) -> None:
+    keys = endpoint(served)
+    keys.start()
+    assert ids(keys("two", WALL_MS)) == []
+    served.routes["/keys"] = give_keys(ONE, TWO)
+    assert ids(keys("two", WALL_MS + EXPEDITED_MS - 1)) == []
+    assert served.count("/keys") == 2
+    assert ids(keys("two", WALL_MS + EXPEDITED_MS)) == []
+    assert ids(keys("two", WALL_MS + EXPEDITED_MS)) == ["two"]
+    keys.close()
+
+
+async def test_a_key_that_is_missing_puts_the_next_refresh_off(served: HttpsServer, loop: SimLoop) -> None:
+    keys = endpoint(served)
+    keys.start()
+    await after(loop, REFRESH_MS - 1000)
+    keys("two", WALL_MS)
+    await after(loop, 2 * REFRESH_MS - 2000)
+    assert served.count("/keys") == 2
+    keys.close()
+
+
+async def test_made_up_key_ids_bring_about_few_readings(served: HttpsServer, loop: SimLoop) -> None:
+    """16 in a minute, however many there are; a key that is new is found in the next one."""
+    keys = endpoint(served)
+    keys.start()
+    for number in range(100):
+        assert ids(keys(f"made-up-{number}", WALL_MS + number)) == []
+    assert served.count("/keys") == 1 + MISSING_KEY_IDS
+    served.routes["/keys"] = give_keys(ONE, TWO)
+    keys("two", WALL_MS + EXPEDITED_MS + 100)
+    assert ids(keys("two", WALL_MS + EXPEDITED_MS + 100)) == ["two"]
+    keys.close()
+
+
+async def test_a_refusing_endpoint_is_retried_with_growing_intervals(served: HttpsServer, loop: SimLoop) -> None:
+    """Not more often if tokens name unknown keys; once it answers, as often as before."""
+    keys = endpoint(served)
+    keys.start()
+    served.routes.clear()
+    retried_at = [0, 100, 300, 700, 1500, 2500]
+    for number, at_ms in enumerate(retried_at):
+        await after(loop, REFRESH_MS + at_ms - 1)
+        assert served.count("/keys") == 1 + number
+        if number:
+            assert ids(keys("unknown", WALL_MS + number * EXPEDITED_MS)) == []
+        assert ids(keys("one", WALL_MS)) == ["one"]
+        await after(loop, REFRESH_MS + at_ms + 1)
+        assert served.count("/keys") == 2 + number
+    served.routes["/keys"] = give_keys(TWO)
+    await after(loop, REFRESH_MS + 3501)
+    assert ids(keys(None, WALL_MS)) == ["two"]
+    served.routes.clear()
+    await after(loop, 2 * REFRESH_MS + 3501 + 101)
+    assert served.count("/keys") == 2 + len(retried_at) + 2
+    keys.close()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/keys", "ftp://x/y", "keys.json", ""])

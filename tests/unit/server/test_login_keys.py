@@ -1,5 +1,6 @@
 """Each number and name that the keys of logins and quotas give reaches the code that it is for."""
 
+import asyncio
 import logging
 import threading
 import time
@@ -19,8 +20,9 @@ from kafkapy.server.client_quotas import apply_quotas
 from kafkapy.server.node_token import NodeToken, NoTokenError
 from kafkapy.server.system_clock import SystemRandom
 from kafkapy.server.web_request import TIMEOUT_S
+from tests.simulator.loop import SimLoop
 from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, write_jwks
-from tests.support.https_server import https_server
+from tests.support.https_server import give_keys, https_server
 from tests.support.logins import MODULES, PLAIN_MODULE
 
 KEY = SigningKey("one")
@@ -77,19 +79,43 @@ def test_keys_of_bearer_tokens_reach_the_validator(tmp_path: Path, prefix: str) 
     assert accepted("clock.skew.seconds", "5", WALL_MS + 65_000) is None
 
 
-def test_keys_are_read_again_as_often_as_the_keys_say(tmp_path: Path) -> None:
-    path, name = tmp_path / "keys.json", "sasl.oauthbearer.jwks.endpoint"
+async def test_keys_are_read_again_as_often_as_the_keys_say(tmp_path: Path, loop: SimLoop) -> None:
+    name = "sasl.oauthbearer.jwks.endpoint"
     intervals = {f"{name}.refresh.ms": "1000", f"{name}.retry.backoff.ms": "50", f"{name}.retry.backoff.max.ms": "70"}
-    made = bearers(write_jwks(path, KEY), **intervals)
-    other = SigningKey("one")  # the key id of the former one: only a refresh finds it
-    assert user_of(made, KEY.token())
-    path.write_text("no key set")
-    for now_ms in (1000, 1050):
-        user_of(made, KEY.token(), WALL_MS + now_ms)  # fails, and is tried again after 50 ms, then after 70
-    write_jwks(path, other)
-    assert user_of(made, other.token(), WALL_MS + 1119) is None
-    user_of(made, other.token(), WALL_MS + 1120)
-    assert user_of(made, other.token(), WALL_MS + 1121) == "alice"
+    with https_server(tmp_path) as server:
+        server.routes["/keys"] = give_keys(KEY)
+        trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{server.ca_file}"'
+        jaas = {f"{PREFIX}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} {trust};"}
+        made = bearers(server.url("/keys"), **intervals, **jaas)
+        made.start()
+        server.routes.clear()
+        for at_ms, count in ((999, 1), (1001, 2), (1049, 2), (1051, 3), (1119, 3), (1121, 4)):
+            await asyncio.sleep(at_ms / 1000 - loop.time())
+            assert server.count("/keys") == count
+        made.close()
+        await asyncio.sleep(10)
+        assert server.count("/keys") == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jwks.endpoint.refresh.ms", "0"),
+        ("jwks.endpoint.retry.backoff.ms", "-1"),
+        ("jwks.endpoint.retry.backoff.max.ms", "-1"),
+        ("scope.claim.name", " "),
+        ("sub.claim.name", ""),
+    ],
+)
+def test_a_key_of_bearer_tokens_that_cannot_be_stops_the_start(name: str, value: str) -> None:
+    """As in Apache Kafka, which at negative back-offs fails only when it refreshes the keys, and then for ever."""
+    with pytest.raises(ConfigError, match=name):
+        bearers("https://localhost:1/keys", **{f"sasl.oauthbearer.{name}": value})
+
+
+def test_a_blank_issuer_is_none(tmp_path: Path) -> None:
+    made = bearers(write_jwks(tmp_path / "keys.json", KEY), **{"sasl.oauthbearer.expected.issuer": " "})
+    assert user_of(made, KEY.token(iss="any")) == "alice"
 
 
 def test_a_listener_bounds_tokens_by_its_own_key() -> None:

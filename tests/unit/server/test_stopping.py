@@ -63,5 +63,5 @@ def test_a_step_is_added_once() -> None:
 async def test_a_node_that_has_started_has_added_all_steps(loop: SimLoop) -> None:
     machine = Machine(loop)
     await machine.boot()
-    assert machine.server._stops.added == set(StopOrder) - {StopOrder.ADMIN, StopOrder.TELEMETRY}
+    assert machine.server._stops.added == set(StopOrder) - {StopOrder.ADMIN, StopOrder.LOGINS, StopOrder.TELEMETRY}
     await machine.stop()
