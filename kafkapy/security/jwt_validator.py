@@ -1,7 +1,8 @@
 """Validation of signed JSON Web Tokens with PyJWT, like Apache Kafka's BrokerJwtValidator. KIP-768, RFC 7519.
 
 A token must be signed by a key of the JWKS with an RS, PS, ES or EdDSA algorithm, never `none` or HS. It must have exp
-and iat.
+and iat, and be valid for some time after both iat and nbf. Claims that RFC 7519 defines must have its types. Deviation:
+every key that fits a token's key id and algorithm is tried; Apache Kafka tries the first.
 """
 
 import json
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.security.oauthbearer import Bearer, JwtError
+from kafkapy.security.oauthbearer import Bearer, JwtError, trimmed
 
 KEY_TYPES: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
@@ -18,6 +19,8 @@ KEY_TYPES: Final = {
 }
 """The key type of each accepted algorithm."""
 MAX_KEYS: Final = 100
+MIN_RSA_BITS: Final = 2048
+"""Smaller RSA keys of a JWKS are ignored. RFC 7518, section 3.3."""
 MAX_KEY_ID: Final = 1_000
 """The maximum length of a key id, in characters; tokens with longer ones are refused."""
 
@@ -48,16 +51,22 @@ def parse_jwks(text: bytes) -> list[Key]:
 
     try:
         entries = json.loads(text)["keys"]
-        found = [entry for entry in entries if entry["kty"] in KEY_TYPES.values() and entry.get("use", "sig") == "sig"]
+        found = [entry for entry in entries if entry["kty"] in KEY_TYPES.values() and _is_for_signatures(entry)]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise JwtError(f"the JWKS cannot be read: {type(error).__name__}") from error
     keys = []
     for entry in found[:MAX_KEYS]:
         try:
-            keys.append(Key(entry.get("kid"), entry["kty"], PyJWK(entry)))
+            key = Key(entry.get("kid"), entry["kty"], PyJWK(entry, "EdDSA" if entry["kty"] == "OKP" else None))
+            if key.key_type != "RSA" or key.value.key.key_size >= MIN_RSA_BITS:
+                keys.append(key)
         except (PyJWTError, ValueError, TypeError, LookupError):
             continue  # an unsupported algorithm: no token signed with this key can be accepted
     return keys
+
+
+def _is_for_signatures(entry: Mapping[str, Any]) -> bool:
+    return entry.get("use", "sig") == "sig" and "verify" in entry.get("key_ops", ("verify",))
 
 
 class JwtValidator:
@@ -82,17 +91,27 @@ class JwtValidator:
 
     def __call__(self, token: str, now_ms: int) -> Bearer:
         claims = self._verified(token, now_ms)
-        expires_at_ms = _time_ms(claims, "exp")
-        _time_ms(claims, "iat")
-        if now_ms - self._skew_ms >= expires_at_ms:
-            raise JwtError("Could not validate the access token: it has expired")
-        if "nbf" in claims and now_ms + self._skew_ms < _time_ms(claims, "nbf"):
-            raise JwtError("Could not validate the access token: it is not valid yet (nbf)")
+        for claim in ("iss", "sub", "jti"):
+            if not isinstance(claims.get(claim), str | None):
+                raise JwtError(f"Could not validate the access token: {claim} must be a string")
+        expires_at_ms = self._check_times(claims, now_ms)
         if self._issuer is not None and claims.get("iss") != self._issuer:
             raise JwtError("Could not validate the access token: it is not of the expected issuer")
         self._check_audience(claims.get("aud"))
         _check_scopes(self._scope_claim, claims.get(self._scope_claim))
         return Bearer(_name(self._name_claim, claims.get(self._name_claim)), expires_at_ms)
+
+    def _check_times(self, claims: Mapping[str, Any], now_ms: int) -> int:
+        """Return when the token expires (wall clock). Raises JwtError."""
+        expires_at_ms, issued_at_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
+        not_before_ms = _time_ms(claims, "nbf") if claims.get("nbf") is not None else 0
+        if now_ms - self._skew_ms >= expires_at_ms:
+            raise JwtError("Could not validate the access token: it has expired")
+        if now_ms + self._skew_ms < not_before_ms:
+            raise JwtError("Could not validate the access token: it is not valid yet (nbf)")
+        if expires_at_ms < max(issued_at_ms, not_before_ms):
+            raise JwtError("Could not validate the access token: exp cannot be before iat or nbf")
+        return expires_at_ms
 
     def _verified(self, token: str, now_ms: int) -> Mapping[str, Any]:
         """Return the claims of a token after verifying its signature. Raises JwtError."""
@@ -105,6 +124,8 @@ class JwtValidator:
             key_type = KEY_TYPES.get(algorithm) if isinstance(algorithm, str) else None
             if key_type is None or not isinstance(key_id, str | None) or len(key_id or "") > MAX_KEY_ID:
                 raise JwtError("Could not validate the access token: its algorithm or key id is not allowed")
+            if str(header.get("cty")).lower() in ("jwt", "application/jwt"):
+                raise JwtError("Could not validate the access token: it contains another token")
             for key in self._keys(key_id, now_ms):
                 if key.key_type == key_type and (claims := _claims(PyJWS(), token, key, str(algorithm))) is not None:
                     return claims
@@ -114,10 +135,10 @@ class JwtValidator:
 
     def _check_audience(self, audience: object) -> None:
         """Raise JwtError unless the audience is expected. If none is expected, a token must have none, as in jose4j."""
-        named = audience if isinstance(audience, list) else [] if audience is None else [audience]
-        if not self._audiences and not named:
+        if audience is None and not self._audiences:
             return
-        if self._audiences.isdisjoint(each for each in named if isinstance(each, str)):
+        named = audience if isinstance(audience, list) else [audience]
+        if not all(isinstance(each, str) for each in named) or self._audiences.isdisjoint(named):
             raise JwtError("Could not validate the access token: it is not for an expected audience")
 
 
@@ -127,7 +148,7 @@ def _claims(reader: Any, token: str, key: Key, algorithm: str) -> Mapping[str, A
 
     try:
         payload = reader.decode(token, key.value.key, algorithms=[algorithm])
-        claims = json.loads(payload)
+        claims = json.loads(payload, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except (InvalidSignatureError, InvalidKeyError):
         return None
     except (ValueError, TypeError, RecursionError) as error:
@@ -137,16 +158,28 @@ def _claims(reader: Any, token: str, key: Key, algorithm: str) -> Mapping[str, A
     return claims
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError if it has a name twice: which one counts would depend on the reader."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice in an object")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _time_ms(claims: Mapping[str, Any], claim: str) -> int:
     value = claims.get(claim)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
         raise JwtError(f"Could not validate the access token: {claim} must be a time")
-    return int(value * 1000)
+    return int(value) * 1000
 
 
 def _check_scopes(claim: str, scopes: object) -> None:
     named = scopes if isinstance(scopes, list) else [scopes] if isinstance(scopes, str) else []
-    stripped = [each.strip() if isinstance(each, str) else "" for each in named]
+    stripped = [trimmed(each) if isinstance(each, str) else "" for each in named]
     if "" in stripped:
         raise JwtError(f"{claim} value must be non-empty")
     if len(set(stripped)) != len(stripped):
@@ -154,8 +187,8 @@ def _check_scopes(claim: str, scopes: object) -> None:
 
 
 def _name(claim: str, name: object) -> str:
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not trimmed(name):
         raise JwtError(f"{claim} value must be a non-empty string")
     if len(name) > MAX_NAME:
         raise JwtError(f"{claim} value is longer than {MAX_NAME} characters")
-    return name.strip()
+    return trimmed(name)

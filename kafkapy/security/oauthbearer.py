@@ -1,7 +1,8 @@
 """SASL/OAUTHBEARER: login with a bearer token. RFC 7628, KIP-255, KIP-768.
 
 The client's message: n,a=alice, 0x01 auth=Bearer <token> 0x01 [key=value 0x01 ...] 0x01. The server answers a refused
-token with a JSON challenge; the client replies with 0x01, and then the login fails.
+token with a JSON challenge; the client replies with 0x01, and then the login fails. Deviation: =2C and =3D in the
+authorization id are decoded before it is compared with the token's name (RFC 5801); Apache Kafka compares it as sent.
 """
 
 import re
@@ -15,7 +16,7 @@ INVALID_TOKEN: Final = '{"status":"invalid_token"}'
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
 _CLIENT_FIRST = rf"n,(?:a=(?P<authorization_id>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01"
-_AUTH = r"(?P<scheme>\w+)[ ]+(?P<token>[-_.a-zA-Z0-9]+)"
+_AUTH = r"(?P<scheme>\w+)[ ]+(?P<token>[-_~+/.a-zA-Z0-9]+=*)"
 
 
 class JwtError(Exception):
@@ -31,6 +32,17 @@ class Bearer(NamedTuple):
 
 Validate = Callable[[str, int], Bearer]
 """Takes a token and the wall clock in ms; validates the token. Raises JwtError."""
+
+
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+
+
+def trimmed(text: str) -> str:
+    """Return a text as Java's String.trim does: without control characters and spaces at both ends.
+
+    Unlike str.strip it keeps other white space, such as U+00A0, so that no two names of Apache Kafka become one.
+    """
+    return text.strip(_TRIMMED)
 
 
 class OAuthBearerServer:

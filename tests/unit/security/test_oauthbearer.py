@@ -5,6 +5,7 @@ import json
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, rsa
 
 from kafkapy.security.jwt_validator import JwtValidator, parse_jwks
 from kafkapy.security.oauthbearer import INVALID_TOKEN, JwtError, OAuthBearerServer
@@ -59,6 +60,11 @@ def signed_with_the_public_key() -> str:
     return jwt.encode({"sub": "alice", "exp": WALL_MS // 1000 + 60}, secret, algorithm="HS256", headers={"kid": "one"})
 
 
+def of_text(claims: bytes, **header: object) -> str:
+    """Return a token of any text, signed with the right key."""
+    return jwt.PyJWS().encode(claims, KEY.private, algorithm=KEY.algorithm, headers={"kid": "one", **header})
+
+
 def critical() -> str:
     """RFC 7515, section 4.1.11: who does not know an extension that is critical must refuse the token."""
     claims = {"sub": "alice", "iss": "us", "aud": "kafka", "iat": WALL_MS // 1000, "exp": WALL_MS // 1000 + 60}
@@ -70,18 +76,32 @@ def critical() -> str:
     ("token", "reason"),
     [
         (KEY.token(exp=WALL_MS // 1000 - 30), "expired"),
+        (KEY.token(iat=WALL_MS // 1000 + 61), "exp cannot be before iat or nbf"),
+        (KEY.token(nbf=WALL_MS // 1000 + 20, exp=WALL_MS // 1000 + 10), "exp cannot be before iat or nbf"),
         (KEY.token(nbf=WALL_MS // 1000 + 31), "not valid yet"),
         (KEY.token(iss="them"), "issuer"),
         (KEY.token(without="iss"), "issuer"),
         (KEY.token(aud="elsewhere"), "audience"),
         (KEY.token(aud=["elsewhere", "nowhere"]), "audience"),
         (KEY.token(without="aud"), "audience"),
+        (KEY.token(aud=["kafka", 5]), "audience"),
+        (of_text(b'{"sub":"alice","sub":"bob"}'), "no JSON object"),
+        (of_text(b'{"sub":"alice","x":{"y":1,"y":2}}'), "no JSON object"),
+        (of_text(b'{"x":NaN}'), "no JSON object"),
+        (of_text(b"[]"), "no JSON object"),
+        (of_text(b"\xff"), "no JSON object"),
+        (of_text(b"{}", cty="JWT"), "contains another token"),
+        (of_text(b"{}", cty="application/jwt"), "contains another token"),
         (KEY.token(without="exp"), "exp must be a time"),
         (KEY.token(without="iat"), "iat must be a time"),
         (KEY.token(nbf=True), "nbf must be a time"),
         (KEY.token(exp=10.0**30), "exp must be a time"),
         (KEY.token(without="sub"), "sub value must be a non-empty string"),
         (KEY.token(sub=" "), "sub value must be a non-empty string"),
+        (KEY.token(sub="\x01 \x1f"), "sub value must be a non-empty string"),
+        (of_text(b'{"sub":5}'), "sub must be a string"),
+        (of_text(b'{"jti":5}'), "jti must be a string"),
+        (of_text(b'{"iss":["us"]}'), "iss must be a string"),
         (KEY.token(sub="a" * 4097), "sub value is longer than 4096 characters"),
         (KEY.token(scope=["a", "a"]), "duplicates"),
         (KEY.token(scope=["a", ""]), "non-empty"),
@@ -96,6 +116,7 @@ def critical() -> str:
         (critical(), "InvalidTokenError"),
         ("a.b.c", "Could not validate the access token"),
         ("abc", "Could not validate the access token"),
+        ("a~b+c/d==", "Could not validate the access token"),
     ],
 )
 def test_a_token_that_is_not_right_is_challenged_then_refused(token, reason) -> None:
@@ -109,8 +130,23 @@ def test_a_token_that_is_not_right_is_challenged_then_refused(token, reason) -> 
         machine.evaluate(b"\x01", WALL_MS)
 
 
+@pytest.mark.parametrize(
+    ("sub", "name"),
+    [(" alice\t", "alice"), ("\x00alice\x1f", "alice"), ("\xa0alice", "\xa0alice"), ("\u3000", "\u3000")],
+)
+def test_a_name_is_trimmed_as_by_java_so_that_no_two_become_one(sub, name) -> None:
+    assert validator()(KEY.token(sub=sub), WALL_MS).name == name
+
+
+def test_a_time_that_is_null_counts_as_missing_and_seconds_are_whole() -> None:
+    assert validator()(KEY.token(nbf=None, exp=WALL_MS / 1000 + 60.9), WALL_MS).expires_at_ms == EXPIRES_MS
+    with pytest.raises(JwtError, match="iat must be a time"):
+        validator()(KEY.token(iat=None), WALL_MS)
+
+
 def test_clocks_may_differ_by_some_seconds() -> None:
-    for token in (KEY.token(exp=WALL_MS // 1000 - 29), KEY.token(nbf=WALL_MS // 1000 + 30)):
+    s = WALL_MS // 1000
+    for token in (KEY.token(iat=s - 60, exp=s - 29), KEY.token(nbf=s + 30), KEY.token(iat=s - 9, nbf=s - 1, exp=s - 1)):
         machine = server()
         machine.evaluate(bearer(token), WALL_MS)
         assert machine.is_complete
@@ -118,8 +154,9 @@ def test_clocks_may_differ_by_some_seconds() -> None:
 
 def test_a_token_for_somebody_is_refused_where_nobody_is_expected() -> None:
     check = validator(audiences=(), issuer=None)
-    with pytest.raises(JwtError, match="audience"):
-        check(KEY.token(), WALL_MS)
+    for audience in ("kafka", ["kafka"], []):
+        with pytest.raises(JwtError, match="audience"):
+            check(KEY.token(aud=audience), WALL_MS)
     assert check(KEY.token(without="aud", iss="any"), WALL_MS).name == "alice"
 
 
@@ -161,4 +198,30 @@ def test_a_key_set_that_is_none_is_refused(text) -> None:
 
 def test_symmetric_and_broken_keys_are_left_out() -> None:
     entries = [{"kty": "oct", "k": "AAAA", "kid": "a"}, {"kty": "RSA", "kid": "b"}, {**KEY.jwk, "use": "enc"}, KEY.jwk]
-    assert [key.key_id for key in parse_jwks(json.dumps({"keys": entries}).encode())] == ["one"]
+    entries += [{**KEY.jwk, "key_ops": ["sign"]}, {**OTHER.jwk, "key_ops": ["sign", "verify"]}]
+    assert [key.key_id for key in parse_jwks(json.dumps({"keys": entries}).encode())] == ["one", "two"]
+
+
+@pytest.mark.parametrize(("bits", "count"), [(1024, 0), (2040, 0), (2048, 1)])
+def test_small_rsa_keys_are_left_out(bits, count) -> None:
+    """jose4j refuses them at the login; RFC 7518, section 3.3."""
+    key = jwt.algorithms.RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, bits).public_key(), as_dict=True)
+    assert len(parse_jwks(json.dumps({"keys": [key]}).encode())) == count
+
+
+def test_edwards_curves_need_no_algorithm_in_the_key_set() -> None:
+    for private in (ed25519.Ed25519PrivateKey.generate(), ed448.Ed448PrivateKey.generate()):
+        key = jwt.algorithms.OKPAlgorithm.to_jwk(private.public_key(), as_dict=True)
+        (found,) = parse_jwks(json.dumps({"keys": [key]}).encode())
+        token = jwt.encode(
+            {"sub": "a", "exp": WALL_MS // 1000, "iat": 0, "iss": "us", "aud": "kafka"}, private, "EdDSA"
+        )
+        check = JwtValidator(
+            lambda key_id, now_ms, found=found: [found],
+            issuer="us",
+            audiences=["kafka"],
+            clock_skew_seconds=30,
+            scope_claim="scope",
+            name_claim="sub",
+        )
+        assert check(token, WALL_MS).name == "a"
