@@ -5,8 +5,9 @@ client final: c=biws,r=<both nonces>,p=<proof>           server final: v=<signat
 
 The server stores salt, iterations, stored key and server key, but no password (KIP-84, KIP-554). Deviations from Apache
 Kafka: an unknown user gets a made-up salt, iterations as others have, and fails at the same step as a wrong password,
-so that clients cannot find out which users exist; the channel binding must equal that of the first message; signatures
-cover the messages as they were sent, not as Kafka re-encodes them, so that extensions may come in any order.
+so that clients cannot find out which users exist; the authorization id may be the user name as it was sent, with =2C
+and =3D, which Apache Kafka decodes in the name alone; the channel binding must equal that of the first message;
+signatures cover the messages as they were sent, not as Kafka re-encodes them, so that extensions may come in any order.
 """
 
 import base64

@@ -35,12 +35,10 @@ class UnsignedJwtValidator:
             raise JwtError("the token is signed, but only unsigned ones can be checked without a JWKS")
         claims = read_claims(token)
         name = claims.get(self._name_claim)
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
             raise JwtError(f"{self._name_claim} value must be a string of 1 to {MAX_NAME} characters")
         expires_at_ms = self._check_times(claims, now_ms)
-        given = claims.get(self._scope_claim)
-        scope = given if isinstance(given, list) else given.split() if isinstance(given, str) else []
-        if any(each not in scope for each in self._scope):
+        if not _scopes(claims.get(self._scope_claim)).issuperset(self._scope):
             raise JwtError("the token has not the required scope")
         return Bearer(name, expires_at_ms)
 
@@ -53,6 +51,12 @@ class UnsignedJwtValidator:
         if now_ms - self._skew_ms >= expires_at_ms:
             raise JwtError("the token has expired")
         return expires_at_ms
+
+
+def _scopes(claim: object) -> set[str]:
+    """Return the scopes of a claim. As in Apache Kafka a string is one scope, even with spaces in it."""
+    given = claim if isinstance(claim, list) else [claim]
+    return {each.strip() for each in given if isinstance(each, str)}
 
 
 def unsigned_token(options: Mapping[str, str], now_ms: int) -> str:

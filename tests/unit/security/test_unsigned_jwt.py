@@ -1,5 +1,8 @@
 """Unsigned tokens: made and checked by the options of Apache Kafka's login module."""
 
+import base64
+import json
+
 import pytest
 
 from kafkapy.security.oauthbearer import Bearer, JwtError
@@ -27,6 +30,24 @@ def test_options_name_claims_and_scopes() -> None:
     assert UnsignedJwtValidator(checked)(token, WALL_MS) == Bearer("bob", WALL_MS + 60_000)
     with pytest.raises(JwtError, match="scope"):
         UnsignedJwtValidator(checked | {"unsecuredValidatorRequiredScope": "admin"})(token, WALL_MS)
+
+
+def test_a_scope_of_text_is_one_scope() -> None:
+    """As in Apache Kafka, whose required scopes are separated by spaces."""
+    token = unsigned_token(ALICE | {"unsecuredLoginStringClaim_scope": " read write "}, WALL_MS)
+    with pytest.raises(JwtError, match="scope"):
+        UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)
+    token = unsigned_token(ALICE | {"unsecuredLoginStringClaim_scope": " read "}, WALL_MS)
+    assert UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS).name == "alice"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a" * 4097])
+def test_a_name_is_neither_blank_nor_too_long(name) -> None:
+    token = unsigned_token(ALICE, WALL_MS).split(".")
+    claims = json.dumps({"sub": name, "exp": WALL_MS // 1000 + 60}).encode()
+    token[1] = base64.urlsafe_b64encode(claims).decode().rstrip("=")
+    with pytest.raises(JwtError, match="sub value must be"):
+        UnsignedJwtValidator({})(".".join(token), WALL_MS)
 
 
 @pytest.mark.parametrize(("later_ms", "skew_ms", "is_valid"), [(60_000, 0, False), (60_000, 1, True), (-1, 0, False)])
