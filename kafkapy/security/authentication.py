@@ -128,7 +128,6 @@ class Login:
         if began_ms is not None and now_ms - began_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
             return False
         self.renewal_began_ms = now_ms
-        self._has_headers = False
         self.state = HANDSHAKE
         return True
 
@@ -150,7 +149,6 @@ class Login:
             raise VersionsRequested
         if header.api_key != SASL_HANDSHAKE:
             raise ProtocolError(f"Unexpected Kafka request of type {_name(header)} during SASL handshake.")
-        _check_version(header)
         request: Any
         request, _ = request_type(SASL_HANDSHAKE).read(frame, position, header.api_version, FEW_ELEMENTS)
         return self._handshake(header, request.mechanism)
@@ -199,11 +197,10 @@ class Login:
         if header.api_key != SASL_AUTHENTICATE:
             reason = f"Unexpected Kafka request of type {_name(header)} during SASL authentication."
             return self._fail(reason, _illegal_state(header, reason))
-        _check_version(header)
-        self.can_renew = self.can_renew or header.api_version > 0
         new_response: Any = response_type(SASL_AUTHENTICATE)
         request: Any
         request, _ = request_type(SASL_AUTHENTICATE).read(frame, position, header.api_version, FEW_ELEMENTS)
+        self.can_renew = self.can_renew or header.api_version > 0
         try:
             challenge = self._evaluate(bytes(request.auth_bytes), wall_ms)
         except SaslError as error:
@@ -261,12 +258,6 @@ class Login:
             f"Authentication failed during {self._action} due to invalid credentials with SASL mechanism "
             f"{self.mechanism}"
         )
-
-
-def _check_version(header: RequestHeader) -> None:
-    api = APIS[header.api_key]
-    if not api.min_version <= header.api_version <= api.max_version:
-        raise ProtocolError(f"version {header.api_version} of {_name(header)} is not served here")
 
 
 def _name(header: RequestHeader) -> str:

@@ -14,21 +14,25 @@ from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticat
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
 from kafkapy.protocol.primitives import Writer
-from kafkapy.protocol.serving import ConnectionInfo, coalesce_nothing
+from kafkapy.protocol.serving import ConnectionInfo, Served
+from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.plain import PlainServer
 from tests.simulator.loop import SimLoop
 
 LISTENER = "LISTENER"
 TOKEN = b"\0alice\0wonder"
+SERVED = Served(1, 10, b"")
 
 
 class StillClock:
+    now_ms = 5_000
+
     def wall_ms(self) -> int:
         return 1_700_000_000_000
 
     def monotonic_ms(self) -> int:
-        return 5_000
+        return self.now_ms
 
     def monotonic_ns(self) -> int:
         return 5_000_000_000
@@ -43,12 +47,13 @@ class Listener:
 
     def __init__(self, users: Mapping[str, str], failure_delay_ms: int = 0) -> None:
         self.settings = settings(users)
+        self.clock = StillClock()
         self.info = ConnectionInfo("1", LISTENER, "SASL_PLAINTEXT", "10.0.0.7", 1, is_authenticated=False)
         gate = GateSettings(
             settings=lambda _: self.settings,
             route=lambda *_: self._served(),
-            coalesce=coalesce_nothing,
-            clock=StillClock(),
+            coalesce=lambda *_: SERVED,
+            clock=self.clock,
             failure_delay_ms={LISTENER: failure_delay_ms, "OTHER": 0},
             timeout_ms=1000,
         )
@@ -92,6 +97,38 @@ async def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_un
     assert answer is not None
     assert SaslAuthenticateResponse.decode(bytes(answer)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert listener.info.close_after_answer
+
+
+def test_produce_requests_pass_together_only_while_a_session_lasts() -> None:
+    """They do not go through the router: not before the login, not during another one, not after its end."""
+    listener = Listener({"alice": "wonder"})
+
+    def served() -> Served | None:
+        return listener._gate.coalesce(listener.info, b"", 0, 1)
+
+    assert served() is None
+    listener.shake_hands()
+    assert served() is None
+    listener.authenticate()
+    assert served() is SERVED
+    assert listener.info.principal == "User:alice"
+    listener.clock.now_ms += 60_000
+    assert served() is SERVED
+    listener.clock.now_ms += 1
+    assert served() is None
+    listener.shake_hands()
+    assert served() is None
+    listener.authenticate()
+    assert served() is SERVED
+
+
+def test_failed_logins_and_renewals_are_counted_apart() -> None:
+    for listener, counts in ((Listener({"alice": "wonder"}), (1, 0)), (logged_in(), (0, 1))):
+        listener.info.traffic = traffic = ConnectionTraffic()
+        listener.settings = settings({})
+        listener.shake_hands()
+        assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert (traffic.failed_logins, traffic.failed_renewals) == counts
 
 
 def logged_in() -> Listener:

@@ -1,10 +1,15 @@
 """The machine of a login: its states, sessions that end, and what it never takes. Bytes on the wire: scenarios."""
 
+import struct
+
 import pytest
 
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.find_coordinator_response import FindCoordinatorResponse
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
@@ -127,3 +132,104 @@ def test_a_token_above_the_bound_fails() -> None:
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
     reply = receive(machine, SaslAuthenticateRequest(auth_bytes=b"x" * 100), 1)
     assert reply.failure == "Failing SASL authentication due to invalid receive size"
+
+
+@pytest.mark.parametrize("version", [-1, 2, 99])
+def test_a_handshake_of_an_unknown_version_closes(version) -> None:
+    with pytest.raises(ProtocolError, match=f"SaslHandshakeRequest has no version {version}"):
+        login().receive(raw_frame(17, version, b"\0\5PLAIN"), now_ms=NOW_MS, wall_ms=WALL_MS)
+
+
+@pytest.mark.parametrize("version", [-1, 3, 99])
+def test_a_token_of_an_unknown_version_closes(version) -> None:
+    machine = login()
+    receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    token = (b"\0" if version >= 2 else b"") + b"\x0e" + TOKEN + b"\0"
+    with pytest.raises(ProtocolError, match=f"SaslAuthenticateRequest has no version {version}"):
+        machine.receive(raw_frame(36, version, token), now_ms=NOW_MS, wall_ms=WALL_MS)
+    assert not machine.is_complete
+
+
+def raw_frame(api_key: int, version: int, body: bytes) -> memoryview:
+    return memoryview(struct.pack(">hhih", api_key, version, 7, -1) + body)
+
+
+class ChallengingServer(PlainServer):
+    """Answers the first token with a challenge."""
+
+    def evaluate(self, response: bytes, now_ms: int) -> bytes:
+        if response == b"first":
+            return b"challenge"
+        return super().evaluate(response, now_ms)
+
+
+def test_a_challenge_without_a_header_is_sent_as_it_is() -> None:
+    """To clients before Kafka 1.0. A second login may be of another kind: with headers, or without."""
+    machine = login(ChallengingServer, max_reauth_ms=60_000)
+    receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 0)
+    reply = machine.receive(memoryview(b"first"), now_ms=NOW_MS, wall_ms=WALL_MS)
+    assert (bytes(reply.answer), machine.is_complete) == (b"challenge", False)
+    machine.receive(memoryview(TOKEN), now_ms=NOW_MS, wall_ms=WALL_MS)
+    assert machine.is_complete
+    for version in (1, 0):
+        now_ms = NOW_MS + 1000 * (2 - version)
+        assert machine.maybe_begin_again(now_ms)
+        receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), version, now_ms)
+        if version:
+            receive(machine, SaslAuthenticateRequest(auth_bytes=TOKEN), 1, now_ms)
+        else:
+            machine.receive(memoryview(TOKEN), now_ms=now_ms, wall_ms=WALL_MS)
+        assert machine.is_complete
+
+
+@pytest.mark.parametrize(("version", "can_renew"), [(0, False), (1, True), (2, True)])
+def test_a_client_that_can_renew_is_known_by_its_version(version, can_renew) -> None:
+    machine = login()
+    receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    receive(machine, SaslAuthenticateRequest(auth_bytes=TOKEN), version)
+    assert machine.can_renew == can_renew
+
+
+class ByToken(PlainServer):
+    is_by_token = True
+
+
+def test_whether_a_token_was_used_is_known_after_each_login() -> None:
+    machine = login(ByToken, max_reauth_ms=60_000)
+    log_in(machine)
+    assert machine.is_by_token
+    machine.settings = login(max_reauth_ms=60_000).settings
+    machine.maybe_begin_again(NOW_MS)
+    log_in(machine)
+    assert not machine.is_by_token
+
+
+def test_a_session_does_not_end_any_more_if_it_was_renewed_without_a_bound() -> None:
+    machine = login(max_reauth_ms=1000)
+    log_in(machine)
+    machine.settings = login().settings
+    assert machine.maybe_begin_again(NOW_MS)
+    assert lifetime_ms(log_in(machine)) == 0
+    assert not machine.is_expired(NOW_MS + 1001)
+
+
+def test_the_reason_for_another_mechanism_is_logged() -> None:
+    machine = login(max_reauth_ms=60_000)
+    log_in(machine)
+    machine.maybe_begin_again(NOW_MS)
+    assert log_in(machine, mechanism="OTHER").failure == (
+        "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
+    )
+
+
+def test_another_request_between_handshake_and_token_is_told_the_reason_if_it_can_be() -> None:
+    machine = login()
+    receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    reply = receive(machine, FindCoordinatorRequest(key="group"), 3)
+    answer = FindCoordinatorResponse.decode(bytes(reply.answer)[5:], 3)
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert answer.error_message == "Unexpected Kafka request of type FIND_COORDINATOR during SASL authentication."
+    machine = login()
+    receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    reply = machine.receive(raw_frame(10, 99, b"\0"), now_ms=NOW_MS, wall_ms=WALL_MS)
+    assert (reply.answer, machine.state) == (None, LoginState.FAILED)

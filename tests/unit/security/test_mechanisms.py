@@ -158,6 +158,12 @@ def test_the_scram_client_refuses_a_server_that_does_not_know_the_password(last)
     assert not client.is_complete
 
 
+def test_scram_refuses_a_credential_of_too_few_iterations() -> None:
+    """Of a directory that something else has written: no request stores such a credential."""
+    with pytest.raises(SaslError, match="Iterations 4095 is less than the minimum 4096"):
+        scram_server(iterations=4095).evaluate(b"n,,n=user,r=abc", NOW_MS)
+
+
 USERS = users_of({"username": "broker", "password": "b", "user_alice": "wonder", "user_": "nobody", "user_b": ""})
 
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, rsa
 
 from kafkapy.security.jwt_validator import JwtValidator, parse_jwks
-from kafkapy.security.oauthbearer import INVALID_TOKEN, JwtError, OAuthBearerServer
+from kafkapy.security.oauthbearer import INVALID_TOKEN, JwtError, OAuthBearerClient, OAuthBearerServer
 from kafkapy.security.sasl import SaslError, ToldSaslError
 from tests.support.bearer_tokens import WALL_MS, SigningKey, bearer, jwks
 
@@ -225,3 +225,29 @@ def test_edwards_curves_need_no_algorithm_in_the_key_set() -> None:
             name_claim="sub",
         )
         assert check(token, WALL_MS).name == "a"
+
+
+def test_a_control_a_is_an_answer_only_to_a_refusal() -> None:
+    machine = server()
+    machine.evaluate(bearer("a.b.c"), WALL_MS)
+    with pytest.raises(SaslError, match="client first message"):
+        machine.evaluate(b"n", WALL_MS)
+    with pytest.raises(SaslError, match="client first message"):
+        machine.evaluate(b"\x01", WALL_MS)
+
+
+def test_a_client_logs_in_with_its_token() -> None:
+    client, machine = OAuthBearerClient(KEY.token()), server()
+    challenge = machine.evaluate(client.evaluate(b""), WALL_MS)
+    assert (client.is_complete, client.evaluate(challenge), client.is_complete) == (False, b"", True)
+    assert machine.authorization_id == "alice"
+
+
+def test_a_client_answers_a_refusal_and_then_gives_up() -> None:
+    client, machine = OAuthBearerClient("a.b.c"), server()
+    answer = client.evaluate(machine.evaluate(client.evaluate(b""), WALL_MS))
+    assert answer == b"\x01"
+    for challenge in (b"", b"more"):
+        with pytest.raises(SaslError, match=r"the server refused the token: .*invalid_token"):
+            client.evaluate(challenge)
+    assert not client.is_complete

@@ -15,7 +15,7 @@ from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.image import EMPTY_IMAGE
 from kafkapy.server.authentication import Logins
-from kafkapy.server.bearer_tokens import check_file_allowed
+from kafkapy.server.bearer_tokens import check_file_allowed, endpoint_context
 from kafkapy.server.client_quotas import apply_quotas
 from kafkapy.server.node_token import NodeToken, NoTokenError
 from kafkapy.server.system_clock import SystemRandom
@@ -111,6 +111,52 @@ def test_a_key_of_bearer_tokens_that_cannot_be_stops_the_start(name: str, value:
     """As in Apache Kafka, which at negative back-offs fails only when it refreshes the keys, and then for ever."""
     with pytest.raises(ConfigError, match=name):
         bearers("https://localhost:1/keys", **{f"sasl.oauthbearer.{name}": value})
+
+
+def test_the_name_of_a_key_endpoint_is_checked_whatever_the_options_say() -> None:
+    """As by Java's HttpsURLConnection."""
+    assert endpoint_context({"ssl.endpoint.identification.algorithm": ""}).check_hostname
+
+
+def test_a_validator_that_is_not_built_stops_the_start(tmp_path: Path) -> None:
+    url = write_jwks(tmp_path / "keys.json", KEY)
+    with pytest.raises(ConfigError, match="only these are built"):
+        bearers(url, **{"sasl.oauthbearer.jwt.validator.class": "a.B"})
+
+
+def test_bearer_tokens_are_not_enabled_while_a_node_runs(tmp_path: Path) -> None:
+    """That would read the keys on the loop."""
+    given = {"sasl.enabled.mechanisms": "PLAIN", f"{PREFIX}plain.sasl.jaas.config": f"{PLAIN_MODULE};"}
+    url = write_jwks(tmp_path / "keys.json", KEY)
+    bearer_keys = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{PREFIX}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE};",
+        "sasl.oauthbearer.jwks.endpoint.url": url,
+        "kafkapy.sasl.oauthbearer.allowed.urls": url,
+    }
+    with pytest.raises(ConfigError, match="restart to enable OAUTHBEARER"):
+        logins(**given).check(config_of(**bearer_keys)[0])
+
+
+def test_without_issuer_or_audience_a_warning_names_the_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    url = write_jwks(tmp_path / "keys.json", KEY)
+    bearers(url, **{"sasl.oauthbearer.expected.issuer": "us"})
+    assert "is not set" not in caplog.text
+    bearers(url, **{"sasl.oauthbearer.expected.audience": ""})
+    for key in ("issuer", "audience"):
+        assert f"sasl.oauthbearer.expected.{key} is not set" in caplog.text
+
+
+def test_a_clock_skew_of_unsigned_tokens_that_is_none_stops_the_start() -> None:
+    options = f'{OAUTH_MODULE} unsecuredValidatorAllowableClockSkewMs="-1";'
+    with pytest.raises(ConfigError, match="must not be negative"):
+        logins(
+            **{
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "kafkapy.sasl.oauthbearer.unsecured.enable": "true",
+                f"{PREFIX}oauthbearer.sasl.jaas.config": options,
+            }
+        )
 
 
 def test_a_blank_issuer_is_none(tmp_path: Path) -> None:
