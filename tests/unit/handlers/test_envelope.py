@@ -11,6 +11,11 @@ from kafkapy.handlers.forwarding import decode_principal, encode_principal
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS, FORWARDED_IN_PART_APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header
+from kafkapy.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
@@ -32,6 +37,8 @@ class Rights:
 
     def __init__(self) -> None:
         self.requested: list[tuple[str, str, str]] = []
+        self.timeouts_ms: list[int] = []
+        """Of the changes that the controller was asked for."""
 
     def authorize(self, requester: Any, operation: AclOperation, *_: Any, **__: Any) -> bool:
         self.requested.append((requester.principal, requester.client_host, operation.name))
@@ -61,7 +68,8 @@ def sent(
 ) -> tuple[EnvelopeResponse, Rights]:
     rights = Rights()
 
-    async def change(*_: Any, **__: Any) -> None:
+    async def change(*_: Any, timeout_ms: int) -> None:
+        rights.timeouts_ms.append(timeout_ms)
         if error is not None:
             raise error
 
@@ -70,6 +78,7 @@ def sent(
         authorizer=rights,
         controller=SimpleNamespace(is_active=is_active),
         client_quotas=None,
+        config=SimpleNamespace(node=SimpleNamespace(delete_topic_enable=True)),
         metadata_changes=SimpleNamespace(change=change),
         io_pool=ImmediatePool(),
         turns=Turns(),
@@ -88,6 +97,25 @@ def sent(
         return await envelope.handle(services, context, requested)
 
     return run(main), rights
+
+
+@pytest.mark.parametrize(
+    "requested",
+    [
+        CreateTopicsRequest(topics=[CreatableTopic(name="orders", num_partitions=1)], timeout_ms=1234),
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=1234),
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="orders", count=2, assignments=None)], timeout_ms=1234
+        ),
+        AlterPartitionReassignmentsRequest(timeout_ms=1234),
+        ElectLeadersRequest(topic_partitions=[TopicPartitions("orders", [0])], timeout_ms=1234),
+    ],
+    ids=lambda requested: type(requested).__name__,
+)
+def test_the_clients_time_out_bounds_the_change_at_the_controller(requested: Any) -> None:
+    data = frame(requested, CONTROLLER_APIS[requested.API_KEY].max_version)
+    _, rights = sent(data, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))
+    assert rights.timeouts_ms == [1234]
 
 
 @pytest.mark.parametrize("by", ["User:alice", "User:ANONYMOUS"])
