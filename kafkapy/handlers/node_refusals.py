@@ -5,7 +5,7 @@ at most MOST_LINES different ones in that time. The lines contain no text that t
 """
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.handlers.context import Connection
 from kafkapy.protocol.api import APIS
@@ -22,6 +22,7 @@ CODES: Final = frozenset(
         ErrorCode.INCONSISTENT_CLUSTER_ID,
         ErrorCode.INVALID_REGISTRATION,
         ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_VOTER_KEY,
         ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
         ErrorCode.STALE_BROKER_EPOCH,
         ErrorCode.UNSUPPORTED_VERSION,
@@ -40,6 +41,13 @@ class NodeRefusals:
         self._began_ms = clock.monotonic_ms()
         self._logged: set[tuple[str, int, int]] = set()
         """(host, API key, error code)."""
+
+    def note_response(self, header: RequestHeader, connection: Connection, response: Any) -> None:
+        """Log the error of a response, if it has one that is about the node that sent the request."""
+        code: int = response.error_code
+        if not code:  # of a quorum's election
+            code = response.topics[0].partitions[0].error_code
+        self.note(header, connection, code)
 
     def note(self, header: RequestHeader, connection: Connection, code: int) -> None:
         """Log an error of a whole request if it is one of CODES."""

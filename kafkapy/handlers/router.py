@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 Route = tuple[Any, Handler, Parts | None, bool]
 """The API's request class, its handler, how large requests are split, and whether a decoded request needs its frame."""
 PRODUCE = 0
+VOTING_APIS = range(52, 55)
+"""Vote, BeginQuorumEpoch and EndQuorumEpoch: their error is that of their one partition."""
 NO_FRAME = memoryview(b"")
 """Replaces a frame that is not needed any more. (mypyc deletes no variable of a coroutine.)"""
 
@@ -162,14 +164,13 @@ class Router:
 
     def _log_refusal(self, header: RequestHeader, connection: Connection, response: Any) -> None:
         """Log an error that a controller answers, if it is about the node that asked."""
-        code: int = getattr(response, "error_code", 0)
-        if not code:
+        if not getattr(response, "error_code", 0) and header.api_key not in VOTING_APIS:
             return
         if self._refusals is None:
             from kafkapy.handlers.node_refusals import NodeRefusals
 
             self._refusals = NodeRefusals(self._services.clock)
-        self._refusals.note(header, connection, code)
+        self._refusals.note_response(header, connection, response)
 
     def coalesce(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """Serve consecutive Produce requests of a connection together; None if the first one must go to `route`.
