@@ -163,7 +163,7 @@ class RaftCore:
             case SnapshotInstalled():
                 self._fetching.on_snapshot_installed(event.snapshot_id, event.voters, event.kraft_version)
             case SnapshotRefused():
-                self._fetching.end_installation(event.snapshot_id)
+                self._fetching.on_snapshot_refused(event.snapshot_id, now_ms)
             case ResignRequested():
                 role = self._current.role
                 if isinstance(role, Leader) and role.leader_epoch == event.leader_epoch:

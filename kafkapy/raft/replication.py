@@ -305,7 +305,9 @@ class FollowerReplication:
         self._take_snapshot_part(role, response, now_ms)
 
     def _take_snapshot_part(self, role: Follower, response: FetchSnapshotResponse, now_ms: int) -> None:
-        if response.snapshot_id != role.snapshot_id or response.position != role.snapshot_position:
+        is_requested = (response.snapshot_id, response.position) == (role.snapshot_id, role.snapshot_position)
+        if not is_requested or not response.data:
+            self._connections.back_off(role.leader_id, now_ms)  # without a new time-out: no leader sends such parts
             return
         assert role.snapshot_id is not None
         self._out.emit(WriteSnapshotPart(role.snapshot_id, response.position, response.data))
@@ -324,6 +326,13 @@ class FollowerReplication:
         ):
             return
         self._replica.reset_to_snapshot(snapshot_id, voters, kraft_version, self._current.role)
+
+    def on_snapshot_refused(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+        """After a corrupt download, ask the leader again, but only after half a fetch timeout."""
+        self.end_installation(snapshot_id)
+        if isinstance(self._current.role, Follower):
+            pause_ms = self._config.fetch_timeout_ms // 2
+            self._connections.pause(self._current.role.leader_id, now_ms + pause_ms)
 
     def end_installation(self, snapshot_id: OffsetAndEpoch) -> None:
         role = self._current.role

@@ -30,6 +30,7 @@ from kafkapy.raft.events import (
     RequestReceived,
     ResponseReceived,
     SnapshotInstalled,
+    SnapshotRefused,
     SnapshotTaken,
     Started,
     TimePassed,
@@ -386,6 +387,26 @@ def test_a_snapshot_that_is_gone_is_not_requested_again(response: m.FetchSnapsho
     ((_, request),) = sent(respond(a_downloader(), response))
     assert isinstance(request, m.FetchRequest)
     assert request.fetch_offset == 10
+
+
+def test_a_corrupt_snapshot_is_downloaded_again_after_a_pause_only() -> None:
+    core = a_downloader()
+    assert of(respond(core, part(0, b"1234567890"), 500), InstallSnapshot) == [InstallSnapshot(SNAPSHOT)]
+    assert 2 not in dict(sent(core.step(SnapshotRefused(SNAPSHOT), 501)))
+    elsewhere = m.FetchResponse(error=m.NOT_LEADER_OR_FOLLOWER, leader_epoch=3, leader_id=2)
+    assert 2 not in dict(sent(respond(core, elsewhere, 1499, node_id=3)))
+    ((node_id, request),) = sent(core.step(TimePassed(), 1501))
+    assert (node_id, type(request), type(core.role)) == (2, m.FetchRequest, Follower)
+
+
+@pytest.mark.parametrize("response", [part(1, b"x"), part(0, b""), part(0, b"x", snapshot_id=OffsetAndEpoch(101, 3))])
+def test_a_part_that_was_not_requested_is_no_answer_of_a_leader(response: m.FetchSnapshotResponse) -> None:
+    core = a_downloader()
+    effects = respond(core, response, 1000)
+    assert 2 not in dict(sent(effects)), "it is not requested again before the back-off has passed"
+    assert of(effects, WriteSnapshotPart) == []
+    core.step(TimePassed(), 2100)
+    assert isinstance(core.role, Prospective), "its time-out goes on"
 
 
 @pytest.mark.parametrize("snapshot_id", [OffsetAndEpoch(200, -1), OffsetAndEpoch(-1, 3)])
