@@ -111,7 +111,7 @@ class Membership:
             error, message = FENCED_LEADER_EPOCH if is_late else UNKNOWN_LEADER_EPOCH, None
         elif error not in (NONE, UNSUPPORTED_VERSION):
             pass
-        elif not request.voter.min_kraft_version <= kraft_version <= request.voter.max_kraft_version:
+        elif not 0 <= request.voter.min_kraft_version <= kraft_version <= request.voter.max_kraft_version:
             error, message = INVALID_REQUEST, f"{request.voter.key} does not support kraft.version {kraft_version}"
         elif not is_known:
             error, message = VOTER_NOT_FOUND, f"{request.voter.key} is not one of {voters}"
@@ -155,8 +155,11 @@ class Membership:
         return {**self._current.role.described_voters, self._replica.local.node_id: self._config.local}
 
     def note_voter_update(self, request: Request, response: Response) -> None:
+        """Note that the leader knows this voter, or that it takes no updates, as an older one with kraft.version 0."""
         role = self._current.role
-        if isinstance(request, UpdateVoterRequest) and isinstance(role, Follower) and response.error == NONE:
+        if not isinstance(request, UpdateVoterRequest) or not isinstance(role, Follower):
+            return
+        if response.error in (NONE, UNSUPPORTED_VERSION):
             role.is_known_to_leader = role.is_known_to_leader or request.leader_epoch == role.leader_epoch
 
     def _voter_change_error(self, change: str, now_ms: int) -> tuple[int, str | None]:

@@ -16,7 +16,15 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.primitives import Message
-from kafkapy.raft.messages import UNSUPPORTED_VERSION, Request, Response, VoteRequest, VoteResponse
+from kafkapy.raft.messages import (
+    UNSUPPORTED_VERSION,
+    Request,
+    Response,
+    UpdateVoterRequest,
+    VoterChangeResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.raft.wire import API_KEYS, PeerError, WirePeer, lowest_version, message_to_response, request_to_message
 from kafkapy.record.errors import RecordsError
@@ -186,7 +194,12 @@ def _kraft_versions(message: Message) -> KraftVersions:
 
 
 def _failure(request: Request, is_unsupported: bool) -> Response | None:
-    """Return the response to report for a failed request: None, or a refusal if the peer has no pre-votes (KIP-996)."""
+    """Return the response to report for a failed request: None, or a refusal if the peer does not have the request.
+
+    That is a pre-vote (KIP-996) or an UpdateRaftVoter (KIP-853).
+    """
     if is_unsupported and isinstance(request, VoteRequest) and request.is_pre_vote:
         return VoteResponse(error=UNSUPPORTED_VERSION, leader_epoch=request.leader_epoch, leader_id=-1)
+    if is_unsupported and isinstance(request, UpdateVoterRequest):
+        return VoterChangeResponse(error=UNSUPPORTED_VERSION, leader_epoch=request.leader_epoch, leader_id=-1)
     return None

@@ -94,6 +94,7 @@ def test_one_change_waits_for_the_other(first: m.Request, second: m.Request) -> 
         (update(local_voter(9)), m.VOTER_NOT_FOUND),
         (update(replace(MOVED, key=ReplicaKey(2, b"a former disk---"))), m.VOTER_NOT_FOUND),
         (update(replace(MOVED, min_kraft_version=0, max_kraft_version=0)), m.INVALID_REQUEST),
+        (update(replace(MOVED, min_kraft_version=-1)), m.INVALID_REQUEST),
     ],
 )
 def test_what_cannot_be_is_refused(request_: m.Request, error: int) -> None:
@@ -272,6 +273,15 @@ def test_a_static_voter_describes_itself_to_each_new_leader_until_it_has_heard_i
         else:
             core.step(TimePassed(), now_ms)
     assert requested == [m.UpdateVoterRequest(voter=local_voter(1), leader_epoch=4)]
+
+
+def test_a_static_voter_whose_leader_knows_no_such_update_goes_on_without() -> None:
+    core = a_follower_of(is_dynamic=False)
+    assert requests_in_time(core, 2500) == [m.UpdateVoterRequest(voter=local_voter(1), leader_epoch=3)]
+    unknown = m.VoterChangeResponse(error=m.UNSUPPORTED_VERSION, leader_epoch=3, leader_id=-1)
+    ((node_id, request),) = sent(core.step(ResponseReceived(2, core.connections[2].request_id, unknown), 2500))
+    assert (node_id, type(request)) == (2, m.FetchRequest), "without a back-off"
+    assert requests_in_time(core) == []
 
 
 def test_an_update_waits_for_the_fetch_under_way() -> None:
