@@ -5,7 +5,8 @@ Kafka's JaasConfig, which uses Java's StreamTokenizer. A JAAS file has several e
 like Java's ConfigFile. Login module names are only compared with LOGIN_MODULES: no class is loaded.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from kafkapy.dataclass import dataclass
@@ -95,6 +96,24 @@ def parse_file(text: str) -> dict[str, list[JaasEntry]]:
         contexts[name] = entries
         position += 2
     return contexts
+
+
+def expanded(value: str, property_of: Callable[[str], str | None]) -> str:
+    """Return an option of a file with system properties for ${name}, as Java's ConfigFile expands them.
+
+    ${/} is a slash, and ${{name}} stays. Raises JaasError for an unknown property; its name may be part of a password.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name is None:
+            return found[0]
+        text = "/" if name == "/" else property_of(name)
+        if text is None:
+            raise JaasError("unable to expand a property ${...} of the JAAS file: KAFKA_OPTS does not set it by -D")
+        return text
+
+    return re.sub(r"\$\{\{(?:.*?\}\}|.*)|\$\{(?P<name>[^}]*)\}", replaced, value, flags=re.DOTALL)
 
 
 def check_module(entry: JaasEntry, mechanism: str) -> None:

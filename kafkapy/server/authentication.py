@@ -20,7 +20,7 @@ from kafkapy.errors import ConfigError
 from kafkapy.metadata.scram_types import BY_CODE, MECHANISMS, ScramMechanism
 from kafkapy.seams import Random
 from kafkapy.security.authentication import LoginSettings
-from kafkapy.security.jaas import LOGIN_MODULES, JaasEntry, JaasError, check_module, parse_entry, parse_file
+from kafkapy.security.jaas import LOGIN_MODULES, JaasEntry, JaasError, check_module, expanded, parse_entry, parse_file
 from kafkapy.security.plain import PlainServer, users_of
 from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
 
@@ -348,9 +348,17 @@ def java_property(name: str) -> str | None:
 def _read_file(path: str) -> dict[str, list[JaasEntry]]:
     try:
         with open(path, encoding="utf-8") as file:
-            return parse_file(file.read())
+            contexts = parse_file(file.read())
     except (OSError, UnicodeDecodeError) as error:
         raise JaasError(f"the JAAS file {path} cannot be read: {error}") from error
+    return {name: [_expanded(entry) for entry in entries] for name, entries in contexts.items()}
+
+
+def _expanded(entry: JaasEntry) -> JaasEntry:
+    return JaasEntry(
+        entry.module,
+        {key: expanded(value, java_property) if "$" in value else value for key, value in entry.options.items()},
+    )
 
 
 def _number(config: BrokerConfig, listener: str, key: str, mechanism: str | None = None) -> int:

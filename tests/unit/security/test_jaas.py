@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.security.jaas import JaasError, check_module, option_text, parse_entry, parse_file
+from kafkapy.security.jaas import JaasError, check_module, expanded, option_text, parse_entry, parse_file
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "jaas.jsonl.gz"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -73,6 +73,34 @@ def test_a_file_has_an_entry_for_each_context() -> None:
 def test_a_file_that_is_none_is_refused(text) -> None:
     with pytest.raises(JaasError):
         parse_file(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("${pw}", "secret"),
+        ("a${pw}b${pw}", "asecretbsecret"),
+        ("${{x}}", "${{x}}"),
+        ("a${{x}}b", "a${{x}}b"),
+        ("${{x}}${pw}", "${{x}}secret"),
+        ("${{pw}}b${pw}", "${{pw}}bsecret"),
+        ("${{x${pw}", "${{x${pw}"),
+        ("${x", "${x"),
+        ("${/}", "/"),
+        ("a$b", "a$b"),
+        ("$${pw}", "$secret"),
+        ("${pw}${", "secret${"),
+    ],
+)
+def test_properties_of_a_file_are_expanded_as_by_java(value, expected) -> None:
+    assert expanded(value, {"pw": "secret"}.get) == expected
+
+
+@pytest.mark.parametrize("value", ["${s3cret}", "${}", "${pw}${S3CRET}"])
+def test_an_unknown_property_of_a_file_is_refused(value) -> None:
+    with pytest.raises(JaasError, match=r"unable to expand a property") as error:
+        expanded(value, {"pw": "secret"}.get)
+    assert "s3cret" not in str(error.value).lower()
 
 
 def test_only_the_login_module_of_a_mechanism_is_known() -> None:

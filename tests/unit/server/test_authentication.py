@@ -85,6 +85,11 @@ def test_users_come_from_the_file_that_kafka_opts_names(tmp_path, monkeypatch) -
     assert server_options(config_of(), LISTENER, "PLAIN") == {"user_a": "all"}
     path.write_text(f'{path.read_text()} sasl_plaintext.KafkaServer {{ {PLAIN_MODULE} user_a="own"; }};')
     assert server_options(config_of(), LISTENER, "PLAIN") == {"user_a": "own"}
+    path.write_text(f'KafkaServer {{ {PLAIN_MODULE} user_a="${{pw}}"; }};')
+    with pytest.raises(ConfigError, match="KAFKA_OPTS does not set it"):
+        server_options(config_of(), LISTENER, "PLAIN")
+    monkeypatch.setenv("KAFKA_OPTS", f"'-Djava.security.auth.login.config={path}' -Dpw=property")
+    assert server_options(config_of(), LISTENER, "PLAIN") == {"user_a": "property"}
     own = config_of(**{KEY: f'{PLAIN_MODULE} user_a="key";'})
     assert server_options(own, LISTENER, "PLAIN") == {"user_a": "key"}
 
