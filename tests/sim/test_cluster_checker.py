@@ -1,15 +1,22 @@
 """The checker of whole clusters is checked: faults planted in production code, each found within some seeds.
 
 With test_raft_checker.py (a vote before its fsync, two voter changes at once, a commit of an earlier epoch's records,
-records before their fsync) and test_replica_lives.py (a stale broker epoch in the ISR) there are fourteen.
+records before their fsync) and test_replica_lives.py (a stale broker epoch in the ISR) there are twenty.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.raft.messages import NONE
+from kafkapy.raft.voting import Voting
+from kafkapy.replication.brokers import ReplicaBrokers
 from kafkapy.replication.follower_log import FollowerLogs
 from kafkapy.replication.follower_state import FollowerState
 from kafkapy.replication.hosted_partitions import HostedPartition
@@ -18,7 +25,7 @@ from kafkapy.server.broker import BrokerServer
 from kafkapy.server.broker_logs import BrokerLogs
 from kafkapy.server.node import Node
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.producers.entry import ProducerEntry
+from kafkapy.storage.producers.entry import ProducerEntry, StagedProducer
 from tests.simulator.cluster_lives import live
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.interpreter import needs_interpreter
@@ -85,6 +92,47 @@ def judge_by_old_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokerLogs, "_registration_of", old_registration_of)
 
 
+def serve_any_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BrokerControl, "check_epoch", lambda self, broker_id, _epoch: self.brokers[broker_id])
+
+
+def serve_any_partition_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    alter_error = PartitionControl._alter_error
+
+    def error_of(self: PartitionControl, *request: Any) -> ErrorCode:
+        code = alter_error(self, *request)
+        return ErrorCode.NONE if code == ErrorCode.INVALID_UPDATE_VERSION else code
+
+    monkeypatch.setattr(PartitionControl, "_alter_error", error_of)
+
+
+def serve_any_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Partition.check_leader
+
+    def check_leader(self: Partition, current_leader_epoch: int = -1) -> int:
+        return check(self, -1 if current_leader_epoch < self.leader_epoch else current_leader_epoch)
+
+    monkeypatch.setattr(Partition, "check_leader", check_leader)
+
+
+def serve_any_follower_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReplicaBrokers, "is_stale", lambda *_: False)
+
+
+def append_of_any_producer_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StagedProducer, "_check_epoch", lambda *_, **__: None)
+
+
+def take_late_leaders_of_the_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer as if the late request were of no account, not that its epoch is over."""
+    claim_error = Voting._leader_claim_error
+
+    def error_of(self: Voting, leader_epoch: int, leader_id: int) -> int:
+        return claim_error(self, leader_epoch, leader_id) if leader_epoch >= self._current.leader_epoch else NONE
+
+    monkeypatch.setattr(Voting, "_leader_claim_error", error_of)
+
+
 @needs_interpreter("faults are planted by replacing methods")
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
@@ -98,6 +146,12 @@ def judge_by_old_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         (never_truncate, 3),
         (read_what_nobody_has_decided, 13),
         (judge_by_old_metadata, 0),
+        (serve_any_broker_epoch, 0),
+        (serve_any_partition_epoch, 0),
+        (serve_any_leader_epoch, 0),
+        (serve_any_follower_epoch, 0),
+        (append_of_any_producer_epoch, 0),
+        (take_late_leaders_of_the_quorum, 0),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -47,8 +47,6 @@ LONGEST_REST_S: Final = 0.25
 CALM_REST_S: Final = 0.5
 """Between two steps of a client that has done its part, where the plan has it rest."""
 VERSIONS: Final = {0: 13, 1: 17, 3: 13, 8: 10, 9: 10, 10: 6, 19: 7, 22: 5, 45: 1, 43: 2}
-REFUSED: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
-"""A produce that was answered so has appended nothing."""
 
 
 class LostError(Exception):
@@ -58,9 +56,10 @@ class LostError(Exception):
 class Connections:
     """A client's connections, one to each node; requests may be pipelined."""
 
-    def __init__(self, world: ClusterWorld, name: str, host: str) -> None:
+    def __init__(self, world: ClusterWorld, name: str, host: str, *, port: int = CLIENT_PORT) -> None:
         self.world = world
         self.name = name
+        self._port = port
         self._connector = FaultyConnector(world.network, host)
         self._links: dict[int, _Link] = {}
         self._nodes = [computer.node_id for computer in world.brokers]
@@ -100,7 +99,7 @@ class Connections:
             else:
                 done.set_result(channel)
 
-        cancel = self._connector.connect(host_of(node_id), CLIENT_PORT, on_done)
+        cancel = self._connector.connect(host_of(node_id), self._port, on_done)
         try:
             async with asyncio.timeout(CALL_S):
                 return await done

@@ -2,7 +2,8 @@
 
 Links are cut in one or both directions, lossy or slow; processes are killed (kill -9, several at once too), paused
 beyond their session, stopped; computers lose their power and what was not synced; clocks jump; disks are full, or fail.
-Meanwhile partitions are reassigned, and leaders elected. Then all is healed, and everyone has to make progress.
+Meanwhile partitions are reassigned, and leaders elected. Then all is healed, and everyone has to make progress. In the
+end requests of earlier epochs arrive, and have to be refused (stale_requests.py).
 
 Power is lost by one broker at a time, and until it is in sync again no other broker's process ends: Kafka answers
 acks=all before it has synced, and takes any process that was killed for one that has forgotten, so nothing else could
@@ -38,6 +39,7 @@ from tests.simulator.cluster_transactions import TransactionClients
 from tests.simulator.cluster_world import ClusterWorld, Computer
 from tests.simulator.disk import Keep
 from tests.simulator.process_lives import ProcessLoop, run_processes
+from tests.simulator.stale_requests import StaleRequests
 
 LOOK_S: Final = 0.05
 HEAL_S: Final = 60.0
@@ -68,6 +70,7 @@ class ClusterLives:
         self._transactions = (
             TransactionClients(self.world, self.checker, plan.transactor_count) if self._has_transactions else None
         )
+        self._late = StaleRequests(self.world, TOPIC)
         self.clients: list[Client] = []
         self._brokers = [computer.node_id for computer in self.world.brokers]
         self._admin = Connections(self.world, "admin", "10.1.0.99")
@@ -83,6 +86,7 @@ class ClusterLives:
         await self.world.until(self.world.is_whole, HEAL_S, "the cluster starts")
         await self._create_topics()
         await self.world.until(self.world.is_whole, HEAL_S, "topics are created")
+        self._late.remember()
         self._add_clients()
         tasks = [self._loop.create_task(client.run()) for client in self.clients]
         tasks.append(self._loop.create_task(self._look()))
@@ -94,10 +98,12 @@ class ClusterLives:
             client.is_over = True
         await asyncio.wait(tasks[:-1])
         self._raise_of(*tasks[:-1])
+        await self._late.begin_producer_epoch()
         await self.world.until(self.checker.has_settled, HEAL_S, "the replicas agree")
         if self._transactions is not None:
             await self._transactions.finish()
             await self.world.until(self.checker.has_settled, HEAL_S, "the replicas agree again")
+        await self._late.send_all()
         tasks[-1].cancel()
         self.checker.finish()
 
