@@ -233,3 +233,25 @@ def test_another_request_between_handshake_and_token_is_told_the_reason_if_it_ca
     receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
     reply = machine.receive(raw_frame(10, 99, b"\0"), now_ms=NOW_MS, wall_ms=WALL_MS)
     assert (reply.answer, machine.state) == (None, LoginState.FAILED)
+
+
+class EndedServer(ChallengingServer):
+    """Credentials that had ended before the login: accepted within the skew of clocks."""
+
+    expires_at_ms = WALL_MS - 5
+
+
+def test_a_session_whose_credentials_have_ended_lasts_no_longer_than_its_login() -> None:
+    machine = login(EndedServer)
+    assert lifetime_ms(log_in(machine, token=b"first")) == 0
+    assert lifetime_ms(receive(machine, SaslAuthenticateRequest(auth_bytes=TOKEN), 1)) == 0
+    assert (machine.is_expired(NOW_MS), machine.is_expired(NOW_MS + 1)) == (False, True)
+
+
+def test_a_failed_renewal_is_called_one() -> None:
+    machine = login(max_reauth_ms=60_000)
+    log_in(machine)
+    machine.settings = login(BrokenServer).settings
+    machine.maybe_begin_again(NOW_MS)
+    assert log_in(machine).failure.startswith("Authentication failed during re-authentication due to")
+    assert log_in(login(BrokenServer)).failure.startswith("Authentication failed during authentication due to")
