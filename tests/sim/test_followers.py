@@ -8,7 +8,7 @@ from kafkapy.machine import Decision
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_response import FetchResponse, PartitionData
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
-from kafkapy.record.control import ControlType, EndTxnMarker, build_end_txn_marker
+from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.partition import Role
 from kafkapy.storage.log.log import Log
@@ -298,7 +298,7 @@ async def test_producers_aborted_transactions_epochs_and_log_start_equal_the_lea
     log.append_as_leader(batch(b"v", base_sequence=0, **ids), leader_epoch=0, now_ms=NOW_MS)
     opening = batch(b"v", base_sequence=1, is_transactional=True, base_offset=1, **ids)
     log.append_as_follower(bytearray(opening), NOW_MS)  # as a leader does after verifying
-    marker = build_end_txn_marker(EndTxnMarker(ControlType.ABORT, 0), timestamp_ms=NOW_MS, **ids)
+    marker = build_end_txn_marker(EndTxnMarker(False, 0), timestamp_ms=NOW_MS, **ids)
     log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     await world.produce(1, b"end")
     await agree(world)

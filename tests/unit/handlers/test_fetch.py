@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import batches
 from kafkapy.record.compression import ZSTD
-from kafkapy.record.control import ControlType, EndTxnMarker, build_end_txn_marker
+from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.seams import FileRegion
@@ -331,9 +331,8 @@ def append_transactional(partition: HostedPartition, value: bytes, producer_id: 
 
 
 def end_transaction(hosting: Hosting, partition: HostedPartition, producer_id: int, *, commit: bool) -> None:
-    kind = ControlType.COMMIT if commit else ControlType.ABORT
     marker = build_end_txn_marker(
-        EndTxnMarker(kind, coordinator_epoch=0), producer_id=producer_id, producer_epoch=0, timestamp_ms=NOW_MS
+        EndTxnMarker(commit, coordinator_epoch=0), producer_id=producer_id, producer_epoch=0, timestamp_ms=NOW_MS
     )
     partition.log.append_as_leader(bytearray(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     partition.maybe_advance_high_watermark(0)
