@@ -1,7 +1,7 @@
 """The checker of whole clusters is checked: faults planted in production code, each found within some seeds.
 
 With test_raft_checker.py (a vote before its fsync, two voter changes at once, a commit of an earlier epoch's records,
-records before their fsync) and test_replica_lives.py (a stale broker epoch in the ISR) there are twenty.
+records before their fsync) and test_replica_lives.py (a stale broker epoch in the ISR) there are twenty-one.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.brokers import BrokerControl
+from kafkapy.metadata.elections import PartitionChange
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.registrations import PartitionRegistration
@@ -133,6 +134,10 @@ def take_late_leaders_of_the_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Voting, "_leader_claim_error", error_of)
 
 
+def never_end_a_reassignment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PartitionChange, "_complete_reassignment", lambda _self: None)
+
+
 @needs_interpreter("faults are planted by replacing methods")
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
@@ -152,6 +157,7 @@ def take_late_leaders_of_the_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
         (serve_any_follower_epoch, 0),
         (append_of_any_producer_epoch, 0),
         (take_late_leaders_of_the_quorum, 0),
+        (never_end_a_reassignment, 4),
     ],
 )
 def test_a_planted_fault_is_found(
