@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafkapy.security.client_jwt import read_claims, read_part, time_ms
 from kafkapy.security.jwt_validator import MAX_NAME
-from kafkapy.security.oauthbearer import Bearer, JwtError
+from kafkapy.security.oauthbearer import Bearer, JwtError, trimmed
 
 VALIDATOR: Final = "unsecuredValidator"
 LOGIN: Final = "unsecuredLogin"
@@ -35,7 +35,7 @@ class UnsignedJwtValidator:
             raise JwtError("the token is signed, but only unsigned ones can be checked without a JWKS")
         claims = read_claims(token)
         name = claims.get(self._name_claim)
-        if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
+        if not isinstance(name, str) or not trimmed(name) or len(name) > MAX_NAME:
             raise JwtError(f"{self._name_claim} value must be a string of 1 to {MAX_NAME} characters")
         expires_at_ms = self._check_times(claims, now_ms)
         if not _scopes(claims.get(self._scope_claim)).issuperset(self._scope):
@@ -56,7 +56,7 @@ class UnsignedJwtValidator:
 def _scopes(claim: object) -> set[str]:
     """Return the scopes of a claim. As in Apache Kafka a string is one scope, even with spaces in it."""
     given = claim if isinstance(claim, list) else [claim]
-    return {each.strip() for each in given if isinstance(each, str)}
+    return {trimmed(each) for each in given if isinstance(each, str)}
 
 
 def unsigned_token(options: Mapping[str, str], now_ms: int) -> str:

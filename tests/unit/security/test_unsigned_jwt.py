@@ -39,6 +39,9 @@ def test_a_scope_of_text_is_one_scope() -> None:
         UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)
     token = unsigned_token(ALICE | {"unsecuredLoginStringClaim_scope": " read "}, WALL_MS)
     assert UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS).name == "alice"
+    token = unsigned_token(ALICE | {"unsecuredLoginStringClaim_scope": "\u00a0read"}, WALL_MS)
+    with pytest.raises(JwtError, match="scope"):  # Java trims no no-break space
+        UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a" * 4097])

@@ -42,7 +42,7 @@ def replace_jwks(path: Path, *keys: SigningKey) -> None:
 
 
 def test_a_file_is_read_again_as_soon_as_it_has_changed(tmp_path) -> None:
-    """So a key that was withdrawn signs nobody in, however seldom anybody logs in."""
+    """A withdrawn key is refused at the next login, even if nobody has logged in for a long time."""
     path = tmp_path / "keys.json"
     keys = JwksFile(write_jwks(path, ONE))
     assert ids(keys(None, WALL_MS)) == ["one"]
@@ -101,7 +101,7 @@ async def after(loop: SimLoop, at_ms: int) -> None:
 
 
 async def test_keys_of_an_endpoint_are_refreshed_without_any_login(served: HttpsServer, loop: SimLoop) -> None:
-    """So a key that was withdrawn signs nobody in, also if nobody has logged in for long."""
+    """A withdrawn key is refused, even if nobody has logged in for a long time."""
     keys = endpoint(served)
     keys.start()
     served.routes["/keys"] = give_keys(TWO)
