@@ -1,7 +1,8 @@
 """A broker of kafkapy and one of Apache Kafka in one cluster, under a controller of either.
 
 Each judges what the other asks and answers: registration, heartbeats, fetches of followers, ISR changes, forwarded
-requests, markers of transactions. The replicas of both are compared byte by byte at the end.
+requests, markers of transactions. At the end the replicas of both are compared byte by byte, and what kafka-dump-log.sh
+and `kafkapy dump-log` print of each.
 """
 
 import itertools
@@ -20,22 +21,24 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
 from harness.servers import ApacheKafka, Kafkapy, Server
+from kafkapy.cli import dump_log
 from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.cluster.queries import query
 from tests.compat.test_cluster_tools import Load
 from tests.support import topics
 from tests.support.committed import commit
-from tests.support.copying import IS_SOAKED
 from tests.support.eventually import eventually
 from tests.support.idempotence import numbers_of
 from tests.support.migrating import records_of
 
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 PROPERTIES = {
     "offsets.topic.replication.factor": "2",
     "offsets.topic.num.partitions": "2",
@@ -51,7 +54,8 @@ OURS, JAVAS = 1, 2
 START_S = 180
 TIMEOUT_S = 120
 PARTITIONS = 4
-MOVES = 50 if IS_SOAKED else 8
+COMPARED = ("moved", "atomic", "to-and-fro")
+MOVES = 50
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both brokers as it is"
@@ -95,9 +99,10 @@ def admin(node: Server) -> AdminClient:
 
 def in_sync(node: Server, topic: str, *, by: set[int], leaders: set[int] | None = None) -> bool:
     """Whether a node tells that all partitions have that ISR, and are led by these (all of the ISR, if not given)."""
-    found = admin(node).list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions.values()
-    isrs = all(set(partition.isrs) == by for partition in found)
-    return bool(found) and isrs and {partition.leader for partition in found} == (leaders or by)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    (answer,) = query(("127.0.0.1", node.port), request, timeout_s=TIMEOUT_S).topics
+    isrs = all(set(partition.isr_nodes) == by for partition in answer.partitions)
+    return bool(answer.partitions) and isrs and {each.leader_id for each in answer.partitions} == (leaders or by)
 
 
 def create(node: Server, topic: str) -> None:
@@ -217,7 +222,9 @@ def test_leadership_goes_to_and_fro_while_records_are_written(cluster: Nodes) ->
         assert numbers_of([Path(node.directory)], partitions) == sorted(load.acknowledged)
 
 
-def test_leaders_move_to_either_and_back_and_the_logs_are_the_same(cluster: Nodes) -> None:
+def test_leaders_move_to_either_and_back_and_the_logs_are_the_same(
+    cluster: Nodes, java_tool: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     ours, javas = cluster.by_id[OURS], cluster.by_id[JAVAS]
     create(ours, "moved")
     eventually(lambda: in_sync(ours, "moved", by={OURS, JAVAS}))
@@ -232,12 +239,26 @@ def test_leaders_move_to_either_and_back_and_the_logs_are_the_same(cluster: Node
         eventually(lambda left=left, left_id=left_id: in_sync(left, "moved", by={OURS, JAVAS}, leaders={left_id}))
     assert consume(cluster.bootstrap, "moved", "moved", len(values)) == sorted(values)
     cluster.stop()
-    for topic in ("moved", "atomic", "to-and-fro"):
-        for partition in range(PARTITIONS):
-            logs = [_log(Path(node.directory), f"{topic}-{partition}") for node in (ours, javas)]
-            assert logs[0] == logs[1]
-            assert logs[0]
+    logs = [
+        Path(node.directory, f"{topic}-{n}") for node in (ours, javas) for topic in COMPARED for n in range(PARTITIONS)
+    ]
+    for one, other in zip(logs[: len(logs) // 2], logs[len(logs) // 2 :], strict=True):
+        assert _log(one) == _log(other)
+        assert _log(one)
+    assert_dumps_agree([str(path) for log in logs for path in sorted(log.glob("0*.*"))], java_tool, capsys)
 
 
-def _log(directory: Path, partition: str) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((directory / partition).glob("*.log")))
+def _log(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def assert_dumps_agree(files: list[str], java_tool: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Both readers print the same lines of segments, indexes and producer snapshots, and complain of none."""
+    arguments = ["--deep-iteration", "--print-data-log", "--files", ",".join(files)]
+    expected = java_tool(DUMP, *arguments).splitlines()
+    capsys.readouterr()
+    assert dump_log.main(arguments) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == expected
+    assert printed.err == ""
+    assert sum(" payload: " in line for line in expected) > 2 * len(COMPARED) * PARTITIONS
