@@ -105,6 +105,7 @@ class ClusterLives:
             await self.world.until(self.checker.has_settled, HEAL_S, "the replicas agree again")
         await self._late.send_all()
         tasks[-1].cancel()
+        await self.world.until(self.checker.has_settled, HEAL_S, "all have the metadata's last record")
         self.checker.finish()
 
     def _raise_of(self, *tasks: "asyncio.Task[None]") -> None:
