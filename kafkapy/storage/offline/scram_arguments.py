@@ -3,11 +3,11 @@
     SCRAM-SHA-256=[name=alice,password=alice-secret]
     SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]
 
-Syntax and error messages are those of kafka-storage.sh, except that no message shows a password or a salt.
+Syntax, error messages and their order are those of kafka-storage.sh, except that no message shows a password or a
+salt. A password wins over a salted password beside it.
 """
 
 import base64
-import binascii
 from typing import Final
 
 from kafkapy.metadata.scram_types import (
@@ -23,6 +23,8 @@ from kafkapy.seams import Random
 from kafkapy.storage.offline.format import FormatError
 
 SALT_BYTES: Final = 16
+MOST_DIGITS: Final = 1_000
+"""Of the iterations, leading zeros included."""
 
 
 def parse_scram_argument(argument: str, random: Random) -> UserScramCredentialRecord:
@@ -33,22 +35,24 @@ def parse_scram_argument(argument: str, random: Random) -> UserScramCredentialRe
     if name is None:
         raise FormatError("You must supply 'name' to add-scram")
     salt = _decoded("salt", parts.pop("salt", None))
-    iterations = _iterations(parts.pop("iterations", str(MIN_ITERATIONS)), mechanism)
+    iterations = _parsed_iterations(parts.pop("iterations", str(MIN_ITERATIONS)))
     password, salted_text = parts.pop("password", None), parts.pop("saltedpassword", None)
-    if password is None and salted_text is None:
-        raise FormatError("You must supply one of 'password' or 'saltedpassword' to add-scram")
-    if password is None and salt is None:
-        raise FormatError("You must supply 'salt' with 'saltedpassword' to add-scram")
-    if password is not None and salted_text is not None:
-        parts["saltedpassword"] = salted_text
+    salted: bytes | None = None
+    if password is None:
+        if salted_text is None:
+            raise FormatError("You must supply one of 'password' or 'saltedpassword' to add-scram")
+        if salt is None:
+            raise FormatError("You must supply 'salt' with 'saltedpassword' to add-scram")
+        salted = _decoded("saltedPassword", salted_text)
     if parts:
         raise FormatError(f"Unknown SCRAM configurations: {', '.join(sorted(parts))}")
+    _check_iterations(iterations, mechanism)
+    if not (password or salted):
+        raise FormatError("The 'password' or 'saltedpassword' for add-scram must not be empty")
     if salt is None:
         salt = random.randrange(0, 1 << 8 * SALT_BYTES).to_bytes(SALT_BYTES, "big")
     if password is not None:
-        salted: bytes | None = salted_password(mechanism, password, salt, iterations)
-    else:
-        salted = _decoded("saltedPassword", salted_text)
+        salted = salted_password(mechanism, password, salt, iterations)
     assert salted is not None
     return credential_record(name, mechanism, salt=salt, salted=salted, iterations=iterations)
 
@@ -84,20 +88,26 @@ def _part(text: str) -> tuple[str, str]:
 
 
 def _decoded(what: str, text: str | None) -> bytes | None:
+    """Return the bytes of a Base64 text. Its padding may be missing, as in Java."""
+    if text is None:
+        return None
     try:
-        return None if text is None else base64.b64decode(text, validate=True)
-    except binascii.Error as error:
+        return base64.b64decode(text if "=" in text else text + "=" * (-len(text) % 4), validate=True)
+    except ValueError as error:  # binascii.Error, or characters that are not ASCII
         raise FormatError(f"Failed to decode given {what}") from error
 
 
-def _iterations(text: str, mechanism: ScramMechanism) -> int:
-    try:
-        iterations = int(text)
-    except ValueError as error:
-        raise FormatError(f"Failed to parse iterations count: {text}") from error
+def _parsed_iterations(text: str) -> int:
+    """Return the number as Java's Integer.parseInt reads it: no spaces, no underscores, 32 bits."""
+    digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
+    if not digits.isdecimal() or len(digits) > MOST_DIGITS or not -(1 << 31) <= int(text) < 1 << 31:
+        raise FormatError(f"Failed to parse iterations count: {text}")
+    return int(text)
+
+
+def _check_iterations(iterations: int, mechanism: ScramMechanism) -> None:
     shown = mechanism.name.replace("-", "_")
     if iterations < MIN_ITERATIONS:
         raise FormatError(f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {shown}")
     if iterations > MAX_ITERATIONS:
         raise FormatError(f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {shown}")
-    return iterations

@@ -30,6 +30,20 @@ def test_a_salted_password_is_taken_with_its_salt() -> None:
     assert given == parse("SCRAM-SHA-512=[name=alice,salt=c2FsdA==,password=pw]")
 
 
+def test_a_password_wins_over_a_salted_one() -> None:
+    alone = parse("SCRAM-SHA-256=[name=a,salt=YQ==,password=pw]")
+    assert parse("SCRAM-SHA-256=[name=a,salt=YQ==,password=pw,saltedpassword=*]") == alone
+
+
+def test_base64_may_lack_its_padding() -> None:
+    given = parse("SCRAM-SHA-256=[name=a,salt=YQ,saltedpassword=YmI]")
+    assert given == parse("SCRAM-SHA-256=[name=a,salt=YQ==,saltedpassword=YmI=]")
+
+
+def test_iterations_are_read_as_a_java_int() -> None:
+    assert parse("SCRAM-SHA-256=[name=a,password=pw,iterations=+0004097]").iterations == 4097
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -41,10 +55,21 @@ def test_a_salted_password_is_taken_with_its_salt() -> None:
         ("SCRAM-SHA-256=[name=a]", "You must supply one of 'password' or 'saltedpassword' to add-scram"),
         ("SCRAM-SHA-256=[name=a,saltedpassword=s3cret]", "You must supply 'salt' with 'saltedpassword' to add-scram"),
         ("SCRAM-SHA-256=[name=a,salt=*,password=s3cret]", "Failed to decode given salt"),
-        ("SCRAM-SHA-256=[name=a,salt=YQ==,saltedpassword=s3cret]", "Failed to decode given saltedPassword"),
+        ("SCRAM-SHA-256=[name=a,salt=YQ==,saltedpassword=s3cret*]", "Failed to decode given saltedPassword"),
         ("SCRAM-SHA-256=[name=a,password=s3cret,s3cret]", "No equals sign found in a SCRAM component"),
         ("SCRAM-SHA-256=[name=a,password=s3cret,x=y]", "Unknown SCRAM configurations: x"),
         ("SCRAM-SHA-256=[name=a,password=s3cret,iterations=x]", "Failed to parse iterations count: x"),
+        ("SCRAM-SHA-256=[name=a,password=s3cret,iterations=4_096]", "Failed to parse iterations count: 4_096"),
+        ("SCRAM-SHA-256=[name=a,password=s3cret,iterations= 4096]", "Failed to parse iterations count:  4096"),
+        ("SCRAM-SHA-256=[name=a,password=s3cret,iterations=-]", "Failed to parse iterations count: -"),
+        ("SCRAM-SHA-256=[name=a,password=s3cret,iterations=2147483648]", "Failed to parse iterations count: 2147"),
+        ("SCRAM-SHA-256=[name=a,salt=\u00fc,password=s3cret]", "Failed to decode given salt"),
+        ("SCRAM-SHA-256=[name=a,salt=YQ=,password=s3cret]", "Failed to decode given salt"),
+        ("SCRAM-SHA-256=[name=a,iterations=1]", "You must supply one of 'password' or 'saltedpassword' to add-scram"),
+        ("SCRAM-SHA-256=[name=a,password=s3cret,iterations=1,x=y]", "Unknown SCRAM configurations: x"),
+        ("SCRAM-SHA-256=[name=a,salt=YQ==,saltedpassword=*,x=y]", "Failed to decode given saltedPassword"),
+        ("SCRAM-SHA-256=[name=a,password=]", "must not be empty"),
+        ("SCRAM-SHA-256=[name=a,salt=YQ==,saltedpassword=]", "must not be empty"),
         ("SCRAM-SHA-256=[name=a,password=s3cret,iterations=4095]", ">= 4096 for add-scram using SCRAM_SHA_256"),
         ("SCRAM-SHA-512=[name=a,password=s3cret,iterations=16385]", "<= 16384 for add-scram using SCRAM_SHA_512"),
     ],
