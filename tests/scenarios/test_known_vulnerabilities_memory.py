@@ -199,3 +199,24 @@ def test_cve_2026_35554_what_is_cut_off_puts_no_record_into_another_topic(proces
                 client.send_bytes(data[:cut])
         for name in ("odd", "even"):
             assert set(values_in(fetch(canary, name))) <= {name.encode() * 400}
+
+
+def test_cve_2026_35554_frames_that_arrive_in_turns_put_no_record_into_another_topic(process: Kafkapy) -> None:
+    """Two connections, whose frames have the same size, each with a part of one while the other goes on."""
+    names = ("here", "away")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(WireClient(process.bootstrap)) for _ in names]
+        for name in names:
+            create_topic(clients[0], name)
+        frames = [request_frame(produce_request(name, batch_of(value=name.encode() * 9_000)), 12) for name in names]
+        assert len(frames[0]) == len(frames[1])
+        data = [struct.pack(">i", len(frame)) + frame for frame in frames]
+        for start in range(0, len(data[0]), 9_000):
+            for client, part in zip(clients, data, strict=True):
+                client.send_bytes(part[start : start + 9_000])
+                with WireClient(process.bootstrap) as canary:  # by its answer the part is received
+                    assert canary.call(ApiVersionsRequest(), 2).error_code == 0
+        for client in clients:
+            client.receive_frame()
+        for name in names:
+            assert values_in(fetch(clients[0], name)) == [name.encode() * 9_000]
