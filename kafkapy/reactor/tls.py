@@ -17,12 +17,12 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kafkapy.reactor.tls_records import FED_BYTES, HEADER_BYTES, RECORD_BYTES, RecordFeed
+from kafkapy.reactor.tls_records import FED_BYTES, HEADER_BYTES, RECORD_BYTES, WHOLE_RECORD_BYTES, RecordFeed
 from kafkapy.seams import Channel, FileRegion, ReadableBuffer
 
-CIPHERTEXT_BYTES: Final = 64 * 1024
-"""The maximum size of one receive from the channel below: four records. At least FED_BYTES are received at once: an
-owner that wants the last byte of a frame needs the whole record that holds it."""
+CIPHERTEXT_BYTES: Final = FED_BYTES
+"""The maximum size of one receive from the channel below. At least WHOLE_RECORD_BYTES are received at once: an owner
+that wants the last byte of a frame needs the whole record that holds it."""
 
 RECORD_OVERHEAD_BYTES: Final = 512
 """An upper bound of a record's header and tag, added to the size that the owner wants to receive."""
@@ -157,36 +157,46 @@ class TlsChannel:
 
     def _decrypt(self, wanted: int, buffer: memoryview | None, parts: list[bytes]) -> int:
         """Receive up to `wanted` bytes of data into `buffer`, or as `parts` without one; return how many."""
-        incoming, tls = self._session.incoming, self._session.tls
         done = 0
-        may_waste = self._wasted_bytes + FED_BYTES
+        may_waste = self._wasted_bytes + WHOLE_RECORD_BYTES
         self._is_drained = False
         while done < wanted and not self._is_ended:
             if not self._has_record and (self._wasted_bytes >= may_waste or not self._feed(wanted - done)):
                 break
-            asked = min(wanted - done, RECORD_BYTES)
-            try:
-                if buffer is None:
-                    part = tls.read(asked)
-                    parts.append(part)
-                    count: Any = len(part)
-                else:
-                    count = tls.read(asked, buffer[done:])  # an int, if there is a buffer
-            except ssl.SSLWantReadError:  # only records without data
-                self._has_record = False
-                continue
-            except ssl.SSLError as error:
-                self._check_is_end(error)
-                count = 0
-            if not count:
-                self._is_ended = True
-                break
+            count = self._read_records(wanted - done, buffer[done:] if done and buffer is not None else buffer, parts)
             done += count
             wasted_bytes = self._wasted_bytes - DATA_SHARE * count
             self._wasted_bytes = wasted_bytes if wasted_bytes > 0 else 0
-            self._has_record = incoming.pending > 0 or (count == asked < RECORD_BYTES and tls.pending() > 0)
         self._after_receive()
         return done
+
+    def _read_records(self, wanted: int, buffer: memoryview | None, parts: list[bytes]) -> int:
+        """Read up to `wanted` bytes of the records that OpenSSL has; return how many. Note whether it has more."""
+        incoming, read = self._session.incoming, self._session.tls.read
+        count: Any
+        left = wanted
+        try:
+            while left:
+                asked = left if left < RECORD_BYTES else RECORD_BYTES
+                if buffer is None:
+                    part = read(asked)
+                    parts.append(part)
+                    count = len(part)
+                else:
+                    count = read(asked, buffer[wanted - left :])  # an int, if there is a buffer
+                if not count:
+                    self._is_ended = True
+                    return wanted - left
+                left -= count
+                if not incoming.pending:
+                    self._has_record = not left and self._session.tls.pending() > 0
+                    break
+        except ssl.SSLWantReadError:  # only records without data
+            self._has_record = False
+        except ssl.SSLError as error:
+            self._check_is_end(error)
+            self._is_ended = True
+        return wanted - left
 
     def _check_is_end(self, error: ssl.SSLError) -> None:
         """Return if the error is the end of the stream; otherwise report it to on_failed and raise it."""
@@ -207,7 +217,7 @@ class TlsChannel:
                     return True
             if self._is_drained:
                 return False
-            asked_bytes = max(FED_BYTES, min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
+            asked_bytes = max(WHOLE_RECORD_BYTES, min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
             received = self._transport.receive(asked_bytes)
             if not received:  # an end without close_notify is fine: frames carry their size, so truncation is detected
                 self._is_ended = received is not None
@@ -216,7 +226,7 @@ class TlsChannel:
             records.add(received)
 
     def _after_receive(self) -> None:
-        if self._wasted_bytes > MOST_WASTED_BYTES:
+        if self._wasted_bytes > MOST_WASTED_BYTES and not self._has_record:  # or data may follow
             raise ConnectionAbortedError("the peer sends TLS records without data")
         if self._session.outgoing.pending:
             self._send_unasked()

@@ -8,9 +8,15 @@ of the rest as 2 bytes; RFC 8446, 5.1) and that many bytes. All versions of TLS 
 import ssl
 from typing import Final
 
-FED_BYTES: Final = 17 * 1024
-"""Ciphertext passed to OpenSSL at once: a whole record. It processes all records that it has until one carries data,
-and 17 KiB may be 630 records that only change keys: some milliseconds."""
+FED_BYTES: Final = 68 * 1024
+"""The most ciphertext passed to OpenSSL at once: four whole records. To pass on each alone costs more."""
+
+FED_RECORDS: Final = 32
+"""The most records passed to OpenSSL at once. It processes all that it has until one carries data, and 68 KiB may be
+2,500 records that only change keys: some milliseconds."""
+
+WHOLE_RECORD_BYTES: Final = 17 * 1024
+"""A receive of this size holds a whole record of 16 KiB of data."""
 
 HEADER_BYTES: Final = 5
 
@@ -49,7 +55,7 @@ class RecordFeed:
         self._position = 0
 
     def feed(self) -> int:
-        """Pass on up to FED_BYTES, or one record; return how many bytes were passed on.
+        """Pass on up to FED_BYTES of up to FED_RECORDS records, or one record; return how many bytes were passed on.
 
         They end where a record ends, if one has arrived whole. Otherwise they are what has arrived of it, and
         `missing_bytes` says how much has not. Part of a header is kept.
@@ -76,11 +82,14 @@ class RecordFeed:
     def _end_of_run(self, data: bytes, start: int, size: int) -> int:
         """Return where the last record of the run from `start` on ends: beyond `size`, if no record is whole."""
         end = start + self.missing_bytes
+        limit = min(size, start + FED_BYTES)
+        records_left = FED_RECORDS - 1 if self.missing_bytes else FED_RECORDS
         while size - end >= HEADER_BYTES:
             next_end = end + HEADER_BYTES + (data[end + 3] << 8 | data[end + 4])
             if next_end - end > MOST_RECORD_BYTES:
                 return size  # OpenSSL says why this cannot be read
-            if end > start and (next_end > size or next_end - start > FED_BYTES):
+            records_left -= 1
+            if end > start and (next_end > limit or records_left < 0):
                 return end
             end = next_end
         return end

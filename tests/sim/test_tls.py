@@ -12,6 +12,7 @@ import pytest
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, ConnectionLimits
 from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
+from kafkapy.reactor.tls import MOST_WASTED_BYTES
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
@@ -425,6 +426,23 @@ def test_a_peer_that_sends_records_of_nothing_is_closed(
     caplog.set_level(logging.INFO)
     run(main)
     assert "the peer sends TLS records without data" in caplog.text
+
+
+async def test_ciphertext_is_not_called_wasted_before_its_data_was_taken(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
+):
+    """Four records are given to OpenSSL at once, and their owner may stop after ten bytes of them."""
+    world = World(loop, tls=tls, big=big, rules=LinkRules(capacity_bytes=200_000))
+    client = await world.connect_tls(context)
+    client.stop_reading()
+    await client.send_frame(b"big 70000")
+    await asyncio.sleep(0.1)
+    channel = client.channel
+    channel._wasted_bytes = MOST_WASTED_BYTES
+    received = channel.receive(10)
+    while part := channel.receive(100_000):
+        received += part
+    assert len(received) == 4 + 70_000
 
 
 async def _send_bytes_apart(client: SimClient, data: bytes, count: int) -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kafkapy.reactor.tls_records import FED_BYTES, HEADER_BYTES, MOST_RECORD_BYTES, RecordFeed
+from kafkapy.reactor.tls_records import FED_BYTES, FED_RECORDS, HEADER_BYTES, MOST_RECORD_BYTES, RecordFeed
 
 OVERHEAD = 22
 
@@ -47,6 +47,29 @@ def test_what_is_passed_on_ends_with_a_record_unless_that_has_not_arrived(seed: 
         assert arrived - passed < HEADER_BYTES
         assert not feed.has_more
     assert passed == len(stream)
+
+
+def test_whole_records_that_have_arrived_together_are_passed_on_together():
+    stream = record(16_384) * 5
+    feed = RecordFeed(ssl.MemoryBIO())
+    feed.add(stream)
+    assert [feed.feed(), feed.feed(), feed.feed()] == [4 * len(stream) // 5, len(stream) // 5, 0]
+
+
+@pytest.mark.parametrize("begun_bytes", [0, 7])
+def test_few_records_are_passed_on_at_once_however_small(begun_bytes: int):
+    """OpenSSL processes all it has until one carries data, and a record that only changes keys has 27 bytes."""
+    key_change = record(5)
+    feed = RecordFeed(ssl.MemoryBIO())
+    if begun_bytes:
+        feed.add(key_change[:begun_bytes])
+        assert feed.feed() == begun_bytes
+    feed.add((key_change * 2000)[begun_bytes:])
+    passed = []
+    while count := feed.feed():
+        passed.append(count)
+    assert max(passed) <= FED_RECORDS * len(key_change)
+    assert begun_bytes + sum(passed) == 2000 * len(key_change)
 
 
 @pytest.mark.parametrize("seed", range(20))
