@@ -48,6 +48,8 @@ REPEATS = 8
 PARTITIONS = 3
 SMALL, MEDIUM, LARGE = 1, 150, 580
 """Records of 100 bytes in a batch: one, too many for the small ones' way (as full ones of Java's), and 64 KiB."""
+WIDE, FEW = 16, 10
+"""Partitions and records in the batch of each, as Java's producer sends to many partitions."""
 METADATA_VERSION, OFFSET_COMMIT_VERSION = 13, 9
 
 Frames = Callable[[], bytes | list[bytes]]
@@ -117,6 +119,9 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         fields = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": next(sequence)}
         return _produce(topic, client.batch(_values(SMALL), **fields), partition=2)
 
+    wide = await client.create_topic("wide", WIDE)
+    for partition in range(WIDE):
+        await client.produce(wide, *_values(SMALL), partition=partition)
     beside = await client.init_producer_id()
     of_java = new_batches(client, *beside)
     opened = await new_transactions(client, topic, "open", partition=2)
@@ -135,6 +140,7 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         "offset commit": lambda: _commit(topic),
         "transaction of one record, version 2": (await new_transactions(client, topic, "new")).next_of_version_2,
         "transaction of one record, librdkafka": (await new_transactions(client, topic, "old")).next_of_librdkafka,
+        "produce of 1 KiB to each of 16 partitions": lambda: _produce_to_all(wide, client.batch(_values(FEW))),
     }
     for name, new_frame in paths.items():
         found[name] = await _count(client, new_frame)
@@ -234,6 +240,14 @@ def _values(count: int) -> list[bytes]:
 def _produce(topic: Topic, batch: bytes, partition: int = 0) -> bytes:
     data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(partition, batch)])
     return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
+
+
+def _produce_to_all(topic: Topic, batch: bytes) -> bytes:
+    data = [PartitionProduceData(partition, batch) for partition in range(WIDE)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic.name, topic.topic_id, data)]
+    )
+    return request_frame(request, PRODUCE_VERSION)
 
 
 def _fetch(topic: Topic, *requested: FetchPartition) -> bytes:

@@ -13,7 +13,7 @@ from kafkapy.errors import ApiError
 from kafkapy.record.append_rules import AppendOrigin
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES
 from kafkapy.record.leader_batch import PLACE
-from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain, takes_plain
+from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log.append import PlacedBatch, Sequel
 from kafkapy.storage.log.log import Log
@@ -81,7 +81,7 @@ class CoalescedAppend:
     def is_possible(log: Log) -> bool:
         """Return whether batches may currently be coalesced for this log."""
         return (
-            takes_plain(log.client_rules)
+            log.takes_plain_batches
             and not log.log_dir.is_full
             and not log.log_dir.is_offline
             and log.flush_messages >= MIN_FLUSH_MESSAGES

@@ -23,7 +23,7 @@ from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
-from kafkapy.record.small_batch import takes_unchanged
+from kafkapy.record.small_batch import takes_plain, takes_unchanged
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, place, validate_and_assign
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE, RECORD_LIST_TOO_LARGE, NeedsWorker
@@ -40,6 +40,7 @@ from kafkapy.storage.log.append import (
 )
 from kafkapy.storage.log.flush import Flush, prepare_closing_flush, run_flush
 from kafkapy.storage.log.local_log import LocalLog, SharedByLogs
+from kafkapy.storage.log.plain_append import append_plain
 from kafkapy.storage.log.reader import FetchIsolation, LogRead
 from kafkapy.storage.producers.state import PreparedAppend, VerificationGuard
 from kafkapy.storage.recovery.loader import LoadedLog
@@ -139,6 +140,7 @@ class Log:
         self._rules = RulesByOrigin(config, self.topic_partition)
         self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
         self.takes_own_batches = takes_unchanged(self.client_rules)
+        self.takes_plain_batches = takes_plain(self.client_rules)
         self.flush_messages = config.flush_messages
         self.roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
@@ -179,6 +181,10 @@ class Log:
         """
         self.log_dir.check_online()
         is_from_client = origin is AppendOrigin.CLIENT
+        if is_from_client and verification is None and self.takes_plain_batches:
+            plain = append_plain(self, records, leader_epoch, now_ms)
+            if plain is not None:
+                return plain
         rules = self.client_rules if is_from_client else self._rules[origin]
         try:
             validated = validate_and_assign(
@@ -233,11 +239,9 @@ class Log:
         data, batches, size_bytes, first_offset, last_offset, max_timestamp, _, _, append_time_ms, stats = validated
         if not batches:
             return AppendResult(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
-        config = self.config
-        if size_bytes > config.segment_bytes:
-            message = (
-                f"an append of {size_bytes} bytes to {self.topic_partition}, whose segments take {config.segment_bytes}"
-            )
+        segment_bytes = self.config.segment_bytes
+        if size_bytes > segment_bytes:
+            message = f"an append of {size_bytes} bytes to {self.topic_partition}, whose segments take {segment_bytes}"
             raise ApiError(RECORD_LIST_TOO_LARGE, message)
         prepared = producer = None
         span = batches[0]
@@ -303,13 +307,9 @@ class Log:
         """Return whether an append needs a new segment. Raises ApiError and StorageError as commit_append does."""
         try:
             return self.segments.active.should_roll(
-                self.config,
-                size_bytes=size_bytes,
-                max_timestamp=max_timestamp,
-                last_offset=last_offset,
-                now_ms=now_ms,
+                self.config, size_bytes=size_bytes, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms,
                 roll_ms=self.roll_ms,
-            )
+            )  # fmt: skip
         except OSError as error:  # the first append to a loaded segment reads its first batch
             raise self.log_dir.note_failure(error, f"reading {self.topic_partition}") from error
 
