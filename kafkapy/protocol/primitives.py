@@ -144,8 +144,16 @@ def compact_records(data: Data, position: int, size: int) -> tuple[Records, int]
 
 def compact_nullable_records(data: Data, position: int, size: int) -> tuple[Records, int]:
     if size > 0x7F:
-        size, position = uvarint_rest(data, position, size)
-    return nullable_records(data, position, size - 1)
+        byte = data[position]
+        if byte < 0x80:
+            size = size & 0x7F | byte << 7
+            position += 1
+        else:
+            size, position = uvarint_rest(data, position, size)
+    if size <= 1:
+        return nullable_records(data, position, size - 1)
+    end = position + size - 1
+    return memoryview(data)[position:end], end
 
 
 def check_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> None:

@@ -1,9 +1,11 @@
 """The loop over the records of a batch: the only work that a leader does per record.
 
 `walk_records` verifies that the payload holds exactly the number of records in the header, and returns what the checks
-of validate.py need. Interpreted, there are three implementations; each leaves what it cannot handle to the next:
+of validate.py need. Interpreted, there are four implementations; each leaves what it cannot handle to the next:
 
-* `_same_shape` checks up to 4096 records at a time. Records of equal layout (fixed-size payloads such as measurements)
+* `all_alike` does what `same_shape` does for batches of 6 to 64 records of one layout, as a producer for many
+  partitions sends them. 2.5 us a batch; one by one, ten records take 4.5 and 23 take 9.
+* `same_shape` checks up to 4096 records at a time. Records of equal layout (fixed-size payloads such as measurements)
   lie at equal distances, so each byte of their structure forms a column that a strided slice checks at once. Where the
   layout changes (timestamps need a byte more 64 ms after the first), it stops, and the walk goes on with the next
   layout. 0.02 to 0.1 us a record.
@@ -20,6 +22,17 @@ from typing import Final
 
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.native import i64
+from kafkapy.record.alike import (
+    BLOCK,
+    FEWER_IN_RUN,
+    LEAST_ALIKE,
+    LEAST_IN_RUN,
+    LEAST_RUN,
+    MOST_ALIKE,
+    MOST_IN_RUN,
+    all_alike,
+    same_shape,
+)
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import read_varint, read_varlong
 
@@ -49,6 +62,10 @@ def walk_records_in(
     """As walk_records, for the payload data[start:end]; mostly it is not copied."""
     if not _IS_COMPILED and record_count <= end - start:  # else the fast walk would go on far beyond the end
         try:
+            if LEAST_ALIKE <= record_count <= MOST_ALIKE:
+                found = all_alike(data, start, end, record_count)
+                if found is not None:
+                    return Walk(found[0], found[1], 0, found[2], True)
             walk = _walk_fast(data, start, end, record_count, pause)
         except (IndexError, InvalidRecordsError):  # it may have misread an unusual encoding
             walk = None
@@ -91,25 +108,25 @@ def _walk_fast(
     for others. Timestamps stay in zigzag form: even values increase with the delta, odd values are negative deltas.
     """
     # One piece, as a call for each record costs more than a fifth of its walk. Its parts: a round checks a run of equal
-    # layout by columns (_same_shape), as long as there are some; else records one by one up to the next multiple of 64,
+    # layout by columns (same_shape), as long as there are some; else records one by one up to the next multiple of 64,
     # each in the order of its fields: length and attributes, timestamp delta, offset delta, key, value, headers.
     one_byte, first_of_two, second_of_two = _ONE_BYTE, _FIRST_OF_TWO, _SECOND_OF_TWO
     position = start
     null_keys = index_of_max = first_index = 0
     pause_at = 0 if pause is not None else record_count
     last_raw = max_raw = min_raw = -1
-    shape_tries = 2 if record_count >= _LEAST_RUN else 0
-    most_in_run = _LEAST_IN_RUN
+    shape_tries = 2 if record_count >= LEAST_RUN else 0
+    most_in_run = LEAST_IN_RUN
     while first_index < record_count:
         if first_index >= pause_at:
             pause_at += _PAUSE_AFTER
             assert pause is not None, "without one, pause_at is out of reach"
             pause()
         if shape_tries:
-            same_offset_bytes = _BLOCK - first_index % _BLOCK if first_index >= 64 else 64 - first_index
+            same_offset_bytes = BLOCK - first_index % BLOCK if first_index >= 64 else 64 - first_index
             most_here = min(record_count - first_index, most_in_run, same_offset_bytes)
             try:
-                run = _same_shape(data, position, most_here, first_index)
+                run = same_shape(data, position, most_here, first_index)
             except (IndexError, ValueError):
                 run = None
             if run is not None:
@@ -119,11 +136,11 @@ def _walk_fast(
                     max_raw = raw
                     index_of_max = first_index + index
                 first_index += in_this_round
-                is_longer = in_this_round == most_here or in_this_round > _FEWER_IN_RUN
-                most_in_run = _MOST_IN_RUN if is_longer else _FEWER_IN_RUN
+                is_longer = in_this_round == most_here or in_this_round > FEWER_IN_RUN
+                most_in_run = MOST_IN_RUN if is_longer else FEWER_IN_RUN
                 shape_tries = 2
                 continue
-            most_in_run = _LEAST_IN_RUN
+            most_in_run = LEAST_IN_RUN
             shape_tries -= 1
 
         offset_high = first_index >> 6
@@ -207,146 +224,6 @@ def _walk_fast(
     if position != end_of_data or max_raw < 0:
         return None
     return Walk(max_raw >> 1, index_of_max, -(min_raw + 1) >> 1 if min_raw > 0 else 0, null_keys, True)
-
-
-_LEAST_RUN = 24
-"""With fewer records, looking for an equal layout does not pay."""
-
-_EVEN_BYTES = bytes(range(0, 128, 2))
-_LOW_BYTES = bytes(range(128, 256, 2))
-_ASCII_BYTES = bytes(range(128))
-"""Bytes of timestamp deltas that are not negative: the only one, the first and the second of two."""
-_LEAST_IN_RUN = 64
-_MOST_IN_RUN = 4096
-_FEWER_IN_RUN = 256
-"""Records checked at a time, after the first 64. A run costs 6 us whatever its length, so 64 KiB of small records
-should be at most two runs, and the 10,000 of a large batch few. After a short run, ended by a change of the layout, the
-next is short, too, in case there are many changes."""
-
-_BLOCK = 8192
-_OFFSET_LOW = bytes(range(0, 128, 2)) + 127 * bytes(range(128, 256, 2))
-_OFFSET_HIGH = b"".join(64 * bytes((high,)) for high in range(128))
-_OFFSET_MIDDLE = b"".join(64 * bytes((high,)) for high in range(128, 256))
-"""Indexed by an offset delta: the first byte of its varint, and the second byte (from 64 on). From 8192 on these two
-repeat themselves, the second as _OFFSET_MIDDLE, and the third one counts blocks of 8192."""
-
-
-def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int, int] | None:
-    """Check up to `count` records, from index first_index on, that differ in structure only by timestamp and offset.
-
-    All of them have offset deltas of the same number of bytes. Returns (number of records, end position, number of null
-    keys, largest timestamp delta as zigzag, its index). Returns None, or raises IndexError or ValueError, if fewer than
-    _LEAST_RUN have the layout of the first, they have headers, or a timestamp is before the base or more than 8191 ms
-    after it.
-    """
-    # One piece: small requests have one or two runs, for which each call more is a hundredth of the request. Its parts:
-    # the first record's size, which all have; its layout; the columns that are equal; offset deltas; timestamps.
-    # Lengths are decoded inline, as a call would cost twice as much; odd ones are negative.
-    first = data[start]
-    if first & 1:
-        return None
-    if first < 0x80:
-        body, length = start + 1, first >> 1
-    elif data[start + 1] < 0x80:
-        body, length = start + 2, (first & 0x7F | data[start + 1] << 7) >> 1
-    else:
-        length, body = read_varint(data, start)
-        if length < 0:
-            return None
-    stride = body + length - start
-    if start + stride * count > len(data):
-        count = (len(data) - start) // stride
-        if count < _LEAST_RUN:
-            return None
-    span = stride * (count - 1) + 1
-    sizes = data[start : start + span : stride]
-    if sizes != bytes((first,)) * count:
-        count -= len(sizes.lstrip(data[start : start + 1]))
-        if count < _LEAST_RUN:
-            return None  # records of different sizes usually fail here
-        span = stride * (count - 1) + 1
-
-    time_bytes = 1 if data[body + 1] < 0x80 else 2
-    offset_at = body + 1 + time_bytes
-    block, first_in_block = divmod(first_index, _BLOCK)
-    key_at = offset_at + (3 if block else 2 if first_index >= 64 else 1)
-    has_null_keys = data[key_at] == 1
-    if has_null_keys:
-        key = value_at = key_at + 1
-    else:
-        key_length, key = read_varint(data, key_at)
-        has_null_keys = key_length < 0
-        value_at = key + max(key_length, 0)
-    first = data[value_at]
-    if first >= 0x80 and not first & 1 and data[value_at + 1] < 0x80:
-        value = value_at + 2
-        headers_at = value + ((first & 0x7F | data[value_at + 1] << 7) >> 1)
-    else:
-        value_length, value = read_varint(data, value_at)
-        headers_at = value + max(value_length, 0)
-    if headers_at != start + stride - 1 or data[headers_at]:
-        return None
-
-    columns = [*range(start + 1, body), *range(key_at, key), *range(value_at, value), headers_at]
-    for column in columns:
-        found = data[column : column + span : stride]
-        if found != data[column : column + 1] * count:
-            count -= len(found.lstrip(data[column : column + 1]))
-            if count < _LEAST_RUN:
-                return None
-            span = stride * (count - 1) + 1
-    if block:
-        low_at = 64 + first_index % 64
-        low, high = _OFFSET_LOW[low_at : low_at + count], _OFFSET_MIDDLE
-        if block > 127 or data[offset_at + 2 : offset_at + 2 + span : stride] != bytes((block,)) * count:
-            return None
-    else:
-        low, high = _OFFSET_LOW[first_index : first_index + count], _OFFSET_HIGH
-    if data[offset_at : offset_at + span : stride] != low:
-        return None
-    if (
-        first_index >= 64
-        and data[offset_at + 1 : offset_at + 1 + span : stride] != high[first_in_block : first_in_block + count]
-    ):
-        return None
-    times = _latest_of_run(data, body + 1, time_bytes, span, stride)
-    if times is None:
-        return None
-    return count, start + stride * count, count if has_null_keys else 0, times[0], times[1]
-
-
-def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int) -> tuple[int, int] | None:
-    """Return (largest timestamp delta as zigzag, its index), None if one is negative or of another length."""
-    first = data[at : at + span : stride]
-    if time_bytes == 1:
-        latest = _largest(first, _EVEN_BYTES)
-        return None if latest < 0 else (latest, first.index(latest))
-    second = data[at + 1 : at + 1 + span : stride]
-    high = _largest(second, _ASCII_BYTES)
-    if high < 0 or first.translate(None, _LOW_BYTES):
-        return None
-    since = second.index(high)
-    if second.count(high) == len(second) - since:  # timestamps mostly increase: the largest come last
-        lows = first[since:]
-        low = _largest(lows, _LOW_BYTES)
-        return low & 0x7F | high << 7, since + lows.index(low)
-    raws = [low & 0x7F | high << 7 for low, high in zip(first, second, strict=True)]
-    latest = max(raws)
-    return latest, raws.index(latest)
-
-
-def _largest(column: bytes, allowed: bytes) -> int:
-    """Return the largest byte of a column, -1 if one is not among the allowed ones, which are sorted.
-
-    It is mostly the last one, as timestamps increase: one translate sees that, for a tenth of what max() takes.
-    """
-    at = allowed.find(column[-1])
-    if at < 0:
-        return -1
-    larger = column.translate(None, allowed[: at + 1])
-    if not larger:
-        return column[-1]
-    return -1 if larger.translate(None, allowed) else max(larger)
 
 
 def _raw_timestamp(data: bytes, position: int) -> tuple[int, int]:

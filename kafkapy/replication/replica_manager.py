@@ -288,6 +288,8 @@ class ReplicaManager:
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
         self.notify_appended(partition)
+        if partition.is_alone and log.flush_required_to < end_offset:
+            append.required_offset = -1  # it is settled
         return True
 
     def append_own(self, append: PartitionAppend, write: "Callable[[Log, int], bool]") -> bool:

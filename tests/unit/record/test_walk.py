@@ -1,4 +1,4 @@
-"""The record walk finds the same whichever of its three ways it goes, and refuses what is malformed."""
+"""The record walk finds the same whichever of its four ways it goes, and refuses what is malformed."""
 
 import random
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkapy.record import walk as walk_module
+from kafkapy.record.alike import all_alike
 from kafkapy.record.builder import NewRecord
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint
@@ -103,18 +104,47 @@ def test_records_of_one_size_are_checked_by_columns(
 ) -> None:
     """Where a key or a timestamp takes another byte, a run ends; after two failures in vain no run is tried."""
     runs: list[int] = []
-    same_shape = walk_module._same_shape
+    same_shape = walk_module.same_shape
 
     def tried(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int, int] | None:
         found = same_shape(data, start, count, first_index)
         runs.append(0 if found is None else found[0])
         return found
 
-    monkeypatch.setattr(walk_module, "_same_shape", tried)
+    monkeypatch.setattr(walk_module, "same_shape", tried)
     records = SHAPES[name]
     assert walk_records(payload_of(records), len(records)) == expected(records)
     assert runs.count(0) <= failed
     assert len(records) - sum(runs) <= missed
+
+
+ALIKE: list[list[NewRecord]] = [
+    [(1000 + i, None, b"%0100d" % i, ()) for i in range(10)],
+    [(1000 + i % 3, b"key%d" % i, b"value", ()) for i in range(6)],
+    [(1063 - i, b"", None, ()) if i else (1000, b"", None, ()) for i in range(64)],
+    [(1000, b"k" * 63, bytes(8000), ()) for i in range(7)],
+]
+
+
+@pytest.mark.parametrize("records", ALIKE)
+def test_short_batches_of_one_layout_are_checked_by_columns(records: list[NewRecord]) -> None:
+    payload, found = payload_of(records), expected(records)
+    latest = (found.max_timestamp_delta, found.index_of_max_timestamp, found.null_key_count)
+    assert all_alike(payload, 0, len(payload), len(records)) == latest
+    beside = b"\7" * 9 + payload + b"\7"
+    assert all_alike(beside, 9, 9 + len(payload), len(records)) == latest
+
+
+@pytest.mark.parametrize("records", ALIKE[:2])
+def test_whatever_is_damaged_in_a_short_batch_is_found(records: list[NewRecord]) -> None:
+    """Each byte is changed in several ways: what the columns then say is what reading record by record says."""
+    payload, count = payload_of(records), len(records)
+    for position in range(len(payload)):
+        for change in (1, 2, 4, 0x40, 0x80, 0xFF):
+            damaged = payload[:position] + bytes((payload[position] ^ change,)) + payload[position + 1 :]
+            assert outcome_of(walk_records, damaged, count) == outcome_of(careful, damaged, count)
+    for other in (count - 1, count + 1, 2 * count):
+        assert outcome_of(walk_records, payload, other) == outcome_of(careful, payload, other)
 
 
 def test_what_is_damaged_beyond_8192_records_is_found() -> None:
