@@ -68,6 +68,7 @@ _LEAST_BYTES: Final = 64
 """No request with a batch is smaller, so this many bytes can be read without a bounds check."""
 _TAIL: Final = b"\0\0\0"
 """After the batch: no tagged fields of partition, topic and request."""
+_TAIL_BYTES: Final = len(_TAIL)
 
 _PLAIN: Final = b"\0\0"
 _TRANSACTIONAL: Final = TRANSACTIONAL_FLAG.to_bytes(2, "big")
@@ -413,7 +414,7 @@ def _coalesce(plan: _Plan, coalesced: CoalescedAppend, data: bytes, position: in
                 start += 1
                 length += (data[start] << 14) - 0x4000
             start += 1
-        end_of_batch = end - len(_TAIL)
+        end_of_batch = end - _TAIL_BYTES
         if length - 1 != end_of_batch - start or not data.startswith(_TAIL, end_of_batch):
             break
         if not coalesced.add(data, start, end_of_batch):

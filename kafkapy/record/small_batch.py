@@ -23,7 +23,7 @@ from kafkapy.types import LEAST_VIEW_BYTES
 PLAIN: Final = 0
 TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
 """The attributes of plain batches: no compression, CreateTime, no control batch."""
-_unpack_header = BATCH_HEADER.unpack_from
+_unpack_header: Final = BATCH_HEADER.unpack_from
 _LEAST_RECORD_BYTES: Final = 6
 """The length of an empty record: attributes, two deltas, two lengths, the header count."""
 

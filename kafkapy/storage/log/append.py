@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkapy.config.log import LogConfig
-from kafkapy.dataclass import dataclass
-from kafkapy.named_tuple import NamedTuple
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
 from kafkapy.record.compression import MAX_APPENDED_BYTES
 from kafkapy.record.validate import (
@@ -41,22 +39,43 @@ if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
 
 
-@dataclass(slots=True)
 class AppendResult:
     """Where records were written. Offsets are inclusive; -1 if nothing was appended (an empty follower append).
 
-    log_append_time_ms is -1 for CreateTime. For a duplicate, the offsets are those of the original append.
+    log_append_time_ms is -1 for CreateTime. For a duplicate, the offsets are those of the original append. stats: of a
+    single batch that is compressed or re-encoded.
     """
 
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    log_start_offset: int
-    size_bytes: int
-    is_duplicate: bool = False
-    stats: ValidationStats | None = None
-    """Of a single batch that is compressed or re-encoded."""
+    __slots__ = (
+        "first_offset",
+        "is_duplicate",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+        "size_bytes",
+        "stats",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        size_bytes: int,
+        is_duplicate: bool = False,
+        stats: ValidationStats | None = None,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.size_bytes = size_bytes
+        self.is_duplicate = is_duplicate
+        self.stats = stats
 
 
 class AppendedBatch(Protocol):
@@ -74,24 +93,34 @@ class AppendedBatch(Protocol):
     def leader_epoch(self) -> int: ...
 
 
-class PlacedBatch(NamedTuple):
+class PlacedBatch:
     """An AppendedBatch of which nothing else is needed: its writer has placed it itself."""
 
-    size_bytes: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    leader_epoch: int
+    __slots__ = ("base_offset", "last_offset", "leader_epoch", "max_timestamp", "size_bytes")
+
+    def __init__(
+        self, size_bytes: int, base_offset: int, last_offset: int, max_timestamp: int, leader_epoch: int
+    ) -> None:
+        self.size_bytes = size_bytes
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.leader_epoch = leader_epoch
 
 
-class Sequel(NamedTuple):
+class Sequel:
     """A batch of a producer that is in sequence; added to the producer's entry after it is written."""
 
-    producer: ProducerEntry
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
+    __slots__ = ("last_offset", "last_sequence", "offset_delta", "producer", "timestamp_ms")
+
+    def __init__(
+        self, producer: ProducerEntry, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int
+    ) -> None:
+        self.producer = producer
+        self.last_sequence = last_sequence
+        self.last_offset = last_offset
+        self.offset_delta = offset_delta
+        self.timestamp_ms = timestamp_ms
 
 
 class RulesByOrigin(dict[AppendOrigin, ValidationRules]):

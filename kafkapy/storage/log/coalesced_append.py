@@ -100,7 +100,7 @@ class CoalescedAppend:
             earliest_ms=self._earliest_ms,
             latest_ms=self._latest_ms,
         )
-        if header is None or len(self._batches) >= self._index_room:  # each may need an index entry
+        if header is None or self._index_room <= 0:  # each batch may need an index entry
             return False
         _, _, _, _, _, _, delta, _, max_timestamp, producer_id, producer_epoch, base_sequence, _ = header
         base_offset = self.end_offset
@@ -142,6 +142,7 @@ class CoalescedAppend:
             self._tail = bytearray()
             self._buffers += (memoryview(data)[start + PLACE.size : end], self._tail)
         self.size_bytes += size
+        self._index_room -= 1
         self._batches.append(PlacedBatch(size, base_offset, last_offset, max_timestamp, self._epoch))
         self.base_offsets.append(base_offset)
         self.end_offset = last_offset + 1

@@ -293,8 +293,8 @@ class Log:
         self._reader.known.note(end_offset, segment, segment.size)
         if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never decrease along a log
             assign_leader_epochs(self.leader_epochs, batches)
-        for producer, last_sequence, last_offset, offset_delta, timestamp_ms in sequels:
-            producer.add_batch(last_sequence, last_offset, offset_delta, timestamp_ms)
+        for each in sequels:
+            each.producer.add_batch(each.last_sequence, each.last_offset, each.offset_delta, each.timestamp_ms)
         if prepared is not None:
             commit_producers(self, prepared, segment)
         self.producer_state.note_end(end_offset)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MAX_PLAIN_BYTES: Final = 128 * 1024
 """A larger batch may have more records than the event loop may walk (leader_batch.LIGHT_RECORDS)."""
 
-_unpack_producer = Struct(">21xH20xqhi").unpack_from
+_unpack_producer: Final = Struct(">21xH20xqhi").unpack_from
 """Fields of a batch header: attributes, producer id, producer epoch, base sequence."""
-_pack_place = PLACE.pack_into
+_pack_place: Final = PLACE.pack_into
 
 
 def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms: int) -> AppendResult | None:

@@ -31,16 +31,27 @@ def logs(**config: Any) -> tuple[Log, Log]:
     return pair
 
 
-def append_examined(log: Log, batch: bytes) -> AppendResult:
+def facts_of(result: AppendResult) -> dict[str, object]:
+    offsets = (result.first_offset, result.last_offset, result.log_start_offset)
+    times = (result.max_timestamp, result.log_append_time_ms)
+    return {"offsets": offsets, "times": times, "bytes": result.size_bytes, "is_duplicate": result.is_duplicate}
+
+
+def append_plainly(log: Log, batch: bytes) -> dict[str, object] | None:
+    result = append_plain(log, batch, EPOCH, NOW_MS)
+    return None if result is None else facts_of(result)
+
+
+def append_examined(log: Log, batch: bytes) -> dict[str, object]:
     checked = check_apart(bytearray(batch), log.client_rules, NOW_MS)
-    return log.append_checked(checked, leader_epoch=EPOCH, now_ms=NOW_MS)
+    return facts_of(log.append_checked(checked, leader_epoch=EPOCH, now_ms=NOW_MS))
 
 
 def outcome(log: Log, batch: bytes, *, is_examined: bool) -> object:
     try:
         if is_examined:
             return append_examined(log, batch)
-        return log.append_as_leader(bytearray(batch), leader_epoch=EPOCH, now_ms=NOW_MS)
+        return facts_of(log.append_as_leader(bytearray(batch), leader_epoch=EPOCH, now_ms=NOW_MS))
     except ApiError as error:
         return error.code, error.message
 
@@ -51,7 +62,7 @@ def test_plain_batches_end_as_examined_ones(records: list[NewRecord], fields: di
     plain, examined = logs(index_interval_bytes=1_000)
     for _ in range(8):
         batch = build_batch(records, **fields)
-        found = append_plain(plain, bytearray(batch), EPOCH, NOW_MS)
+        found = append_plainly(plain, bytearray(batch))
         assert found is not None
         assert found == append_examined(examined, batch)
         fields = fields | {"base_sequence": fields["base_sequence"] + len(records)} if fields else {}
@@ -61,9 +72,7 @@ def test_plain_batches_end_as_examined_ones(records: list[NewRecord], fields: di
 def test_a_batch_that_does_not_fit_the_segment_rolls_it() -> None:
     plain, examined = logs(segment_bytes=2_000)
     for _ in range(3):
-        assert append_plain(plain, bytearray(build_batch(TEN)), EPOCH, NOW_MS) == append_examined(
-            examined, build_batch(TEN)
-        )
+        assert append_plainly(plain, bytearray(build_batch(TEN))) == append_examined(examined, build_batch(TEN))
     assert len(plain.segments) == len(examined.segments) == 3
     assert state_of(plain) == state_of(examined)
 
@@ -72,7 +81,7 @@ def test_bytes_that_must_not_be_changed_are_copied() -> None:
     plain, examined = logs()
     batch = build_batch(TEN)
     before = bytes(batch)
-    assert append_plain(plain, batch, EPOCH, NOW_MS) == append_examined(examined, batch)
+    assert append_plainly(plain, batch) == append_examined(examined, batch)
     assert batch == before
     assert state_of(plain) == state_of(examined)
 
