@@ -47,7 +47,8 @@ def node(tmp_path: Path, *, before: Callable[[], None] | None = None) -> Iterato
 
 
 def test_hangup_stops_in_order(tmp_path: Path) -> None:
-    with node(tmp_path) as process:
+    """Also where these tests themselves were started with nohup."""
+    with node(tmp_path, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL) and None) as process:
         process.send_signal(signal.SIGHUP)
         assert process.wait(60) == 0
     assert "Terminating process due to signal SIGHUP" in (tmp_path / "log").read_text()
