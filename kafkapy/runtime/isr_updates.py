@@ -9,6 +9,7 @@ once, before the metadata log delivers the same change. Errors, as in Apache Kaf
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -74,6 +75,7 @@ class IsrUpdates:
         self._clock = clock
         self._wanted: dict[HostedPartition, PendingIsr] = {}
         self._is_wanted = asyncio.Event()
+        self._brokers_changed = asyncio.Event()
         self._failure: str | None = None
         """Why the last request failed."""
         self._refusals: dict[HostedPartition, ErrorCode] = {}
@@ -98,10 +100,20 @@ class IsrUpdates:
         self._wanted[partition] = partition.pending_isr
         self._is_wanted.set()
 
+    def note_brokers_changed(self) -> None:
+        """Re-check the high watermarks soon: they may have waited for a broker that is fenced now.
+
+        The controller may fence a broker in a later batch than the one that removes it from ISRs.
+        """
+        self._brokers_changed.set()
+
     async def _watch_lag(self) -> None:
         """Every half of max_lag_ms, remove followers that fell behind from ISRs and re-check the high watermarks."""
         while True:
-            await asyncio.sleep(self._max_lag_ms() / 2000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._max_lag_ms() / 2000):
+                    await self._brokers_changed.wait()
+            self._brokers_changed.clear()
             now_ms = self._clock.monotonic_ms()
             for count, partition in enumerate(list(self._replica_manager.partitions)):
                 try:

@@ -56,6 +56,8 @@ class Replication:
         elif any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._set_throttles(self._fetchers)
         yield from self._fetchers.apply_delta(delta, image)
+        if delta.broker_changes and self._isr_updates is not None:
+            self._isr_updates.note_brokers_changed()
 
     @property
     def fetchers(self) -> "ReplicaFetchers | None":

@@ -11,6 +11,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequest
 from kafkapy.protocol.messages.alter_partition_request import TopicData as IsrTopicData
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
+from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.runtime.isr_updates import PARTITIONS_PER_REQUEST, IsrUpdates
@@ -77,11 +79,7 @@ def empty(_request: AlterPartitionRequest) -> AlterPartitionResponse:
     return AlterPartitionResponse()
 
 
-def set_up(loop: SimLoop, *answers: Answer) -> tuple[HostedPartition, FakeController, IsrUpdates]:
-    """Return a partition whose follower 2 has just asked to join the ISR."""
-    hosting = Hosting(loop, broker_count=2)
-    partition = hosting.create_topic(replicas=(1, 2), isr=(1,))
-    controller: Any = FakeController(*answers)
+def new_updates(hosting: Hosting, controller: Any) -> IsrUpdates:
     updates = IsrUpdates(
         hosting.manager,
         controller,
@@ -92,6 +90,15 @@ def set_up(loop: SimLoop, *answers: Answer) -> tuple[HostedPartition, FakeContro
     )
     hosting.manager.on_isr_wanted = updates.want
     updates.start()
+    return updates
+
+
+def set_up(loop: SimLoop, *answers: Answer) -> tuple[HostedPartition, FakeController, IsrUpdates]:
+    """Return a partition whose follower 2 has just asked to join the ISR."""
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2), isr=(1,))
+    controller = FakeController(*answers)
+    updates = new_updates(hosting, controller)
     epoch = hosting.cluster.image.cluster.brokers[2].epoch
     hosting.manager.note_follower_fetch(
         partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
@@ -225,6 +232,26 @@ async def test_the_high_watermark_waits_no_longer_for_a_follower_that_may_not_jo
     await updates.stop()
 
 
+async def test_the_high_watermark_waits_no_longer_for_a_broker_that_is_fenced_last(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2), isr=(1, 2))
+    updates = new_updates(hosting, FakeController())
+    epoch = hosting.cluster.image.cluster.brokers[2].epoch
+    hosting.manager.note_follower_fetch(
+        partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
+    )
+    hosting.manager.append_records([PartitionAppend(partition, batch(b"x"))], required_acks=1)
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=partition.topic_id, isr=[1]))
+    await pass_ms(loop, 1)
+    assert partition.log is not None
+    assert (partition.isr, partition.log.high_watermark) == ((1,), 0)
+    hosting.commit(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch, fenced=1))
+    updates.note_brokers_changed()
+    await pass_ms(loop, 1)
+    assert partition.log.high_watermark == 1
+    await updates.stop()
+
+
 async def test_a_request_that_fails_does_not_end_the_watch_over_lagging_followers(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
@@ -272,17 +299,8 @@ async def test_what_has_no_room_in_a_request_comes_with_the_next_one(loop: SimLo
     hosting = Hosting(loop, broker_count=2)
     hosting.create_topic(partition_count=2 * PARTITIONS_PER_REQUEST + 1, replicas=(1, 2), isr=(1,))
     all_done = [answered_all] * 3
-    controller: Any = FakeController(failed(ErrorCode.NOT_CONTROLLER), *all_done)
-    updates = IsrUpdates(
-        hosting.manager,
-        controller,
-        node_id=1,
-        broker_epoch=lambda: 5,
-        max_lag_ms=lambda: 30_000,
-        clock=hosting.clock,
-    )
-    hosting.manager.on_isr_wanted = updates.want
-    updates.start()
+    controller = FakeController(failed(ErrorCode.NOT_CONTROLLER), *all_done)
+    updates = new_updates(hosting, controller)
     epoch = hosting.cluster.image.cluster.brokers[2].epoch
     for partition in hosting.manager.partitions:
         hosting.manager.note_follower_fetch(
