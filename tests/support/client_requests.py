@@ -118,7 +118,7 @@ def fetch_partition(
 
 def fetch_request(topic: str | bytes, offset: int = 0, **options: Any) -> FetchRequest:
     """Ask for one partition; options are those of fetch_partition and, of the request, its own."""
-    of_partition = {
+    of_partition: dict[str, Any] = {
         name: options.pop(name)
         for name in ("partition", "current_leader_epoch", "last_fetched_epoch")
         if name in options
