@@ -1,21 +1,21 @@
 """Three real nodes in trouble, stock clients of three kinds: what was acknowledged is there, once and in order.
 
 Nodes are killed (also at failpoints, two or all at once), stopped, paused for longer than their session, cut off from
-each other in both directions or in one, and slowed down; their disks are full or fail (only in long runs, as root);
-their wall clocks are a minute apart. After each fault all is healed, and every client must get on. min.insync.replicas
-is 2.
+each other in both directions or in one, and slowed down; their disks are full or fail (only as root); their wall clocks
+are a minute apart. After each fault all is healed, and every client must get on. min.insync.replicas is 2.
 
 In the end: no acknowledged record is missing, none of an idempotent producer is there twice or out of order, no
-answered commit is lost, groups of both protocols have seen every record, and the replicas' logs are the same bytes. In
-long runs, transactional copiers have copied the records, each once and in order.
+answered commit is lost, groups of both protocols have seen every record, the replicas' logs are the same bytes, and
+transactional copiers have copied the records, each once and in order.
 
-KAFKAPY_CHAOS_SECONDS makes it run that long for each kind of fault (`make chaos`); KAFKAPY_CHAOS_SEED chooses.
+Each kind of fault goes on for a minute, or for KAFKAPY_CHAOS_SECONDS (`make chaos`), and then a run of all kinds
+together; KAFKAPY_CHAOS_SEED chooses.
 """
 
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
@@ -47,22 +47,17 @@ from tests.support.proxied_nodes import NODE_IDS, ProxiedNodes
 
 pytestmark = pytest.mark.ours
 
-SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "0"))
+IS_LONG = "KAFKAPY_CHAOS_SECONDS" in os.environ
+SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("KAFKAPY_CHAOS_SEED", "1"))
 PROGRESS_S = 300
 STANDSTILL_S = 60
 """A copy may take longer than PROGRESS_S under load, but it has to grow within this time."""
 LATER = 1_000_000_000
 """The numbers from here on are not the writers'."""
-SHORT: Sequence[Fault] = (
-    chaos.kill_one,
-    chaos.lose_what_one_sends,
-    chaos.kill_all,
-    chaos.cut_one_off,
-)
 TOPICS = ("by-librdkafka", "by-aiokafka", "by-java")
-COPIED = TOPICS[1:] if SECONDS else ()
-"""In long runs transactional copiers copy these; each by a group of another protocol."""
+COPIED = TOPICS[1:]
+"""Transactional copiers copy these; each by a group of another protocol."""
 TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "1048576", "index.interval.bytes": "500"}
 PROPERTIES = {
     "offsets.topic.replication.factor": "3",
@@ -136,10 +131,10 @@ class Clients:
             JavaWriter(directory, bootstrap, TOPICS[2]),
         ]
         self.groups = [Group(bootstrap, TOPICS, name, settings) for name, settings in GROUPS.items()]
-        self.copies = Copies(copier_commands(bootstrap, *COPIED), directory) if COPIED else None
+        self.copies = Copies(copier_commands(bootstrap, *COPIED), directory)
 
     def all(self) -> list[Any]:
-        return [*self.writers, *self.groups, *([self.copies] if self.copies else [])]
+        return [*self.writers, *self.groups, self.copies]
 
     def counts(self) -> dict[str, int]:
         """Return what each client has got done so far."""
@@ -167,7 +162,7 @@ def play(trouble: Chaos, clients: Clients, faults: Sequence[Fault], seconds: int
             return
 
 
-def check(cluster: ProxiedNodes, clients: Clients, tmp_path: Path) -> None:
+def check(cluster: ProxiedNodes, clients: Clients) -> None:
     eventually(lambda: under_replicated(cluster) == [], PROGRESS_S, what="full replication")
     for writer in clients.writers:
         writer.stop()
@@ -227,11 +222,10 @@ def add_a_record(cluster: ProxiedNodes, ends: dict[tuple[str, int], int]) -> Non
     assert producer.flush(PROGRESS_S) == 0
 
 
-def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
+def check_copies(cluster: ProxiedNodes, copies: Copies) -> None:
     """Check that each record is committed to its copy, once and in order."""
-    if copies is not None:
-        copies.restart()
-    for topic in COPIED if copies is not None else ():
+    copies.restart()
+    for topic in COPIED:
         source = records_of(cluster.bootstrap, topic)
 
         def copied(topic: str = topic) -> dict[int, list[int]]:
@@ -242,30 +236,23 @@ def check_copies(cluster: ProxiedNodes, copies: Copies | None) -> None:
 
         eventually_reaches(copied_count, sum(map(len, source.values())), STANDSTILL_S, what=f"the copy of {topic}")
         assert copied() == source
-    if copies is not None:
-        copies.stop()
+    copies.stop()
 
 
 def offsets_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     return {partition: each.offset for partition, each in committed(bootstrap, group).items()}
 
 
-def run(
-    cluster: ProxiedNodes,
-    tmp_path: Path,
-    faults: Sequence[Fault],
-    *,
-    seconds: int = 0,
-    disks: Mapping[int, MountedDisk] | None = None,
+@pytest.mark.parametrize("kind", [*chaos.FAULTS, *(["all"] if IS_LONG else [])])
+def test_nothing_acknowledged_is_lost_whatever_happens(
+    cluster: ProxiedNodes, disks: dict[int, MountedDisk], tmp_path: Path, kind: str
 ) -> None:
     trouble = Chaos(cluster, TOPICS, SEED, disks)
-    if not seconds:
-        trouble.longest_wait_s = 4
     clients = Clients(cluster, tmp_path)
     try:
         with stopping(clients.all()):
-            play(trouble, clients, faults, seconds)
-            check(cluster, clients, tmp_path)
+            play(trouble, clients, chaos.FAULTS.get(kind, chaos.ALL), SECONDS)
+            check(cluster, clients)
         print(clients.counts())
     finally:
         print("\n".join(trouble.history))
@@ -273,15 +260,3 @@ def run(
     for node in cluster.nodes.values():
         log = Path(f"{node.directory}.log").read_text()
         assert not any(word in log for word in unexpected), log[-3000:]
-
-
-def test_nothing_acknowledged_is_lost_whatever_happens(cluster: ProxiedNodes, tmp_path: Path) -> None:
-    run(cluster, tmp_path, SHORT)
-
-
-@pytest.mark.skipif(not SECONDS, reason="runs with make chaos (KAFKAPY_CHAOS_SECONDS), for time")
-@pytest.mark.parametrize("kind", [*chaos.FAULTS, "all"])
-def test_nothing_acknowledged_is_lost_for_long(
-    cluster: ProxiedNodes, disks: dict[int, MountedDisk], tmp_path: Path, kind: str
-) -> None:
-    run(cluster, tmp_path, chaos.FAULTS.get(kind, chaos.ALL), seconds=SECONDS, disks=disks)

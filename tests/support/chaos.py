@@ -4,7 +4,6 @@ A fault is a function that harms some nodes, a pause, and what heals them. The n
 moment: leader, follower, controller; so runs of one seed differ in what happens, but not in what is tried.
 """
 
-import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +42,6 @@ class Chaos:
         """`disks`: each node's own, if it has one, by node id."""
         self.cluster = cluster
         self.disks = disks or {}
-        self.longest_wait_s = math.inf
         self.random = random.Random(seed)
         self.history: list[str] = []
         self._topics = topics
@@ -76,7 +74,7 @@ class Chaos:
 
     def wait(self, least_s: float, most_s: float) -> None:
         """Let time pass, of which only the order of events may depend."""
-        time.sleep(min(self.random.uniform(least_s, most_s), self.longest_wait_s))
+        time.sleep(self.random.uniform(least_s, most_s))
 
     def a_node(self) -> ProxiedNode:
         """Return the leader of some partition, the controller, or a follower of both."""
