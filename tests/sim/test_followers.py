@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.machine import Decision
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.fetch_response import FetchResponse, PartitionData
+from kafkapy.protocol.messages.fetch_response import EpochEndOffset, FetchResponse, PartitionData
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
@@ -93,6 +93,24 @@ async def test_logs_that_parted_several_times_agree_in_the_end(loop: SimLoop) ->
     await world.produce(1, b"l8")
     await agree(world)
     assert epochs_of(follower) == epochs_of(leader)
+    await world.stop()
+
+
+async def test_a_follower_that_lacks_the_leaders_epoch_is_cut_to_the_end_of_its_own_one_before(loop: SimLoop) -> None:
+    """KIP-279: the leader's epoch ends later than that, in records that the follower does not have either."""
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2), isr=(1,))
+    world.isolate(2)
+    leader, follower = world.nodes[1], world.nodes[2]
+    for node in (leader, follower):
+        fill(node, 0, b"a", b"b")
+    fill(leader, 2, b"l2", b"l2", b"l2")
+    fill(follower, 1, b"f1")
+    fill(follower, 3, b"f3", b"f3", b"f3")
+    world.commit(Decision(None, [PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1)] * 4))
+    world.heal()
+    await agree(world)
+    assert [value for _, _, value in stored(follower.log())] == [b"a", b"b", b"l2", b"l2", b"l2"]
     await world.stop()
 
 
@@ -191,6 +209,25 @@ def tamper_once(world: ReplicaWorld, change: Any) -> None:
         return response
 
     world.tamper = tamper
+
+
+async def test_a_response_to_a_request_of_an_earlier_leader_epoch_is_ignored(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    await world.produce(1, b"a")
+    await agree(world)
+    truncations = world.nodes[2].log().truncation_count
+
+    def diverge_in_an_epoch_that_ends_meanwhile(part: PartitionData) -> None:
+        part.records, part.diverging_epoch = b"", EpochEndOffset(epoch=0, end_offset=0)
+        elect(world, 1, isr=(1, 2))
+
+    tamper_once(world, diverge_in_an_epoch_that_ends_meanwhile)
+    assert (await world.produce(1, b"b"))[0] == 0
+    await agree(world)
+    assert world.tamper is None
+    assert world.nodes[2].log().truncation_count == truncations
+    await world.stop()
 
 
 async def test_a_damaged_batch_is_requested_again_after_the_back_off(loop: SimLoop) -> None:
