@@ -36,8 +36,6 @@ class FollowerState:
 
     Each fetch of the session then counts as a fetch of this partition, though it does not name it.
     """
-    is_refused: bool = False
-    """Whether the controller refused to add it to the ISR: not retried before its next fetch."""
 
     def note_fetch(self, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Record a fetch from fetch_offset, received while the leader's log ended at leader_end_offset."""

@@ -356,7 +356,6 @@ class Partition(Generic[LogT]):
             follower.join_session(session)
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
-        follower.is_refused = False
         if self._is_to_join(replica_id, follower):
             self.begin_isr_change((*self.isr, replica_id))
         return self.maybe_advance_high_watermark(now_ms)
@@ -369,7 +368,7 @@ class Partition(Generic[LogT]):
             return False
         assert self.log is not None
         has_caught_up = follower.log_end_offset >= max(self.log.high_watermark, self.leader_epoch_start_offset)
-        return has_caught_up and not follower.is_refused and self._may_join(replica_id, follower)
+        return has_caught_up and self._may_join(replica_id, follower)
 
     def isr_without_stragglers(self, now_ms: int) -> tuple[int, ...] | None:
         """Return the ISR without the followers that lag beyond replica.lag.time.max.ms, None if there are none."""
@@ -412,13 +411,12 @@ class Partition(Generic[LogT]):
     def reject_isr_change(self) -> None:
         """Drop the pending change: the controller refused it and confirmed the partition epoch.
 
+        A follower that it was to add is tried again by its next fetch.
+
         Not for other errors: an earlier attempt may have succeeded, so the maximal ISR has to count until metadata
         settles it.
         """
         assert self.pending_isr is not None
-        for replica_id in set(self.pending_isr.isr).difference(self.isr):
-            if replica_id in self.followers:
-                self.followers[replica_id].is_refused = True
         self.pending_isr = None
 
     def acknowledgement(self, required_offset: int, follow_count: int) -> tuple[bool, int]:

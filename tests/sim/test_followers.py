@@ -6,6 +6,8 @@ import pytest
 
 from kafkapy.machine import Decision
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, TopicData
+from kafkapy.protocol.messages.alter_partition_response import PartitionData as AlteredPartition
 from kafkapy.protocol.messages.fetch_response import EpochEndOffset, FetchResponse, PartitionData
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
@@ -440,6 +442,22 @@ async def test_an_isr_change_whose_answer_is_lost_counts_all_the_same(loop: SimL
     assert world.nodes[1].log().high_watermark == 0
     world.heal()
     await agree(world)
+    await world.stop()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+async def test_a_follower_that_the_controller_refuses_joins_by_a_later_fetch_without_records(
+    loop: SimLoop, code: ErrorCode
+) -> None:
+    world = ReplicaWorld(loop, 2)
+    part = AlteredPartition(partition_index=0, error_code=code)
+    refusals = [AlterPartitionResponse(topics=[TopicData(topic_id=topic_id("orders"), partitions=[part])])] * 3
+    world.create_topic(replicas=(1, 2), isr=(1,))
+    commit = world.commit
+    world.commit = lambda decision: refusals.pop() if refusals else commit(decision)  # type: ignore[method-assign]
+    await world.until(lambda: world.registration().isr == (1, 2), 5000)
+    assert len(world.alterations) == 4
+    assert loop.now_ms() >= 3 * 500, "once a fetch, which waits for replica.fetch.wait.max.ms"
     await world.stop()
 
 

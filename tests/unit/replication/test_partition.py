@@ -280,6 +280,12 @@ def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
     assert (partition.replicas, partition.isr, partition.partition_epoch) == ((1, 2), (1,), 7)
 
 
+def test_a_follower_ignores_metadata_older_than_what_it_has() -> None:
+    partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2), partition_epoch=7)
+    assert not partition.become_follower(registration(leader=2, replicas=(1, 2), leader_epoch=5, partition_epoch=6))
+    assert (partition.role, partition.leader_id, partition.partition_epoch) == (Role.LEADER, 1, 7)
+
+
 def test_metadata_that_repeats_the_response_does_not_end_a_later_change() -> None:
     """Else 3, which the controller may have taken in by now, would not be waited for, and could be elected."""
     log = FakeLog(log_end_offset=10)
