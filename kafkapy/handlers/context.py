@@ -18,6 +18,7 @@ from kafkapy.security.authorizer import Authorizer
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.config.dynamic import DynamicConfig
+    from kafkapy.handlers.node_refusals import NodeRefusals
     from kafkapy.handlers.quotas import Meter
     from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
@@ -209,6 +210,8 @@ class Services:
     """None while no client quota is enforced."""
     telemetry: "ClientTelemetry | None" = None
     """None without a receiver of client metrics."""
+    node_refusals: "NodeRefusals | None" = None
+    """Logs fetches that name a replica which their sender is not; made for the first one."""
 
 
 def count_partitions(context: RequestContext, *, strict_since: int) -> CountPartitions:

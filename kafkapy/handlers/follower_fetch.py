@@ -14,6 +14,7 @@ from kafkapy.handlers.fetch_reading import Follower, Limits, Readable, read_or_w
 from kafkapy.handlers.fetch_wire import TOPIC_IDS_SINCE, Reads
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.record.batch import NO_LEADER_EPOCH
 from kafkapy.replication import follower_watch
@@ -33,6 +34,9 @@ async def fetch_for_follower(
     services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext, follower: Follower
 ) -> Reads:
     """Return an answer for each partition that a follower requests, in their order."""
+    brokers = services.replica_manager.partitions.brokers
+    if not brokers.is_registered(follower.replica_id) or brokers.is_stale(follower.replica_id, follower.broker_epoch):
+        _log_stranger(services, context, follower)
     watch = fetch.watch
     if watch is not None:
         assert isinstance(watch, FollowerWatch), "followers' sessions are made with one"
@@ -46,6 +50,21 @@ async def fetch_for_follower(
     if services.replica_manager.traffic is not None:
         count_sent_to_follower(services.replica_manager, answers, follower.replica_id)
     return answers
+
+
+def _log_stranger(services: Services, context: RequestContext, follower: Follower) -> None:
+    """Log a fetch that names a replica which its sender is not: of no broker, or of an earlier incarnation of one.
+
+    Its partitions are refused one by one.
+    """
+    from kafkapy.handlers.node_refusals import NodeRefusals  # most brokers never refuse one
+
+    if services.node_refusals is None:
+        services.node_refusals = NodeRefusals(services.clock)
+    is_registered = services.replica_manager.partitions.brokers.is_registered(follower.replica_id)
+    code = ErrorCode.STALE_BROKER_EPOCH if is_registered else ErrorCode.BROKER_ID_NOT_REGISTERED
+    header = RequestHeader(context.api_key, context.api_version, context.correlation_id, context.client_id)
+    services.node_refusals.note(header, context.connection, code)
 
 
 def _count_throttled(services: Services, context: RequestContext, answers: Reads) -> None:

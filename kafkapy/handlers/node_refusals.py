@@ -1,4 +1,4 @@
-"""Logs the requests of other nodes that a controller refuses because of who sent them, with the peer's address.
+"""Logs the requests of other nodes that are refused because of who sent them, with the peer's address.
 
 A node retries ten times a second, and anybody may connect. So the same refusal is logged once in LOGGED_AGAIN_MS, and
 at most MOST_LINES different ones in that time. The lines contain no text that the peer has sent.

@@ -39,6 +39,10 @@ class ReplicaBrokers:
         broker = self._image.cluster.brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
 
+    def is_registered(self, broker_id: int) -> bool:
+        """Return whether a broker is registered, fenced or not."""
+        return broker_id in self._image.cluster.brokers
+
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Return whether the broker is registered with a later epoch."""
         broker = self._image.cluster.brokers.get(broker_id)

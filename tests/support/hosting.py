@@ -189,6 +189,7 @@ class Hosting:
             telemetry=None,
             turns=Turns(),
             client_quotas=None,
+            node_refusals=None,
         )
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":

@@ -1,14 +1,17 @@
 """Fetch on a simulated disk: what is read, what waits and for how long, sessions, and who may read."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkapy.handlers import fetch
+from kafkapy.handlers.context import RequestContext
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.record.batch import batches
 from kafkapy.record.compression import ZSTD
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
@@ -24,11 +27,11 @@ VERSIONS = range(4, 19)
 MIB = 1 << 20
 
 
-def context(version: int = 18) -> Any:
-    connection = SimpleNamespace(is_replica=False)
-    return SimpleNamespace(
-        api_version=version, listener_name="PLAINTEXT", client_id="tester", connection=connection, meter=None
-    )
+PEER = ConnectionInfo("10.0.0.1:9092-10.0.0.3:4000-0", "PLAINTEXT", "PLAINTEXT", "10.0.0.3", 4000)
+
+
+def context(version: int = 18, peer: ConnectionInfo = PEER) -> Any:
+    return RequestContext(RequestHeader(1, version, 1, "tester"), replace(peer))
 
 
 def request(version: int, *offsets: int, topic: str = "orders", generation: int = 1, **fields: Any) -> FetchRequest:

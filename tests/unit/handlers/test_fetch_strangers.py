@@ -1,15 +1,20 @@
 """Who claims to be a replica without the right to the cluster takes nothing from others, either."""
 
 import itertools
+import logging
 
+import pytest
+
+from kafkapy.handlers import fetch
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import ReplicaState
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import Hosting
 from tests.support.metadata_services import Deny
-from tests.unit.handlers.test_fetch import request, send
+from tests.unit.handlers.test_fetch import context, request, send
 
 STRANGER = {"replica_state": ReplicaState(2, 1), "session_epoch": 0}
 
@@ -39,3 +44,35 @@ async def test_a_follower_does(loop: SimLoop) -> None:
     assert (await send(hosting, request(18, 0, **STRANGER))).session_id == session_id + 1
     answer = await send(hosting, request(18, session_id=session_id, session_epoch=1))
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("replica", "code", "reason"),
+    [
+        (ReplicaState(77, -1), ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ReplicaState(2, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.STALE_BROKER_EPOCH),
+    ],
+)
+async def test_who_is_not_the_replica_that_it_names_is_refused_and_logged_once_with_its_address(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture, replica: ReplicaState, code: ErrorCode, reason: ErrorCode
+) -> None:
+    caplog.set_level(logging.INFO)
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic(replicas=(1, 2))
+    services = hosting.services()
+    for port in (4000, 4001):
+        peer = ConnectionInfo(f"10.0.0.1:9092-10.0.0.3:{port}-0", "PLAINTEXT", "PLAINTEXT", "10.0.0.3", port)
+        response = await fetch.handle(services, context(18, peer), request(18, 0, replica_state=replica))
+        assert response.responses[0].partitions[0].error_code == code
+    assert [record.message for record in caplog.records if "Refused" in record.message] == [
+        f"Refused Fetch of 10.0.0.1:9092-10.0.0.3:4000-0: {reason.name}"
+    ]
+
+
+async def test_a_follower_is_not_logged(loop: SimLoop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    hosting = crowded(loop)
+    replica = ReplicaState(2, hosting.cluster.epochs[2])
+    answer = await send(hosting, request(18, 0, replica_state=replica))
+    assert answer.responses[0].partitions[0].error_code == 0
+    assert not [record for record in caplog.records if "Refused" in record.message]
