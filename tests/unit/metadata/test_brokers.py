@@ -313,6 +313,24 @@ def test_lost_directory_costs_its_leaderships_and_is_noted() -> None:
     assert cluster.image.cluster.brokers[1].directories == (directory_id(11),)
 
 
+@pytest.mark.parametrize("is_unclean", [False, True])
+def test_a_replica_in_a_lost_directory_is_not_elected_though_its_broker_is_up(is_unclean: bool) -> None:
+    cluster = Cluster(features=NO_ELR)
+    cluster.register(1, log_dirs=[directory_id(1), directory_id(11)])
+    cluster.heartbeat(1)
+    topic_id = with_topic(cluster, [1], configs={"unclean.leader.election.enable": str(is_unclean).lower()})
+    assign(cluster, 1, topic_id, directory_id(1))
+    cluster.heartbeat(1, offline_log_dirs=[directory_id(1)])
+    assert (partition(cluster).leader, partition(cluster).isr) == (NO_LEADER, (1,))
+
+    cluster.heartbeat(1, want_fence=True)
+    cluster.heartbeat(1)
+    cluster.commit(cluster.controller.partitions.decide_unclean_elections())
+
+    assert cluster.image.cluster.brokers[1].is_active
+    assert partition(cluster).leader == NO_LEADER
+
+
 def test_cordoned_directories_take_no_new_replicas() -> None:
     cluster = Cluster(broker_count=2)
     cluster.heartbeat(1, cordoned_log_dirs=[directory_id(1)])
