@@ -32,13 +32,15 @@ async def test_a_follower_beyond_the_end_of_the_leaders_log_is_cut_to_it(loop: S
 
 async def test_the_partitions_of_the_other_directory_are_fetched_on(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2, log_dirs="/data,/more")
-    world.create_topic(2, replicas=(1, 2), isr=(1,))
+    world.create_topic(2, replicas=(1, 2), isr=(1, 2))
     await world.pass_ms(100)
     follower = world.nodes[2]
     assert {follower.log(number=number).log_dir.path for number in (0, 1)} == {"/data", "/more"}
     follower.disk.fail("write", path="orders-0/")
     await world.produce(1, b"a", number=0, timeout_ms=100)
+    begin_ms = loop.now_ms()
     assert (await world.produce(1, b"b", number=1, timeout_ms=3000))[0] == 0
+    assert loop.now_ms() - begin_ms < 500, "without waiting for replica.fetch.backoff.ms"
     assert [follower.partition(number).role for number in (0, 1)] == [Role.OFFLINE, Role.FOLLOWER]
     assert follower.log(number=1).log_end_offset == 1
     await world.stop()

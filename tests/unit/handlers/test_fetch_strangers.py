@@ -47,14 +47,20 @@ async def test_a_follower_does(loop: SimLoop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("replica", "code", "reason"),
+    ("replica", "leader_epoch", "code", "reason"),
     [
-        (ReplicaState(77, -1), ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_ID_NOT_REGISTERED),
-        (ReplicaState(2, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.STALE_BROKER_EPOCH),
+        (ReplicaState(77, -1), -1, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ReplicaState(77, -1), 0, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ReplicaState(2, 0), 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.STALE_BROKER_EPOCH),
     ],
 )
 async def test_who_is_not_the_replica_that_it_names_is_refused_and_logged_once_with_its_address(
-    loop: SimLoop, caplog: pytest.LogCaptureFixture, replica: ReplicaState, code: ErrorCode, reason: ErrorCode
+    loop: SimLoop,
+    caplog: pytest.LogCaptureFixture,
+    replica: ReplicaState,
+    leader_epoch: int,
+    code: ErrorCode,
+    reason: ErrorCode,
 ) -> None:
     caplog.set_level(logging.INFO)
     hosting = Hosting(loop, broker_count=2)
@@ -62,7 +68,9 @@ async def test_who_is_not_the_replica_that_it_names_is_refused_and_logged_once_w
     services = hosting.services()
     for port in (4000, 4001):
         peer = ConnectionInfo(f"10.0.0.1:9092-10.0.0.3:{port}-0", "PLAINTEXT", "PLAINTEXT", "10.0.0.3", port)
-        response = await fetch.handle(services, context(18, peer), request(18, 0, replica_state=replica))
+        response = await fetch.handle(
+            services, context(18, peer), request(18, 0, replica_state=replica, current_leader_epoch=leader_epoch)
+        )
         assert response.responses[0].partitions[0].error_code == code
     assert [record.message for record in caplog.records if "Refused" in record.message] == [
         f"Refused Fetch of 10.0.0.1:9092-10.0.0.3:4000-0: {reason.name}"
