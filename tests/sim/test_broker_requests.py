@@ -1,6 +1,7 @@
 """One broker from produce to fetch in virtual time: the real server, and no socket, thread or file of the system."""
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.vote_request import VoteRequest
 from tests.simulator.broker_world import DATA_DIR, Machine, values_of
 from tests.simulator.loop import SimLoop, run
+from tests.support.wire import request_frame
 
 ROUND_TRIP_MS = 0.2
 
@@ -205,3 +209,22 @@ async def test_a_long_silence_ends_nothing(machine: Machine) -> None:
     assert (await client.produce(topic, b"v")).error_code == 0
     (broker,) = (await client.call(MetadataRequest(topics=None), 12)).brokers
     assert (broker.host, broker.port) == ("127.0.0.1", 9092)
+
+
+async def test_a_request_for_controllers_costs_its_connection_and_is_logged_with_the_peer(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(loop)
+    await machine.boot()
+    canary, client = machine.connect(), machine.connect()
+    for each in (canary, client):
+        assert (await each.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+    with caplog.at_level(logging.WARNING):
+        await client.link.send_frame(request_frame(VoteRequest(cluster_id="another"), 2))
+        with pytest.raises(EOFError):
+            await client.link.receive_frame()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("Closing connection 127.0.0.1:9092-10.0.0.1:")
+    assert line.endswith("api Vote (52) cannot be read: api key 52 is not served here")
+    assert (await canary.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+    await machine.stop()

@@ -311,3 +311,43 @@ async def test_what_has_no_room_in_a_request_comes_with_the_next_one(loop: SimLo
     sizes = [len(request.topics[0].partitions) for request in controller.requests]
     assert (sum(sizes), max(sizes)) == (3 * PARTITIONS_PER_REQUEST + 1, PARTITIONS_PER_REQUEST)
     await updates.stop()
+
+
+async def test_one_request_is_in_flight_and_what_is_wanted_meanwhile_shares_the_next(loop: SimLoop) -> None:
+    class SlowController(FakeController):
+        async def send_request(self, request: Any, _decide: Any) -> Any:
+            in_flight.append(request)
+            assert len(in_flight) == 1
+            response = await super().send_request(request, _decide)
+            await pass_ms(loop, 100)
+            in_flight.clear()
+            return response
+
+    in_flight: list[AlterPartitionRequest] = []
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic(partition_count=3, replicas=(1, 2), isr=(1,))
+    controller = SlowController(answered_all, answered_all)
+    updates = new_updates(hosting, controller)
+    epoch = hosting.cluster.image.cluster.brokers[2].epoch
+    for partition in hosting.manager.partitions:
+        hosting.manager.note_follower_fetch(
+            partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
+        )
+        await pass_ms(loop, 10)
+    await pass_ms(loop, 300)
+    assert [len(request.topics[0].partitions) for request in controller.requests] == [1, 2]
+    assert {partition.isr for partition in hosting.manager.partitions} == {(1, 2)}
+    await updates.stop()
+
+
+async def test_a_change_that_newer_metadata_ended_before_it_was_sent_is_not_sent(loop: SimLoop) -> None:
+    """It would be sent with the epoch of that metadata, which it does not know."""
+    partition, controller, updates = set_up(loop, done)
+    assert partition.pending_isr is not None
+    newer = PartitionRegistration(
+        (1, 2), (bytes(16),) * 2, (1,), (), (), (), (), 1, 0, partition.leader_epoch, partition.partition_epoch + 1
+    )
+    partition.become_leader(newer, now_ms=0)
+    await pass_ms(loop, 200)
+    assert controller.requests == []
+    await updates.stop()
