@@ -61,6 +61,23 @@ async def test_a_follower_fetches_what_is_there_and_what_comes(loop: SimLoop) ->
     await world.stop()
 
 
+async def test_a_fetch_has_the_limits_of_the_followers_configuration(loop: SimLoop) -> None:
+    limits = {
+        "replica_fetch_max_bytes": "2048",
+        "replica_fetch_min_bytes": "3",
+        "replica_fetch_response_max_bytes": "4096",
+        "replica_fetch_wait_max_ms": "200",
+    }
+    world = ReplicaWorld(loop, 2, **limits)
+    world.create_topic(replicas=(1, 2))
+    await world.pass_ms(100)
+    (_, _, _, request), *_ = world.requests
+    (topic,) = request.topics
+    fields = (topic.partitions[0].partition_max_bytes, request.min_bytes, request.max_bytes, request.max_wait_ms)
+    assert fields == (2048, 3, 4096, 200)
+    await world.stop()
+
+
 async def test_a_follower_cuts_off_what_it_alone_has(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(replicas=(1, 2), isr=(1, 2))

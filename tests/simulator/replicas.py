@@ -12,22 +12,24 @@ requests time out, or breaks connections at once. What is on its way when its se
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError
 from kafkapy.handlers import fetch, list_offsets
+from kafkapy.handlers.context import RequestContext
 from kafkapy.machine import Decided, Decision, Steps
 from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkapy.metadata.partitions import RecordSteps
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.record.batch import batches
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
@@ -357,7 +359,8 @@ class ReplicaWorld:
             node.run(self._serve(node, sender, kind, frame, version, reply))
 
     async def _serve(self, node: Node, sender: int, kind: Any, frame: bytes, version: int, reply: Any) -> None:
-        context: Any = RequestStub(version)
+        peer = ConnectionInfo(f"node {node.node_id}-node {sender}", "PLAINTEXT", "PLAINTEXT", f"node {sender}", 0)
+        context = RequestContext(RequestHeader(kind.API_KEY, version, 0, "broker"), peer)
         response = await HANDLERS[kind.API_KEY](node.services(), context, kind.decode(frame, version))
         if isinstance(response, FetchResponse):
             _read_regions(response)
@@ -405,18 +408,6 @@ class ReplicaWorld:
 def _all_of(steps: "RecordSteps") -> "Steps[Any, None]":
     yield from steps
     return Decision(None)
-
-
-class RequestStub:
-    """handlers.context.RequestContext of a request between brokers."""
-
-    listener_name = "PLAINTEXT"
-    client_id = "broker"
-    meter = None
-
-    def __init__(self, version: int) -> None:
-        self.api_version = version
-        self.connection = SimpleNamespace(is_replica=False)
 
 
 def _read_regions(response: FetchResponse) -> None:

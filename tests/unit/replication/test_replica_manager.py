@@ -32,6 +32,15 @@ async def test_a_new_topic_is_led_at_once(loop: SimLoop) -> None:
     assert hosting.manager.partitions.find_by_id(topic_id("orders"), 0) is partition
 
 
+async def test_an_own_append_goes_the_way_that_reports_why_while_replicas_are_missing(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2), isr=(1,), configs={"min.insync.replicas": "2"})
+    written = []
+    append_ = PartitionAppend(partition, b"")
+    assert not hosting.manager.append_own(append_, lambda log, epoch: written.append(log) is None)
+    assert written == []
+
+
 async def test_partitions_of_other_brokers_are_not_hosted(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     hosting.create_topic(replicas=(2,))
