@@ -436,7 +436,11 @@ class Partition(Generic[LogT]):
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of the live replicas, which DeleteRecords waits for. Leader only."""
+        """The smallest log start offset of the live replicas, which DeleteRecords waits for. Leader only.
+
+        Deviation: a copy that is being made in another log directory does not count; Apache Kafka waits
+        for it too.
+        """
         assert self.log is not None
         assert self.role is Role.LEADER
         starts = [

@@ -9,6 +9,12 @@ they are fsynced before the next Fetch, which acknowledges them to the leader.
 A partition that fails is retried alone after replica.fetch.backoff.ms. Fetching a partition stops until its metadata
 changes if its log fails, if its leader has a later epoch than this broker, or after an unexpected error. Sources:
 KIP-101, KIP-279, KIP-320; Apache Kafka's AbstractFetcherThread.
+
+Deviation: after a Fetch without a response, the next one follows after 100 ms, so that followers soon find a leader that
+has restarted. Apache Kafka waits replica.fetch.backoff.ms, by default a second.
+
+Deviation: records that do not continue the log are requested again after replica.fetch.backoff.ms. Apache Kafka stops
+fetching the partition until its metadata changes.
 """
 
 import asyncio
