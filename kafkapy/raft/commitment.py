@@ -22,7 +22,11 @@ class Commitment:
             self.maybe_advance(role)
 
     def maybe_advance(self, role: Leader) -> None:
-        """Advance the high watermark to what a majority has, and complete a voter change that this commits."""
+        """Advance the high watermark to what a majority has, and complete a voter change that this commits.
+
+        A deviation: a leader resigns whenever the committed voters do not include it. Apache Kafka's goes on if it
+        answered the RemoveRaftVoter request before, because of its timeout.
+        """
         if not role.progress.maybe_advance_high_watermark():
             return
         self._replica.learn_high_watermark(role.progress.high_watermark)

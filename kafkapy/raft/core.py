@@ -116,9 +116,16 @@ class RaftCore:
         """Whether a leader has reported the high watermark since the start; until then it is the last snapshot's."""
         return self._replica.has_learned_high_watermark
 
-    def add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
-        """Return the error response to an AddRaftVoter, or None to go on and ask the new voter for its versions."""
-        return self._membership.add_voter_refusal(request, now_ms)
+    def begin_adding(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
+        """Return the error response to an AddRaftVoter, or None to go on and ask the new voter for its versions.
+
+        Other changes are refused until the request is stepped, end_adding() is called, or its time has passed.
+        """
+        return self._membership.begin_adding(request, now_ms)
+
+    def end_adding(self, request: AddVoterRequest) -> None:
+        """Give up a request that begin_adding() let pass: the new voter has not told its versions."""
+        self._membership.end_adding(request)
 
     def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
         """Return (error code, reason) if kraft.version cannot be raised to 1 now, else None. On the leader only."""
@@ -220,8 +227,7 @@ class RaftCore:
             case FetchSnapshotResponse():
                 self._fetching.on_fetch_snapshot_response(event.node_id, response, now_ms)
             case _:
-                self._current.learn_from_response(response, now_ms)
-                self._membership.note_voter_update(request, response)
+                self._membership.on_voter_change_response(event.node_id, request, response, now_ms)
 
     def _on_started(self, now_ms: int) -> None:
         """Restore the role from quorum-state. A single voter becomes leader at once, in a new epoch."""

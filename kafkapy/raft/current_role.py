@@ -35,7 +35,7 @@ from kafkapy.raft.roles import (
     is_legal,
 )
 from kafkapy.raft.voters import Endpoint
-from kafkapy.types import ReplicaKey
+from kafkapy.types import ZERO_UUID, ReplicaKey
 
 
 @dataclass(slots=True)
@@ -128,14 +128,18 @@ class CurrentRole:
             self._out.emit(Reply(change.reply_to, self.voter_change_response(NOT_LEADER_OR_FOLLOWER)))
 
     def become_unattached(self, leader_epoch: int, leader_id: int, now_ms: int) -> None:
+        """Wait for a leader for what is left of the election timeout: it runs on unless a pre-vote was lost.
+
+        So a replica whose timeout has passed stands at once.
+        """
         role = self.role
         deadline_ms = now_ms + self._election_timeout_ms()
         if not self._replica.is_voter:
             deadline_ms = FOREVER_MS
         elif isinstance(role, Prospective) and role.tally.is_lost:
             pass
-        elif isinstance(role, Unattached | Candidate | Prospective | Resigned) and role.election_deadline_ms > now_ms:
-            deadline_ms = min(role.election_deadline_ms, deadline_ms)
+        elif isinstance(role, Unattached | Candidate | Prospective | Resigned):
+            deadline_ms = role.election_deadline_ms if role.election_deadline_ms < FOREVER_MS else deadline_ms
         voted = role.voted if leader_epoch == role.leader_epoch else None
         self._enter(
             Unattached(leader_epoch=leader_epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms)
@@ -281,7 +285,7 @@ class CurrentRole:
                 election_deadline_ms=now_ms + self._election_timeout_ms(),
             )
         voted = election.voted
-        voted_for_us = voted is not None and voted.node_id == self._replica.local.node_id
+        voted_for_us = voted in (self._replica.local, ReplicaKey(self._replica.local.node_id, ZERO_UUID))
         if voted_for_us and election.leader_id < 0 and self._replica.is_voter:
             return self._candidate(election.leader_epoch, now_ms)
         endpoints = self._replica.voters.current.endpoints_of(election.leader_id)

@@ -9,7 +9,6 @@ from typing import Final
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.commitment import Commitment
-from kafkapy.raft.config import FOREVER_MS
 from kafkapy.raft.effects import Reply
 from kafkapy.raft.local_node import LocalNode
 from kafkapy.raft.messages import (
@@ -20,6 +19,7 @@ from kafkapy.raft.messages import (
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
     UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_VERSION,
     VOTER_NOT_FOUND,
     AddVoterRequest,
@@ -31,12 +31,10 @@ from kafkapy.raft.messages import (
     VoterChangeResponse,
     Voters,
 )
-from kafkapy.raft.roles import Follower, Leader, PendingVoterChange
+from kafkapy.raft.roles import FOREVER_OFFSET, Follower, Leader, PendingVoterChange
 from kafkapy.raft.voters import Voter, VoterSet
 
-UNKNOWN_SERVER_ERROR: Final = ErrorCode.UNKNOWN_SERVER_ERROR.value
 INVALID_UPDATE_VERSION: Final = ErrorCode.INVALID_UPDATE_VERSION.value
-PENDING_CHANGE: Final = "Request timed out waiting for leader to handle previous voter change request"
 
 
 class Membership:
@@ -50,9 +48,26 @@ class Membership:
         self._connections = node.connections
         self._out = node.out
 
-    def add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
-        """Return the error response to an AddRaftVoter, or None to go on and ask the new voter for its versions."""
-        error, message = self._voter_change_error("adding", now_ms)
+    def begin_adding(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
+        """Return the error response to an AddRaftVoter, or None; then it is pending until its voter has been asked."""
+        refusal = self._add_voter_refusal(request, now_ms)
+        if refusal is None:
+            assert isinstance(self._current.role, Leader)
+            self._current.role.pending_voter_change = PendingVoterChange(
+                None, FOREVER_OFFSET, now_ms + self._config.request_timeout_ms, candidate=request.voter.key
+            )
+        return refusal
+
+    def end_adding(self, request: AddVoterRequest) -> None:
+        """Forget what begin_adding() noted, if it is still so."""
+        role = self._current.role
+        if not isinstance(role, Leader) or role.pending_voter_change is None:
+            return
+        if role.pending_voter_change.candidate == request.voter.key:
+            role.pending_voter_change = None
+
+    def _add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
+        error, message = self._voter_change_error("adding", request.problem, now_ms)
         voters = self._replica.voters.current
         if error == NONE and request.voter.node_id in voters.ids:
             error = DUPLICATE_VOTER
@@ -60,12 +75,19 @@ class Membership:
         return None if error == NONE else self._current.voter_change_response(error, message)
 
     def on_add_voter_request(self, reply_to: object, request: AddVoterRequest, now_ms: int) -> None:
-        refusal = self.add_voter_refusal(request, now_ms) or self._candidate_refusal(request.voter, now_ms)
+        self.end_adding(request)
+        refusal = self._add_voter_refusal(request, now_ms) or self._candidate_refusal(request.voter, now_ms)
         if refusal is not None:
             self._out.emit(Reply(reply_to, refusal))
             return
+        role = self._current.role
+        assert isinstance(role, Leader)
+        if len(role.progress.voters) == 1:
+            # A deviation: Apache Kafka's time-out runs from the last fetch of any replica, and may have passed before
+            # the new voter can fetch.
+            role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
         waits = reply_to if request.acknowledges_when_committed else None
-        self._append_voters(self._replica.voters.current.with_voter(request.voter), waits, request.timeout_ms, now_ms)
+        self._append_change(self._replica.voters.current.with_voter(request.voter), waits, now_ms)
         if waits is None:
             self._out.emit(Reply(reply_to, self._current.voter_change_response(NONE)))
 
@@ -86,7 +108,7 @@ class Membership:
         return None
 
     def on_remove_voter_request(self, reply_to: object, request: RemoveVoterRequest, now_ms: int) -> None:
-        error, message = self._voter_change_error("removing", now_ms)
+        error, message = self._voter_change_error("removing", request.problem, now_ms)
         voters = self._replica.voters.current
         if error == NONE and (not voters.contains(request.voter) or len(voters) == 1):
             error = VOTER_NOT_FOUND
@@ -94,50 +116,58 @@ class Membership:
         if error != NONE:
             self._out.emit(Reply(reply_to, self._current.voter_change_response(error, message)))
             return
-        self._append_voters(voters.without_voter(request.voter), reply_to, request.timeout_ms, now_ms)
+        self._append_change(voters.without_voter(request.voter), reply_to, now_ms)
 
     def on_update_voter_request(self, reply_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
         """Update a voter's endpoints and versions (with kraft.version 0 not in the log) and answer at once.
 
         The voter fetches nothing until it is answered, and its copy may be needed to commit the record.
         """
-        error, message = self._voter_change_error("updating", now_ms)
-        voters = self._replica.voters.current
-        is_static = error == UNSUPPORTED_VERSION
-        is_known = request.voter.node_id in voters.ids if is_static else voters.contains(request.voter.key)
-        kraft_version = self._replica.voters.kraft_version
+        error = self._update_voter_error(request, now_ms)
+        if error == NONE:
+            role = self._current.role
+            assert isinstance(role, Leader)
+            self._update_voter(role, request.voter)
+            if role.progress.note_contact(request.voter.key):
+                role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
+        self._out.emit(Reply(reply_to, self._current.voter_change_response(error)))
+
+    def _update_voter_error(self, request: UpdateVoterRequest, now_ms: int) -> int:
+        """Return the error code of an UpdateRaftVoter, in Apache Kafka's order of checks.
+
+        A deviation: the leader itself is not updated by others. Apache Kafka's leader stops its process then.
+        """
         if request.leader_epoch != self._current.leader_epoch:
             is_late = request.leader_epoch < self._current.leader_epoch
-            error, message = FENCED_LEADER_EPOCH if is_late else UNKNOWN_LEADER_EPOCH, None
-        elif error not in (NONE, UNSUPPORTED_VERSION):
-            pass
-        elif not 0 <= request.voter.min_kraft_version <= kraft_version <= request.voter.max_kraft_version:
-            error, message = INVALID_REQUEST, f"{request.voter.key} does not support kraft.version {kraft_version}"
-        elif not is_known:
-            error, message = VOTER_NOT_FOUND, f"{request.voter.key} is not one of {voters}"
-        elif is_static:
-            assert isinstance(self._current.role, Leader)
-            self._current.role.described_voters[request.voter.node_id] = request.voter
-            error, message = NONE, None
-        if error == NONE and not is_static and voters.needs_update(request.voter):
-            self._append_voters(voters.with_voter(request.voter), None, self._config.request_timeout_ms, now_ms)
-        self._out.emit(Reply(reply_to, self._current.voter_change_response(error, message)))
+            return FENCED_LEADER_EPOCH if is_late else UNKNOWN_LEADER_EPOCH
+        voter = request.voter
+        lowest, highest = voter.min_kraft_version, voter.max_kraft_version
+        problem = request.problem if 0 <= lowest <= highest else "its kraft.version range cannot be"
+        error, _ = self._voter_change_error("updating", problem, now_ms)
+        if error not in (NONE, UNSUPPORTED_VERSION):
+            return error
+        voters, kraft_version = self._replica.voters.current, self._replica.voters.kraft_version
+        if not lowest <= kraft_version <= highest:
+            return INVALID_REQUEST
+        if not (voter.node_id in voters.ids if kraft_version == 0 else voters.contains(voter.key)):
+            return VOTER_NOT_FOUND
+        return UNKNOWN_SERVER_ERROR if voter.node_id == self._replica.local.node_id else NONE
+
+    def _update_voter(self, role: Leader, voter: Voter) -> None:
+        voters = self._replica.voters.current
+        if self._replica.voters.kraft_version == 0:
+            role.described_voters[voter.node_id] = voter
+        elif voters.needs_update(voter):
+            self._append_voters(role, voters.with_voter(voter))
+            self._commitment.maybe_advance(role)
 
     def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
         """Return (error code, reason) if kraft.version cannot be raised to 1 now, else None. On the leader only."""
-        known = self._described_voters()
-        missing = [node_id for node_id in self._replica.voters.current.ids if node_id not in known]
-        if missing:
-            return (
-                UNKNOWN_SERVER_ERROR,
-                f"Directory id must be known for all of the voters: unknown for {missing}",
-            )
-        if not all(voter.min_kraft_version <= 1 <= voter.max_kraft_version for voter in known.values()):
-            return (
-                INVALID_UPDATE_VERSION,
-                "Invalid upgrade of kraft.version to 1 because not all of the voters support it",
-            )
-        return None
+        known = [self._described_voters().get(node_id) for node_id in self._replica.voters.current.ids]
+        if all(voter is not None and voter.min_kraft_version <= 1 <= voter.max_kraft_version for voter in known):
+            return None
+        reason = "Invalid upgrade of kraft.version to KRAFT_VERSION_1 because not all of the voters support it"
+        return INVALID_UPDATE_VERSION, reason
 
     def upgrade_kraft_version(self) -> None:
         """Raise kraft.version to 1 and write the voters, as they described themselves, to the log (KIP-853)."""
@@ -154,21 +184,47 @@ class Membership:
         assert isinstance(self._current.role, Leader), "voters describe themselves to the leader"
         return {**self._current.role.described_voters, self._replica.local.node_id: self._config.local}
 
-    def note_voter_update(self, request: Request, response: Response) -> None:
-        """Note that the leader knows this voter, or that it takes no updates, as an older one with kraft.version 0."""
+    def on_voter_change_response(self, node_id: int, request: Request, response: Response, now_ms: int) -> None:
+        """Handle the leader's answer to this node's own request. A success is like one of a fetch."""
         role = self._current.role
-        if not isinstance(request, UpdateVoterRequest) or not isinstance(role, Follower):
+        if not isinstance(request, UpdateVoterRequest):
+            self._on_join_response(node_id, response, now_ms)
+            return
+        self._current.learn_from_response(response, now_ms)
+        is_answered = role is self._current.role and response.leader_epoch == role.leader_epoch
+        if not is_answered or not isinstance(role, Follower):
             return
         if response.error in (NONE, UNSUPPORTED_VERSION):
             role.is_known_to_leader = role.is_known_to_leader or request.leader_epoch == role.leader_epoch
+            role.has_fetched = True
+            role.fetch_deadline_ms = now_ms + self._config.fetch_timeout_ms
+        elif response.error not in (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER):
+            self._connections.back_off(node_id, now_ms)
 
-    def _voter_change_error(self, change: str, now_ms: int) -> tuple[int, str | None]:
-        """Return (error code, message) if no voter change may start now. `change`: adding, removing or updating."""
+    def _on_join_response(self, node_id: int, response: Response, now_ms: int) -> None:
+        """After an AddRaftVoter or RemoveRaftVoter, wait before the next one; the record has to be fetched first."""
+        role = self._current.role
+        if response.error in (NONE, REQUEST_TIMED_OUT, DUPLICATE_VOTER, VOTER_NOT_FOUND):
+            if isinstance(role, Follower):
+                role.update_voter_deadline_ms = now_ms + self._config.fetch_timeout_ms
+        else:
+            self._connections.back_off(node_id, now_ms)
+
+    def _voter_change_error(self, change: str, problem: str | None, now_ms: int) -> tuple[int, str | None]:
+        """Return (error code, message) if no voter change may start now. `change`: adding, removing or updating.
+
+        `problem`: what is wrong with the request itself.
+        """
         role = self._current.role
         if not isinstance(role, Leader):
             return NOT_LEADER_OR_FOLLOWER, None
-        if role.pending_voter_change is not None or role.is_resigning:
-            return REQUEST_TIMED_OUT, PENDING_CHANGE
+        if problem is not None:
+            return INVALID_REQUEST, problem
+        if _is_pending(role.pending_voter_change, now_ms) or role.is_resigning:
+            return (
+                REQUEST_TIMED_OUT,
+                "Request timed out waiting for leader to handle previous voter change request",
+            )
         if role.progress.high_watermark < 0:
             return (
                 REQUEST_TIMED_OUT,
@@ -184,24 +240,26 @@ class Membership:
             )
         return NONE, None
 
-    def _append_voters(self, voters: VoterSet, reply_to: object | None, timeout_ms: int, now_ms: int) -> None:
-        """Append the new voter set, which takes effect at once. Restart the check-quorum timeout for a new voter."""
-        assert voters.overlaps_majority_of(self._replica.voters.current), "one voter at a time"
+    def _append_change(self, voters: VoterSet, reply_to: object | None, now_ms: int) -> None:
+        """Append the new voter set of a change that is answered when it is committed, or in time."""
         role = self._current.role
         assert isinstance(role, Leader)
-        offset = self._replica.append_controls(role, (Voters(voters),))
-        role.pending_voter_change = PendingVoterChange(reply_to, offset, now_ms + timeout_ms)
-        role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
+        offset = self._append_voters(role, voters)
+        role.pending_voter_change = PendingVoterChange(reply_to, offset, now_ms + self._config.request_timeout_ms)
         self._commitment.maybe_advance(role)
+
+    def _append_voters(self, role: Leader, voters: VoterSet) -> int:
+        """Append the new voter set, which takes effect at once; return the offset of its record."""
+        assert voters.overlaps_majority_of(self._replica.voters.current), "one voter at a time"
+        return self._replica.append_controls(role, (Voters(voters),))
 
     def expire_voter_change(self, role: Leader, now_ms: int) -> None:
         """Answer a timed-out requester. The record stays; no other change starts before it is committed."""
         change = role.pending_voter_change
         if change is not None and now_ms >= change.deadline_ms:
-            change.deadline_ms = FOREVER_MS
+            role.pending_voter_change = None
             if change.reply_to is not None:
                 self._out.emit(Reply(change.reply_to, self._current.voter_change_response(REQUEST_TIMED_OUT)))
-                change.reply_to = None
 
     def maybe_send_update_voter(self, role: Follower, now_ms: int) -> bool:
         """Send UpdateRaftVoter if the voter set has other endpoints or versions for this node than it has.
@@ -227,9 +285,9 @@ class Membership:
             role.update_voter_deadline_ms = now_ms + self._config.fetch_timeout_ms
             return False
         former = self._replica.voters.current.get(self._replica.local.node_id)
-        timeout_ms = self._config.request_timeout_ms
         if former is not None:
-            return self._send_voter_change(role, RemoveVoterRequest(voter=former.key, timeout_ms=timeout_ms), now_ms)
+            return self._send_voter_change(role, RemoveVoterRequest(voter=former.key), now_ms)
+        timeout_ms = self._config.request_timeout_ms
         added = AddVoterRequest(voter=self._config.local, timeout_ms=timeout_ms, acknowledges_when_committed=False)
         return self._send_voter_change(role, added, now_ms)
 
@@ -241,6 +299,11 @@ class Membership:
             return False
         role.update_voter_deadline_ms = now_ms + self._config.fetch_timeout_ms
         return True
+
+
+def _is_pending(change: PendingVoterChange | None, now_ms: int) -> bool:
+    """Whether a change is under way. Nobody steps the time of one that still waits for its voter's versions."""
+    return change is not None and (change.candidate is None or now_ms < change.deadline_ms)
 
 
 def _text(voters: VoterSet) -> str:

@@ -19,6 +19,7 @@ NOT_LEADER_OR_FOLLOWER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER.value
 REQUEST_TIMED_OUT: Final = ErrorCode.REQUEST_TIMED_OUT.value
 UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
 INVALID_REQUEST: Final = ErrorCode.INVALID_REQUEST.value
+UNKNOWN_SERVER_ERROR: Final = ErrorCode.UNKNOWN_SERVER_ERROR.value
 FENCED_LEADER_EPOCH: Final = ErrorCode.FENCED_LEADER_EPOCH.value
 UNKNOWN_LEADER_EPOCH: Final = ErrorCode.UNKNOWN_LEADER_EPOCH.value
 SNAPSHOT_NOT_FOUND: Final = ErrorCode.SNAPSHOT_NOT_FOUND.value
@@ -118,23 +119,31 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
-    """The driver has already asked the new voter for its supported versions (ApiVersions)."""
+    """The driver has already asked the new voter for its supported versions (ApiVersions).
+
+    `timeout_ms` is sent and not looked at: the leader answers within its own request timeout, as Apache Kafka's does.
+    """
 
     voter: Voter
     timeout_ms: int
     acknowledges_when_committed: bool = True
+    problem: str | None = None
+    """Why the request names no voter that could be added; None if it does. The leader refuses it with this reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoterRequest:
     voter: ReplicaKey
-    timeout_ms: int
+    problem: str | None = None
+    """Why the request names no voter; None if it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
     voter: Voter
     leader_epoch: int
+    problem: str | None = None
+    """Why the request names no voter that could be updated; None if it does."""
 
 
 Request: TypeAlias = (

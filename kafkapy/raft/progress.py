@@ -95,9 +95,12 @@ class QuorumProgress:
         return self.note_contact(key)
 
     def note_contact(self, key: ReplicaKey) -> bool:
-        if self._voter(key) is None:
-            return False
-        self._fetched_voter_ids.add(key.node_id)
+        """Record that a replica follows; return whether a majority of voters has since this last returned True.
+
+        That may be so because the voters have become fewer, and is always so of a leader that is the only voter.
+        """
+        if self._voter(key) is not None:
+            self._fetched_voter_ids.add(key.node_id)
         needed = len(self.voters) // 2 + 1 - (self._local.node_id in self.voters)
         if len(self._fetched_voter_ids) < needed:
             return False

@@ -25,6 +25,7 @@ from kafkapy.raft.messages import (
     NOT_LEADER_OR_FOLLOWER,
     SNAPSHOT_NOT_FOUND,
     UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_SERVER_ERROR,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -55,9 +56,11 @@ class LeaderReplication:
 
     def on_fetch_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
         error = self._leader_only_error(request.leader_epoch)
-        if request.fetch_offset < 0 or not 0 <= request.last_fetched_epoch <= request.leader_epoch:
-            error = INVALID_REQUEST
-        if request.replica.node_id == self._replica.local.node_id:
+        if (
+            request.max_wait_ms < 0
+            or request.fetch_offset < 0
+            or not 0 <= request.last_fetched_epoch <= request.leader_epoch
+        ):
             error = INVALID_REQUEST
         if error != NONE:
             self._out.emit(Reply(reply_to, self._current.fetch_failure(error)))
@@ -72,6 +75,9 @@ class LeaderReplication:
     ) -> bool:
         """Answer if there is something to send; return whether it was answered. A valid position counts as progress."""
         kind, position = self._fetch_position(request)
+        if kind is FetchPosition.VALID and request.replica.node_id == self._replica.local.node_id:
+            self._out.emit(Reply(reply_to, self._current.fetch_failure(UNKNOWN_SERVER_ERROR)))
+            return True
         if kind is FetchPosition.VALID:
             self._note_fetch(role, request.replica, request.fetch_offset, now_ms)
         response = FetchResponse(
@@ -122,10 +128,16 @@ class LeaderReplication:
             self._try_answer_fetch(role, fetch.reply_to, fetch.request, now_ms, is_last_try=True)
 
     def on_fetch_snapshot_request(self, reply_to: object, request: FetchSnapshotRequest, now_ms: int) -> None:
+        """Answer with a part of a snapshot.
+
+        A deviation: under the leader's own id it is refused, as a Fetch is. Apache Kafka's leader stops its process.
+        """
         error = self._leader_only_error(request.leader_epoch)
         is_known = request.snapshot_id in self._replica.log.snapshots and request.snapshot_id != BOOTSTRAP_SNAPSHOT
         if error == NONE and not is_known:
             error = SNAPSHOT_NOT_FOUND
+        if error == NONE and request.replica.node_id == self._replica.local.node_id:
+            error = UNKNOWN_SERVER_ERROR
         response = FetchSnapshotResponse(
             error=error,
             leader_epoch=self._current.leader_epoch,

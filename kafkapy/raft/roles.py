@@ -23,7 +23,7 @@ from kafkapy.raft.linger import AppendLinger
 from kafkapy.raft.messages import FetchRequest
 from kafkapy.raft.progress import QuorumProgress
 from kafkapy.raft.voters import Endpoint, Voter
-from kafkapy.types import INT32_MAX, OffsetAndEpoch, ReplicaKey
+from kafkapy.types import INT32_MAX, INT64_MAX, OffsetAndEpoch, ReplicaKey
 
 LAST_EPOCH = INT32_MAX
 """An epoch is an int32: a replica in the last one stands no more, and leaves no role for the next epoch."""
@@ -130,13 +130,20 @@ class PendingFetch:
     deadline_ms: int
 
 
+FOREVER_OFFSET = INT64_MAX
+"""An offset that is never committed."""
+
+
 @dataclass(slots=True)
 class PendingVoterChange:
-    """An AddVoter, RemoveVoter or UpdateVoter whose record is appended but not yet committed."""
+    """An AddVoter or RemoveVoter, until its record is committed or its time has passed."""
 
     reply_to: object | None
     offset: int
+    """Of its record; FOREVER_OFFSET before that is appended."""
     deadline_ms: int
+    candidate: ReplicaKey | None = None
+    """The new voter while the driver asks it for its versions."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -56,9 +56,11 @@ class Voting:
         is_epoch_illegal = (
             last_epoch > request.leader_epoch if request.is_pre_vote else last_epoch >= request.leader_epoch
         )
-        if request.end.offset < 0 or last_epoch < 0 or is_epoch_illegal or request.candidate.node_id < 0:
+        if request.end.offset < 0 or last_epoch < 0 or is_epoch_illegal:
             return INVALID_REQUEST
-        return FENCED_LEADER_EPOCH if request.leader_epoch < self._current.leader_epoch else NONE
+        if request.leader_epoch < self._current.leader_epoch:
+            return FENCED_LEADER_EPOCH
+        return INVALID_REQUEST if request.candidate.node_id < 0 else NONE
 
     def _grant_vote(self, request: VoteRequest, now_ms: int) -> bool:
         """Decide on a vote, and record a real one (persisted before the response is sent).

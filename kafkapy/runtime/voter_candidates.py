@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkapy.raft.core import RaftCore
-from kafkapy.raft.membership import PENDING_CHANGE
 from kafkapy.raft.messages import (
     REQUEST_TIMED_OUT,
     AddVoterRequest,
@@ -40,29 +39,25 @@ class VoterCandidates:
         self._transport = transport
         self._now_ms = now_ms
         self._step = step
-        self._is_querying = False
 
     def receive(self, request: VoterChange, reply: Reply) -> None:
         """Handle a request, at once or after the node to add has reported its versions."""
-        if self._is_querying and self._core().is_leader:
-            reply(self._refusal(PENDING_CHANGE))
-        elif isinstance(request, AddVoterRequest):
+        if isinstance(request, AddVoterRequest):
             self._add(request, reply)
         else:
             self._step(request, reply)
 
     def _add(self, request: AddVoterRequest, reply: Reply) -> None:
-        refusal = self._core().add_voter_refusal(request, self._now_ms())
+        refusal = self._core().begin_adding(request, self._now_ms())
         if refusal is not None:
             reply(refusal)
             return
         assert self._transport is not None, "a quorum without a transport has no peers"
-        self._is_querying = True
         self._transport.query_kraft_versions(request.voter, lambda versions: self._go_on(request, reply, versions))
 
     def _go_on(self, request: AddVoterRequest, reply: Reply, versions: "KraftVersions") -> None:
-        self._is_querying = False
         if isinstance(versions, str):
+            self._core().end_adding(request)
             message = f"Aborted add voter operation for since API_VERSIONS returned an error {versions}"
             reply(self._refusal(message))
             return

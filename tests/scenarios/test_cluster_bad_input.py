@@ -118,9 +118,39 @@ def test_a_request_for_another_cluster_or_log_is_refused_as_a_whole(controller: 
     assert controller.call(request, 17).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
+def test_a_fetch_under_the_leaders_own_id_or_one_that_cannot_be_fails_alone(
+    controller: WireClient, quorum: Quorum
+) -> None:
+    def fetched(max_wait_ms: int = 0, node_id: int = quorum.voter.node_id, **fields: Any) -> tuple[int, int, int]:
+        defaults = {"last_fetched_epoch": 0, "current_leader_epoch": quorum.epoch}
+        topics = [fetch_topic(METADATA_ID, fetch_partition(**{**defaults, **fields}))]
+        request = FetchRequest(
+            cluster_id=quorum.cluster_id,
+            replica_state=ReplicaState(node_id, -1),
+            max_wait_ms=max_wait_ms,
+            topics=topics,
+        )
+        response = controller.call(request, 17)
+        (partition,) = response.responses[0].partitions
+        return response.error_code, partition.error_code, partition.current_leader.leader_id
+
+    leader_id = quorum.voter.node_id
+    assert fetched() == (0, ErrorCode.UNKNOWN_SERVER_ERROR, leader_id)
+    assert fetched(offset=1 << 40, last_fetched_epoch=quorum.epoch) == (0, 0, leader_id), "it diverges"
+    assert fetched(current_leader_epoch=quorum.epoch + 1) == (0, ErrorCode.UNKNOWN_LEADER_EPOCH, leader_id)
+    for fields in ({"max_wait_ms": -1}, {"offset": -1}, {"last_fetched_epoch": quorum.epoch + 1}):
+        assert fetched(node_id=STRANGER, **fields) == (0, ErrorCode.INVALID_REQUEST, leader_id)
+
+
+@pytest.mark.ours  # it ends the process of Apache Kafka 4.3.1
+def test_a_leader_gives_itself_no_snapshot(controller: WireClient, quorum: Quorum) -> None:
+    assert snapshot(controller, quorum, replica_id=quorum.voter.node_id) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
+
+
 def snapshot(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int, int | None]:
     """Return the codes of a FetchSnapshot response and of its partition."""
     cluster_id, name = fields.pop("cluster_id", quorum.cluster_id), fields.pop("topic", METADATA)
+    replica_id = fields.pop("replica_id", STRANGER)
     defaults = {
         "current_leader_epoch": quorum.epoch,
         "snapshot_id": fetch_snapshot_request.SnapshotId(3, quorum.epoch),
@@ -128,7 +158,7 @@ def snapshot(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int
     requested = fetch_snapshot_request.PartitionSnapshot(**{**defaults, **fields})
     topics = [fetch_snapshot_request.TopicSnapshot(name=name, partitions=[requested])]
     request = fetch_snapshot_request.FetchSnapshotRequest(
-        cluster_id=cluster_id, replica_id=STRANGER, max_bytes=1 << 20, topics=topics
+        cluster_id=cluster_id, replica_id=replica_id, max_bytes=1 << 20, topics=topics
     )
     response = controller.call(request, 1)
     return response.error_code, response.topics[0].partitions[0].error_code if response.topics else None

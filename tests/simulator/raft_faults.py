@@ -167,7 +167,7 @@ class Faults:
             if leader is not None and leader.core is not None:
                 former = leader.core.voters.current.get(node.node_id)
                 assert former is not None
-                self._cluster.client_request(leader, RemoveVoterRequest(voter=former.key, timeout_ms=5000))
+                self._cluster.client_request(leader, RemoveVoterRequest(voter=former.key))
 
     def change_voters(self) -> None:
         """Ask the leader to add or to remove a voter; it may refuse."""
@@ -182,4 +182,4 @@ class Faults:
             self._cluster.client_request(leader, AddVoterRequest(voter=added, timeout_ms=5000))
         elif len(voters) > 1:
             removed = self._rng.choice(list(voters)).key
-            self._cluster.client_request(leader, RemoveVoterRequest(voter=removed, timeout_ms=5000))
+            self._cluster.client_request(leader, RemoveVoterRequest(voter=removed))

@@ -67,7 +67,7 @@ def change_voters(cluster: Cluster) -> None:
             answers = cluster.client_request(leader, AddVoterRequest(voter=voter, timeout_ms=5000))
         else:
             victim = key_of(cluster.rng.choice(voter_ids))
-            answers = cluster.client_request(leader, RemoveVoterRequest(voter=victim, timeout_ms=5000))
+            answers = cluster.client_request(leader, RemoveVoterRequest(voter=victim))
         if not answers or answers[0].error == 0:
             return
     raise AssertionError(f"seed {cluster.seed}: no voter change was accepted: {answers}")

@@ -1,4 +1,5 @@
-"""The cases of Apache Kafka's KafkaRaftClient*Test and ReplicationControlManagerTest, and what holds each of them here.
+"""The cases of Apache Kafka's KafkaRaftClient*Test, LeaderStateTest, QuorumStateTest and ReplicationControlManagerTest,
+and what holds each of them here.
 
 tests/kafka_cases.tsv: class, case, and our tests, or "- " with the reason why there is none.
 """
@@ -17,6 +18,8 @@ COUNTS = {
     "KafkaRaftClientReconfigTest": 58,
     "KafkaRaftClientSnapshotTest": 39,
     "KafkaRaftClientTest": 122,
+    "LeaderStateTest": 25,
+    "QuorumStateTest": 98,
     "ReplicationControlManagerTest": 58,
 }
 """Of 4.3.1."""

@@ -1,6 +1,7 @@
 """AddRaftVoter 0-1, RemoveRaftVoter 0 and UpdateRaftVoter 0 on the wire (KIP-853).
 
-AddRaftVoter 1 may be answered once the record is appended instead of committed (KIP-1186).
+AddRaftVoter 1 may be answered once the record is appended instead of committed (KIP-1186). A request that names no
+voter is decoded, with the reason: only the leader refuses it so, another node answers NOT_LEADER_OR_FOLLOWER.
 """
 
 from collections.abc import Sequence
@@ -14,34 +15,33 @@ from kafkapy.protocol.messages.remove_raft_voter_response import RemoveRaftVoter
 from kafkapy.protocol.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kafkapy.protocol.messages.update_raft_voter_response import UpdateRaftVoterResponse
 from kafkapy.raft import messages
-from kafkapy.raft.messages import INVALID_REQUEST
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.raft.wire.peer import Part, PeerError, WirePeer
 from kafkapy.types import ZERO_UUID, ReplicaKey
 
 ACK_WHEN_COMMITTED_SINCE: Final = 1
-REMOVE_TIMEOUT_MS: Final = 30_000
-"""RemoveRaftVoter has no timeout field; Apache Kafka uses its own request timeout."""
 
 
-def _voter_key(node_id: int, directory_id: bytes, request: str) -> ReplicaKey:
-    """Return the voter key. Raises PeerError without a valid id and directory; `request` names it in the message."""
-    if node_id < 0 or directory_id == ZERO_UUID:
-        raise PeerError(INVALID_REQUEST, f"{request} voter request didn't include a valid voter")
-    return ReplicaKey(node_id, directory_id)
+def _key_problem(key: ReplicaKey, request: str) -> str | None:
+    """Return why a key names no voter: it needs an id and a directory. `request` names the request in the message."""
+    if key.node_id < 0 or key.directory_id == ZERO_UUID:
+        return f"{request} voter request didn't include a valid voter"
+    return None
 
 
-def _endpoints(listeners: Sequence[Any], peer: WirePeer, request: str) -> tuple[Endpoint, ...]:
-    """Return a voter's endpoints. Raises PeerError without one on the controllers' listener."""
-    endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
-    if not any(endpoint.name == peer.listener_name for endpoint in endpoints):
-        known = ", ".join(f"ListenerName({each.name})={each.host}/<unresolved>:{each.port}" for each in endpoints)
-        raise PeerError(
-            INVALID_REQUEST,
-            f"{request} voter request didn't include the endpoint (Endpoints(endpoints={{{known}}})) for the default "
-            f"listener ListenerName({peer.listener_name})",
-        )
-    return endpoints
+def _endpoints(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
+
+
+def _problem(voter: Voter, peer: WirePeer, request: str) -> str | None:
+    """Return why this cannot be a voter: it also needs an endpoint on the controllers' listener."""
+    if any(endpoint.name == peer.listener_name for endpoint in voter.endpoints):
+        return _key_problem(voter.key, request)
+    known = ", ".join(f"ListenerName({each.name})={each.host}/<unresolved>:{each.port}" for each in voter.endpoints)
+    return _key_problem(voter.key, request) or (
+        f"{request} voter request didn't include the endpoint (Endpoints(endpoints={{{known}}})) for the default "
+        f"listener ListenerName({peer.listener_name})"
+    )
 
 
 class _AddRaftVoter:
@@ -58,13 +58,12 @@ class _AddRaftVoter:
 
     def from_request(self, message: AddRaftVoterRequest, version: int, peer: WirePeer) -> messages.AddVoterRequest:
         peer.check_cluster_id(message.cluster_id)
+        voter = Voter(ReplicaKey(message.voter_id, message.voter_directory_id), _endpoints(message.listeners))
         return messages.AddVoterRequest(
-            voter=Voter(
-                _voter_key(message.voter_id, message.voter_directory_id, "Add"),
-                _endpoints(message.listeners, peer, "Add"),
-            ),
+            voter=voter,
             timeout_ms=message.timeout_ms,
             acknowledges_when_committed=message.ack_when_committed or version < ACK_WHEN_COMMITTED_SINCE,
+            problem=_problem(voter, peer, "Add"),
         )
 
     def to_response(self, response: messages.Response, _version: int, _peer: WirePeer) -> AddRaftVoterResponse:
@@ -91,9 +90,8 @@ class _RemoveRaftVoter:
         self, message: RemoveRaftVoterRequest, _version: int, peer: WirePeer
     ) -> messages.RemoveVoterRequest:
         peer.check_cluster_id(message.cluster_id)
-        return messages.RemoveVoterRequest(
-            voter=_voter_key(message.voter_id, message.voter_directory_id, "Remove"), timeout_ms=REMOVE_TIMEOUT_MS
-        )
+        key = ReplicaKey(message.voter_id, message.voter_directory_id)
+        return messages.RemoveVoterRequest(voter=key, problem=_key_problem(key, "Remove"))
 
     def to_response(self, response: messages.Response, _version: int, _peer: WirePeer) -> RemoveRaftVoterResponse:
         return RemoveRaftVoterResponse(error_code=response.error, error_message=_message_of(response))
@@ -126,14 +124,14 @@ class _UpdateRaftVoter:
     ) -> messages.UpdateVoterRequest:
         peer.check_cluster_id(message.cluster_id)
         feature = message.kraft_version_feature
+        voter = Voter(
+            ReplicaKey(message.voter_id, message.voter_directory_id),
+            _endpoints(message.listeners),
+            feature.min_supported_version,
+            feature.max_supported_version,
+        )
         return messages.UpdateVoterRequest(
-            voter=Voter(
-                _voter_key(message.voter_id, message.voter_directory_id, "Update"),
-                _endpoints(message.listeners, peer, "Update"),
-                feature.min_supported_version,
-                feature.max_supported_version,
-            ),
-            leader_epoch=message.current_leader_epoch,
+            voter=voter, leader_epoch=message.current_leader_epoch, problem=_problem(voter, peer, "Update")
         )
 
     def to_response(self, response: messages.Response, _version: int, peer: WirePeer) -> UpdateRaftVoterResponse:

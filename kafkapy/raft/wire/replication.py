@@ -61,12 +61,6 @@ class _Fetch:
         peer.check_cluster_id(message.cluster_id)
         partition = _fetched_partition(message, version)
         node_id = message.replica_state.replica_id if version >= REPLICA_STATE_SINCE else message.replica_id
-        if (
-            message.max_wait_ms < 0
-            or partition.fetch_offset < 0
-            or not 0 <= partition.last_fetched_epoch <= partition.current_leader_epoch
-        ):
-            raise PeerError(INVALID_REQUEST)
         return messages.FetchRequest(
             replica=ReplicaKey(node_id, partition.replica_directory_id),
             leader_epoch=partition.current_leader_epoch,

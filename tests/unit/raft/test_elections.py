@@ -170,6 +170,14 @@ def test_a_pre_vote_that_cannot_be_or_of_a_shorter_log_is_not_given(
     assert (response.error, response.is_granted) == (error, False)
 
 
+@pytest.mark.parametrize(("leader_epoch", "error"), [(2, m.FENCED_LEADER_EPOCH), (3, m.INVALID_REQUEST)])
+def test_a_vote_for_nobody_is_refused_once_its_epoch_is_right(leader_epoch: int, error: int) -> None:
+    request = m.VoteRequest(
+        candidate=ReplicaKey(-1, bytes(16)), leader_epoch=leader_epoch, end=OffsetAndEpoch(9, 1), is_pre_vote=False
+    )
+    assert answer(a_follower(), request, 5).error == error
+
+
 def test_a_prospect_that_hears_of_a_leader_follows_it() -> None:
     core = a_core(3, ElectionState(4))
     core.step(Started(), 0)
@@ -181,6 +189,117 @@ def test_a_prospect_that_hears_of_a_leader_follows_it() -> None:
     granted = m.VoteResponse(leader_epoch=4, leader_id=-1, is_granted=True)
     core.step(ResponseReceived(3, request_id, granted), 1501)
     assert isinstance(core.role, Follower), "its answer comes too late"
+
+
+def test_a_prospect_whose_time_has_passed_asks_again_at_once() -> None:
+    core = a_core(3, ElectionState(4))
+    core.step(Started(), 0)
+    core.step(TimePassed(), core.deadline_ms() or 0)
+    first = core.role
+    assert isinstance(first, Prospective)
+    for now_ms in (2001, 2201):
+        core.step(TimePassed(), now_ms)
+    requested = sent(core.step(TimePassed(), first.election_deadline_ms))
+    assert isinstance(core.role, Prospective)
+    assert core.role is not first
+    assert sorted(node_id for node_id, request in requested if isinstance(request, m.VoteRequest)) == [2, 3]
+
+
+@pytest.mark.parametrize("role", ["unattached", "prospective", "candidate", "resigned"])
+def test_the_election_timeout_runs_on_when_a_later_epoch_is_heard_of(role: str) -> None:
+    core = {
+        "unattached": lambda: a_core(3, ElectionState(4)),
+        "resigned": lambda: a_core(3, ElectionState(4, 1)),
+        "prospective": a_prospective,
+        "candidate": a_candidate,
+    }[role]()
+    if role in ("unattached", "resigned"):
+        core.step(Started(), 0)
+    before: Any = core.role
+    request = m.VoteRequest(candidate=THIRD, leader_epoch=9, end=OffsetAndEpoch(0, 0), is_pre_vote=True)
+    core.step(RequestReceived("vote", request), before.election_deadline_ms - 5)
+    assert isinstance(core.role, Unattached)
+    assert (core.leader_epoch, core.role.election_deadline_ms) == (9, before.election_deadline_ms)
+
+
+def test_who_has_resigned_stands_as_soon_as_its_time_has_passed() -> None:
+    core = a_core(3, ElectionState(4, 1))
+    core.step(Started(), 0)
+    core.step(TimePassed(), core.role.election_deadline_ms)  # type: ignore[union-attr]
+    assert isinstance(core.role, Prospective)
+    assert core.leader_epoch == 5
+
+
+def test_who_stood_with_another_disk_has_voted_for_that_one() -> None:
+    """It must not count a vote for itself, as that disk's former owner may have won with it."""
+    core = a_core(3, ElectionState(4, -1, ReplicaKey(1, b"a former disk---")))
+    core.step(Started(), 0)
+    assert isinstance(core.role, Unattached)
+    assert not vote_request(core, leader_epoch=4).is_granted
+
+
+@pytest.mark.parametrize("leader_id", [-1, 8])
+def test_a_vote_is_kept_while_asking_for_pre_votes_and_after_losing_them(leader_id: int) -> None:
+    election = ElectionState(4, leader_id, THIRD)
+    core = a_core(3, election)
+    core.step(Started(), 0)
+    core.step(TimePassed(), core.deadline_ms() or 0)
+    assert isinstance(core.role, Prospective)
+    assert core.role.election_state() == election
+    for node_id in (2, 3):
+        answer_vote(core, node_id, 1500, is_granted=False)
+        if not isinstance(core.role, Prospective):
+            break
+    assert isinstance(core.role, Unattached)
+    assert core.role.election_state() == election
+    assert not vote_request(core, leader_epoch=4).is_granted
+
+
+@pytest.mark.parametrize("voted", [None, SECOND, THIRD])
+def test_a_follower_remembers_its_vote_over_a_start(voted: ReplicaKey | None) -> None:
+    core = a_core(3, ElectionState(3, 2, voted))
+    core.step(Started(), 0)
+    assert isinstance(core.role, Follower)
+    assert core.role.election_state() == ElectionState(3, 2, voted)
+    core.step(TimePassed(), 2000)
+    assert core.role.election_state() == ElectionState(3, 2, voted), "nor does it forget it as its leader falls silent"
+
+
+@pytest.mark.parametrize("follows", [True, False])
+@pytest.mark.parametrize(
+    "election", [ElectionState(4, -1, THIRD), ElectionState(4, 2, THIRD), ElectionState(4, -1, ME), ElectionState(4, 1)]
+)
+def test_a_vote_ends_with_its_epoch(election: ElectionState, follows: bool) -> None:
+    core = a_core(3, election)
+    core.step(Started(), 0)
+    if follows:
+        answer(core, begin(5), 5)
+        assert core.role.election_state() == ElectionState(5, 2)
+    else:
+        pre_voted(core, 5, end=(0, 0))
+        assert core.role.election_state() == ElectionState(5)
+        assert vote_request(core, leader_epoch=5).is_granted
+
+
+def test_who_follows_needs_no_leader_among_its_voters() -> None:
+    core = a_follower()
+    assert answer(core, begin(4, STRANGER), 5).error == m.NONE
+    assert isinstance(core.role, Follower)
+    assert core.role.election_state() == ElectionState(4, STRANGER)
+
+
+def test_a_leader_without_an_address_is_known_and_not_followed() -> None:
+    core = a_follower()
+    answer(core, begin(4, STRANGER, leader_endpoints=()), 5)
+    assert isinstance(core.role, Unattached)
+    assert core.role.election_state() == ElectionState(4, STRANGER)
+
+
+def test_who_has_resigned_believes_in_no_other_leader_of_its_epoch() -> None:
+    core = a_core(3, ElectionState(4, 1))
+    core.step(Started(), 0)
+    assert answer(core, begin(4), 5).error == m.INVALID_REQUEST
+    assert isinstance(core.role, Resigned)
 
 
 @pytest.mark.parametrize(("leader_id", "known"), [(-1, -1), (8, 8)])

@@ -94,11 +94,48 @@ def test_a_fetch_that_waits_is_answered_when_the_high_watermark_rises() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"offset": -1}, {"offset": 1, "leader_epoch": 2}, {"offset": 1, "leader_epoch": -1}, {"node_id": 1}]
+    "fields", [{"offset": -1}, {"offset": 1, "leader_epoch": 2}, {"offset": 1, "leader_epoch": -1}, {"max_wait_ms": -1}]
 )
 def test_fetches_that_cannot_be_are_refused(fields: dict[str, Any]) -> None:
     (reply,) = of(fetch(a_leader(), **({"offset": 1} | fields)), Reply)
-    assert reply.response.error == m.INVALID_REQUEST
+    assert (reply.response.error, reply.response.leader_id) == (m.INVALID_REQUEST, 1)
+
+
+def test_a_fetch_under_the_leaders_own_id_fails_where_it_would_count() -> None:
+    """Apache Kafka's leader reads its log for it, and fails only when it notes the progress."""
+    core = a_leader()
+    (reply,) = of(fetch(core, 1, node_id=1), Reply)
+    assert (reply.response.error, reply.response.leader_id) == (m.UNKNOWN_SERVER_ERROR, 1)
+    assert isinstance(core.role, Leader)
+    assert core.role.progress.voters[1].last_fetch_ms < 0
+    (reply,) = of(fetch(core, 50, node_id=1), Reply)
+    assert isinstance(reply.response, m.FetchResponse)
+    assert (reply.response.error, reply.response.diverging) == (m.NONE, (1, 1))
+    (reply,) = of(fetch(a_leader_with_a_snapshot(is_trimmed=True), 0, 0, node_id=1), Reply)
+    assert isinstance(reply.response, m.FetchResponse)
+    assert reply.response.snapshot_id == (5, 1)
+
+
+def test_a_fetch_under_the_id_of_a_node_that_does_not_lead_names_the_leader() -> None:
+    request = m.FetchRequest(
+        replica=local_voter(1).key,
+        leader_epoch=3,
+        fetch_offset=0,
+        last_fetched_epoch=0,
+        high_watermark=-1,
+        max_wait_ms=0,
+        max_bytes=1000,
+    )
+    response = answer(a_follower(), request, 5)
+    assert (response.error, response.leader_id) == (m.NOT_LEADER_OR_FOLLOWER, 2)
+
+
+def test_a_leader_that_asks_itself_for_a_snapshot_has_no_follower() -> None:
+    core = a_leader_with_a_snapshot(is_trimmed=True)
+    assert isinstance(core.role, Leader)
+    deadline_ms = core.role.check_quorum_deadline_ms
+    (reply,) = of(fetch_snapshot(core, 3100, node_id=1), Reply)
+    assert (reply.response.error, core.role.check_quorum_deadline_ms) == (m.UNKNOWN_SERVER_ERROR, deadline_ms)
 
 
 def test_a_diverging_epoch_is_answered_at_once() -> None:

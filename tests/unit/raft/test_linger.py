@@ -66,7 +66,7 @@ def test_a_control_record_ends_the_wait() -> None:
     fetch(core, core.log.end_offset)
     under_load(core, 3001)
     assert append(core, 3002) == []
-    remove = RemoveVoterRequest(voter=local_voter(3).key, timeout_ms=100)
+    remove = RemoveVoterRequest(voter=local_voter(3).key)
     effects = core.step(RequestReceived("remove", remove), 3003)
     assert of(effects, FlushLog) == [FlushLog(core.log.end_offset, 0)]
     assert of(core.step(TimePassed(), 3027), FlushLog) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.raft.progress import OBSERVER_SESSION_TIMEOUT_MS, QuorumProgress
-from kafkapy.raft.voters import OffsetHistory, VoterHistory, VoterSet
+from kafkapy.raft.voters import OffsetHistory, VoterHistory, VoterSet, static_voter
 from kafkapy.types import ReplicaKey
 from tests.support.quorums import local_voter
 
@@ -68,6 +68,81 @@ def test_a_majority_of_fetches_shows_that_the_leader_still_leads() -> None:
     assert not progress.note_contact(key(3))
 
 
+def test_fewer_voters_make_a_majority_of_those_that_have_fetched() -> None:
+    progress = QuorumProgress(key(1), voters(1, 2, 3, 4), epoch_start_offset=0)
+    assert not progress.note_contact(key(2))
+    progress.set_voters(voters(1, 2, 3))
+    assert progress.note_contact(key(9)), "whoever asks next"
+
+
+def test_a_removed_leader_needs_a_majority_without_itself() -> None:
+    progress = QuorumProgress(key(1), voters(1, 2, 3), epoch_start_offset=0)
+    progress.set_voters(voters(2, 3))
+    assert not progress.note_contact(key(2))
+    assert not progress.note_contact(key(2))
+    assert progress.note_contact(key(3))
+
+
+def test_a_new_voter_lifts_the_high_watermark_or_leaves_it() -> None:
+    progress = QuorumProgress(key(1), voters(1, 2), epoch_start_offset=5)
+    progress.note_local_durable(15)
+    progress.note_fetch(key(2), 10, 15, now_ms=1)
+    assert progress.maybe_advance_high_watermark()
+    progress.note_fetch(key(3), 15, 15, now_ms=1)
+    assert not progress.maybe_advance_high_watermark(), "it does not count yet"
+    progress.set_voters(voters(1, 2, 3))
+    assert progress.maybe_advance_high_watermark()
+    assert progress.high_watermark == 15
+    progress.note_fetch(key(4), 10, 15, now_ms=1)
+    progress.set_voters(voters(1, 2, 3, 4))
+    progress.note_local_durable(16)
+    assert not progress.maybe_advance_high_watermark()
+    progress.note_fetch(key(3), 16, 16, now_ms=2)
+    progress.note_fetch(key(4), 16, 16, now_ms=2)
+    assert progress.maybe_advance_high_watermark()
+    assert progress.high_watermark == 16
+
+
+def test_a_removed_voter_does_not_count_and_takes_nothing_back() -> None:
+    progress = QuorumProgress(key(1), voters(1, 2, 3), epoch_start_offset=5)
+    progress.note_local_durable(15)
+    progress.note_fetch(key(2), 15, 15, now_ms=1)
+    progress.note_fetch(key(3), 10, 15, now_ms=1)
+    assert progress.maybe_advance_high_watermark()
+    progress.set_voters(voters(1, 3))
+    progress.note_local_durable(17)
+    assert not progress.maybe_advance_high_watermark()
+    progress.note_fetch(key(2), 17, 17, now_ms=2)
+    assert not progress.maybe_advance_high_watermark()
+    assert progress.high_watermark == 15
+    progress.note_fetch(key(3), 16, 17, now_ms=2)
+    assert progress.maybe_advance_high_watermark()
+    assert progress.high_watermark == 16
+
+
+def test_static_voters_keep_their_progress_when_their_directories_become_known() -> None:
+    static = VoterSet(static_voter(node_id) for node_id in (1, 2, 3))
+    progress = QuorumProgress(key(1), static, epoch_start_offset=0)
+    progress.note_local_durable(10)
+    progress.note_fetch(key(2), 10, 10, now_ms=1)
+    assert progress.maybe_advance_high_watermark()
+    progress.set_voters(voters(1, 2, 3))
+    progress.note_local_durable(15)
+    assert progress.voters[2].durable_end_offset == 10
+    assert not progress.observers
+    progress.note_fetch(key(3), 13, 15, now_ms=2)
+    assert progress.maybe_advance_high_watermark()
+    assert progress.high_watermark == 13
+
+
+def test_a_leader_never_loses_what_it_had() -> None:
+    progress = QuorumProgress(key(1), voters(1), epoch_start_offset=0)
+    progress.note_local_durable(10)
+    progress.note_local_durable(10)
+    with pytest.raises(AssertionError):
+        progress.note_local_durable(9)
+
+
 def test_an_observer_that_becomes_voter_keeps_its_progress() -> None:
     progress = QuorumProgress(key(1), voters(1), epoch_start_offset=0)
     progress.note_local_durable(9)
@@ -90,8 +165,12 @@ def test_caught_up_is_who_reached_the_end_of_the_fetch_before() -> None:
 def test_silent_observers_are_forgotten() -> None:
     progress = QuorumProgress(key(1), voters(1), epoch_start_offset=0)
     progress.note_fetch(key(2), 0, 10, now_ms=100)
+    progress.set_voters(voters(3))
+    progress.note_fetch(key(3), 0, 10, now_ms=100)
+    progress.forget_silent_observers(99 + OBSERVER_SESSION_TIMEOUT_MS)
+    assert list(progress.observers) == [key(2), key(1)]
     progress.forget_silent_observers(100 + OBSERVER_SESSION_TIMEOUT_MS)
-    assert not progress.observers
+    assert list(progress.observers) == [key(1)], "a leader that is no voter stays"
 
 
 def test_the_most_advanced_voters_are_preferred_as_successors() -> None:

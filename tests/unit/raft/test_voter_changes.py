@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft import messages as m
 from kafkapy.raft.core import RaftCore
 from kafkapy.raft.effects import AppendBatch, ElectionState, HighWatermarkAdvanced, Reply
@@ -21,7 +22,7 @@ from kafkapy.raft.events import (
     Started,
     TimePassed,
 )
-from kafkapy.raft.roles import Leader, Resigned
+from kafkapy.raft.roles import Follower, Leader, Resigned
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.types import ReplicaKey
 from tests.support.quorums import local_voter
@@ -30,8 +31,8 @@ from tests.support.raft_steps import a_core, a_leader, add, answer_fetch, fetch,
 MOVED = Voter(local_voter(2).key, (Endpoint("CONTROLLER", "localhost", 8992),))
 
 
-def remove(node_id: int, timeout_ms: int = 100) -> m.RemoveVoterRequest:
-    return m.RemoveVoterRequest(voter=local_voter(node_id).key, timeout_ms=timeout_ms)
+def remove(node_id: int) -> m.RemoveVoterRequest:
+    return m.RemoveVoterRequest(voter=local_voter(node_id).key)
 
 
 def update(voter: Voter = MOVED, leader_epoch: int = 1) -> m.UpdateVoterRequest:
@@ -66,6 +67,40 @@ def test_voters_are_changed_by_the_leader_only(request_: m.Request) -> None:
     assert send_request(core, request_, 5) == [m.NOT_LEADER_OR_FOLLOWER]
 
 
+PROBLEM = "it names no voter"
+
+
+@pytest.mark.parametrize("request_", [add(9), remove(2), update(leader_epoch=3)])
+def test_a_request_that_names_no_voter_is_refused_by_the_leader_only(request_: m.Request) -> None:
+    core = a_core(3, ElectionState(3, 2), is_dynamic=True)
+    core.step(Started(), 0)
+    assert send_request(core, replace(request_, problem=PROBLEM), 5) == [m.NOT_LEADER_OR_FOLLOWER]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        replace(add(9), problem=PROBLEM),
+        replace(remove(2), problem=PROBLEM),
+        replace(update(), problem=PROBLEM),
+        update(replace(MOVED, min_kraft_version=-1)),
+        update(replace(MOVED, min_kraft_version=1, max_kraft_version=0)),
+    ],
+)
+def test_what_names_no_voter_is_refused_before_all_else_is_checked(request_: m.Request) -> None:
+    assert send_request(a_leader(is_dynamic=True), request_) == [m.INVALID_REQUEST]
+    core = an_established_leader(3)
+    assert send_request(core, remove(3)) == []
+    assert send_request(core, request_) == [m.INVALID_REQUEST]
+
+
+def test_an_update_for_another_epoch_is_refused_before_all_else_is_checked() -> None:
+    core = an_established_leader(3)
+    assert send_request(core, remove(3)) == []
+    assert send_request(core, replace(update(leader_epoch=0), problem=PROBLEM)) == [m.FENCED_LEADER_EPOCH]
+    assert send_request(core, replace(update(leader_epoch=2), problem=PROBLEM)) == [m.UNKNOWN_LEADER_EPOCH]
+
+
 @pytest.mark.parametrize("request_", [add(9), remove(2), update()])
 def test_voters_are_not_changed_before_the_leader_knows_what_is_committed(request_: m.Request) -> None:
     assert send_request(a_leader(is_dynamic=True), request_) == [m.REQUEST_TIMED_OUT]
@@ -88,13 +123,13 @@ def test_one_change_waits_for_the_other(first: m.Request, second: m.Request) -> 
         (replace(add(9), voter=replace(local_voter(9), min_kraft_version=0, max_kraft_version=0)), m.INVALID_REQUEST),
         (replace(add(9), voter=replace(local_voter(9), min_kraft_version=2, max_kraft_version=2)), m.INVALID_REQUEST),
         (remove(9), m.VOTER_NOT_FOUND),
-        (m.RemoveVoterRequest(voter=ReplicaKey(2, b"a former disk---"), timeout_ms=1), m.VOTER_NOT_FOUND),
+        (m.RemoveVoterRequest(voter=ReplicaKey(2, b"a former disk---")), m.VOTER_NOT_FOUND),
         (update(leader_epoch=0), m.FENCED_LEADER_EPOCH),
         (update(leader_epoch=2), m.UNKNOWN_LEADER_EPOCH),
         (update(local_voter(9)), m.VOTER_NOT_FOUND),
         (update(replace(MOVED, key=ReplicaKey(2, b"a former disk---"))), m.VOTER_NOT_FOUND),
         (update(replace(MOVED, min_kraft_version=0, max_kraft_version=0)), m.INVALID_REQUEST),
-        (update(replace(MOVED, min_kraft_version=-1)), m.INVALID_REQUEST),
+        (update(local_voter(1, 8992)), m.UNKNOWN_SERVER_ERROR),  # the leader's own entry
     ],
 )
 def test_what_cannot_be_is_refused(request_: m.Request, error: int) -> None:
@@ -107,6 +142,47 @@ def test_what_cannot_be_is_refused(request_: m.Request, error: int) -> None:
 def test_the_last_voter_stays() -> None:
     core = an_established_leader(1)
     assert send_request(core, remove(1)) == [m.VOTER_NOT_FOUND]
+
+
+def refusal_of(core: RaftCore, request: m.Request, now_ms: int = 3011) -> str:
+    """Return the message of the only response."""
+    (reply,) = of(core.step(RequestReceived("other", request), now_ms), Reply)
+    assert reply.response.error == m.REQUEST_TIMED_OUT
+    return str(reply.response.message)
+
+
+def test_an_update_that_is_not_committed_delays_a_change_and_is_none_under_way() -> None:
+    core = an_established_leader(3)
+    assert send_request(core, update()) == [m.NONE]
+    assert isinstance(core.role, Leader)
+    assert core.role.pending_voter_change is None
+    assert "to commit the latest voter change at" in refusal_of(core, remove(3))
+    assert send_request(core, update()) == [m.REQUEST_TIMED_OUT]
+    assert commit(core, 2) == []
+    assert send_request(core, remove(3), 3021) == []
+
+
+def test_a_change_waits_while_a_new_voter_is_asked_for_its_versions() -> None:
+    core = an_established_leader(3)
+    assert core.begin_adding(add(9), 3010) is None
+    for request in (add(8), remove(3), update()):
+        assert send_request(core, request) == [m.REQUEST_TIMED_OUT]
+    assert send_request(core, replace(remove(3), problem=PROBLEM)) == [m.INVALID_REQUEST]
+    second = core.begin_adding(add(9), 3011)
+    assert second is not None
+    assert second.error == m.REQUEST_TIMED_OUT
+    assert send_request(core, add(9), 3012) == []
+    assert core.voters.current.ids == (1, 2, 3, 9)
+
+
+def test_a_new_voter_that_does_not_tell_its_versions_delays_others_for_a_while() -> None:
+    core = an_established_leader(3)
+    assert core.begin_adding(add(9), 3010) is None
+    core.end_adding(add(9))
+    assert send_request(core, remove(3)) == []
+    core = an_established_leader(3)
+    assert core.begin_adding(add(9), 3010) is None
+    assert send_request(core, remove(3), 5010) == [], "the request time-out has passed"
 
 
 # Adding and removing
@@ -150,10 +226,13 @@ def test_a_change_that_is_not_committed_in_time_is_answered_so_and_stays(request
     core = an_established_leader(3)
     assert send_request(core, request_) == []
     voters = core.voters.current
-    (reply,) = of(core.step(TimePassed(), 3110), Reply)
+    for node_id in (2, 3):
+        fetch(core, 0, node_id=node_id, now_ms=4000, max_wait_ms=0)
+    (reply,) = of(core.step(TimePassed(), 5010), Reply)
     assert reply.response.error == m.REQUEST_TIMED_OUT
     assert core.voters.current == voters
-    assert commit(core, 2, 3, 9, now_ms=3120) == []
+    assert "to commit the latest voter change at" in refusal_of(core, add(8), 5011)
+    assert commit(core, 2, 3, 9, now_ms=5020) == []
 
 
 @pytest.mark.parametrize("request_", [add(9), remove(3)])
@@ -186,6 +265,30 @@ def test_what_is_so_already_is_not_written_again() -> None:
     assert not of(effects, AppendBatch)
 
 
+def test_an_update_shows_that_one_voter_still_follows_and_not_that_a_majority_does() -> None:
+    core = an_established_leader(5)
+    for now_ms in (5000, 6100):
+        send_request(core, update(replace(MOVED, endpoints=local_voter(2, 9000 + now_ms % 100).endpoints)), now_ms)
+    assert isinstance(core.role, Resigned)
+
+
+@pytest.mark.parametrize("request_", [add(9), remove(3)])
+def test_a_change_does_not_show_that_a_majority_follows(request_: m.Request) -> None:
+    core = an_established_leader(3)
+    assert send_request(core, request_, 6000) == []
+    core.step(TimePassed(), 6002)
+    assert isinstance(core.role, Resigned)
+
+
+def test_the_second_voter_has_time_to_fetch() -> None:
+    core = an_established_leader(1)
+    assert send_request(core, add(9), 60_000) == []
+    core.step(TimePassed(), 60_000 + 2999)
+    assert core.is_leader
+    core.step(TimePassed(), 60_000 + 3000)
+    assert not core.is_leader
+
+
 def test_an_update_shows_that_the_voter_still_follows() -> None:
     core = an_established_leader()
     for now_ms in (5500, 8000):
@@ -209,7 +312,9 @@ def test_kraft_version_rises_once_all_voters_have_described_themselves() -> None
     core = a_leader(3)
     fetch(core, core.log.end_offset, max_wait_ms=0)
     assert send_request(core, update()) == [m.NONE]
-    assert core.kraft_upgrade_refusal() is not None
+    refused = ErrorCode.INVALID_UPDATE_VERSION, "Invalid upgrade of kraft.version to KRAFT_VERSION_1 because"
+    code, reason = core.kraft_upgrade_refusal() or (0, "")
+    assert (code, reason.startswith(refused[1])) == (refused[0], True), "3 has not described itself"
     assert send_request(core, update(replace(local_voter(3), min_kraft_version=0, max_kraft_version=0))) == [m.NONE]
     assert core.kraft_upgrade_refusal() is not None, "3 cannot take part in it"
     assert send_request(core, update(local_voter(3))) == [m.NONE]
@@ -301,6 +406,18 @@ def test_the_answer_to_an_update_may_name_another_leader() -> None:
     assert (node_id, type(request), core.leader_epoch) == (3, m.FetchRequest, 4)
 
 
+@pytest.mark.parametrize("error", [m.NONE, m.UNSUPPORTED_VERSION, m.REQUEST_TIMED_OUT])
+def test_the_answer_to_an_update_shows_that_the_leader_is_alive(error: int) -> None:
+    core = a_follower_of(is_dynamic=False)
+    assert requests_in_time(core, 2500) == [m.UpdateVoterRequest(voter=local_voter(1), leader_epoch=3)]
+    assert isinstance(core.role, Follower)
+    core.role.has_fetched = False
+    reported = m.VoterChangeResponse(error=error, leader_epoch=3, leader_id=2)
+    core.step(ResponseReceived(2, core.connections[2].request_id, reported), 3000)
+    assert core.role.has_fetched == (error != m.REQUEST_TIMED_OUT)
+    assert (core.role.fetch_deadline_ms == 5000) == (error != m.REQUEST_TIMED_OUT)
+
+
 @pytest.mark.parametrize("error", [m.REQUEST_TIMED_OUT, m.UNSUPPORTED_VERSION])
 def test_a_refused_update_does_not_keep_a_voter_from_fetching(error: int) -> None:
     core = a_follower_of(is_dynamic=True, port=8992)
@@ -326,3 +443,18 @@ def test_a_node_that_joins_removes_its_former_directory_first() -> None:
     (requested,) = requests_in_time(core, 4000)
     assert isinstance(requested, m.RemoveVoterRequest)
     assert requested.voter == local_voter(3).key
+
+
+@pytest.mark.parametrize("error", [m.NONE, m.REQUEST_TIMED_OUT, m.DUPLICATE_VOTER, m.NOT_LEADER_OR_FOLLOWER])
+def test_a_node_that_joins_waits_after_the_answer_before_it_asks_again(error: int) -> None:
+    core = a_follower_of(True, 9, joins_by_itself=True)
+    (requested,) = requests_in_time(core, 2500)
+    assert isinstance(requested, m.AddVoterRequest)
+    sent_ms = core.role.update_voter_deadline_ms - 2000  # type: ignore[union-attr]
+    assert sent_ms == 2010
+    answered = m.VoterChangeResponse(error=error, leader_epoch=-1, leader_id=-1)
+    core.step(ResponseReceived(2, core.connections[2].request_id, answered), 3000)
+    is_backed_off = core.connections.is_in_back_off(2, 3001)
+    assert is_backed_off == (error == m.NOT_LEADER_OR_FOLLOWER)
+    deadline_ms = core.role.update_voter_deadline_ms  # type: ignore[union-attr]
+    assert deadline_ms == (4010 if is_backed_off else 5000)

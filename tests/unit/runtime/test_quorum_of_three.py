@@ -207,7 +207,7 @@ async def test_a_voter_is_added_and_another_removed(cluster: Cluster) -> None:
     leader.receive(AddVoterRequest(voter=local_voter(4), timeout_ms=1000), answers.append)
     await leader.wait_until(lambda: bool(answers))
     assert answers[0].error == 0
-    leader.receive(RemoveVoterRequest(voter=local_voter(leader.node_id).key, timeout_ms=1000), answers.append)
+    leader.receive(RemoveVoterRequest(voter=local_voter(leader.node_id).key), answers.append)
     await leader.wait_until(lambda: len(answers) == 2)
     await leader.wait_until(lambda: not leader.is_leader)
     other = await cluster.leader()

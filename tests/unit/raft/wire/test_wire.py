@@ -232,26 +232,33 @@ def test_a_request_about_another_topic_is_refused_as_a_whole(request_: Any) -> N
     assert refused.value.code == 42
 
 
-def test_a_voter_without_an_address_for_controllers_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("request_type", "name", "fields"),
+    [
+        (messages.AddVoterRequest, "Add", {"timeout_ms": 1}),
+        (messages.UpdateVoterRequest, "Update", {"leader_epoch": 3}),
+    ],
+)
+def test_a_voter_needs_an_address_for_controllers(request_type: Any, name: str, fields: Any) -> None:
     voter = Voter(ReplicaKey(1, b"d" * 16), (Endpoint("PLAINTEXT", "localhost", 9092),))
-    message = request_to_message(messages.AddVoterRequest(voter=voter, timeout_ms=1), 1, PEER)
-    with pytest.raises(PeerError) as refused:
-        message_to_request(message, 1, PEER)
-    assert refused.value.code == 42
+    message = request_to_message(request_type(voter=voter, **fields), 0, PEER)
+    requested: Any = message_to_request(message, 0, PEER)
+    assert requested.voter == voter
+    assert requested.problem.startswith(f"{name} voter request didn't include the endpoint")
 
 
 @pytest.mark.parametrize(
     "request_",
     [
         messages.AddVoterRequest(voter=Voter(ReplicaKey(1, ZERO_UUID), HERE), timeout_ms=1),
-        messages.RemoveVoterRequest(voter=ReplicaKey(1, ZERO_UUID), timeout_ms=1),
+        messages.RemoveVoterRequest(voter=ReplicaKey(1, ZERO_UUID)),
         messages.UpdateVoterRequest(voter=Voter(ReplicaKey(1, ZERO_UUID), HERE), leader_epoch=3),
     ],
 )
-def test_a_voter_without_a_directory_is_refused(request_: Any) -> None:
-    message = request_to_message(request_, 0, PEER)
-    with pytest.raises(PeerError, match="voter request didn't include a valid voter"):
-        message_to_request(message, 0, PEER)
+def test_a_voter_without_a_directory_is_for_the_leader_to_refuse(request_: Any) -> None:
+    requested: Any = message_to_request(request_to_message(request_, 0, PEER), 0, PEER)
+    assert requested.voter == request_.voter
+    assert requested.problem.endswith("voter request didn't include a valid voter")
 
 
 def test_a_snapshot_is_not_asked_for_in_parts_of_a_negative_size() -> None:
