@@ -50,7 +50,7 @@ from kafkapy.runtime.quorum_snapshots import ImageSource, OwnSnapshots
 from kafkapy.runtime.quorum_waiters import QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.runtime.voter_candidates import VoterCandidates
-from kafkapy.seams import System
+from kafkapy.seams import IoPool, System
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch
@@ -99,11 +99,15 @@ class Quorum:
         directory: MetadataDirectory,
         config: QuorumConfig,
         system: System,
+        flush_pool: IoPool | None = None,
         on_fatal: Callable[[BaseException], None],
         transport: RaftTransport | None = None,
         counts: "QuorumCounts | None" = None,
     ) -> None:
-        """transport: None for a quorum of one. counts: what latencies are counted in, if anywhere."""
+        """flush_pool: a worker for the fsyncs alone, so that other calls of the IO pool on a slow disk delay no
+        commit; without one they run in the system's pool. transport: None for a quorum of one. counts: what latencies
+        are counted in, if anywhere.
+        """
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
         self._identity = identity
@@ -114,7 +118,7 @@ class Quorum:
         self._transport = transport
         self._counting = None if counts is None else _new_counting(counts, system)
         self._delivery = Delivery(identity.node_id, None if self._counting is None else self._counting.note_commits)
-        self._flushes = QuorumFlushes(system, self._step, self._fail)
+        self._flushes = QuorumFlushes(flush_pool or system.io_pool, system.clock, self._step, self._fail)
         self._snapshots = OwnSnapshots(directory.path, system, self._on_snapshot_written)
         self._events: deque[Event] = deque()
         """What is to be stepped next: events that came amid a step, and the results of effects."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from kafkapy.raft.effects import FlushLog
 from kafkapy.raft.events import LogFlushed
-from kafkapy.seams import System, failpoint
+from kafkapy.seams import Clock, IoPool, failpoint
 from kafkapy.storage.log.flush import Flush
 from kafkapy.storage.metadata.metadata_log import MetadataLog
 
@@ -14,11 +14,15 @@ class QuorumFlushes:
     """Starts an fsync when the core wants one and none is in flight; then the next one covers it."""
 
     def __init__(
-        self, system: System, on_flushed: Callable[[LogFlushed], None], on_failed: Callable[[BaseException], None]
+        self,
+        io_pool: IoPool,
+        clock: Clock,
+        on_flushed: Callable[[LogFlushed], None],
+        on_failed: Callable[[BaseException], None],
     ) -> None:
         """on_flushed(event) takes the end of an fsync to the core; on_failed(error) is called instead if it failed."""
-        self._io_pool = system.io_pool
-        self._clock = system.clock
+        self._io_pool = io_pool
+        self._clock = clock
         self._on_flushed = on_flushed
         self._on_failed = on_failed
         self._wanted: FlushLog | None = None

@@ -70,6 +70,8 @@ class Node:
         self.authorizer = self._new_authorizer()
         self.loop: asyncio.AbstractEventLoop
         self.io_pool: seams.IoPool
+        self._quorum_pool: seams.IoPool
+        """A worker for the fsyncs of the metadata log, which wait for no other call."""
         self.log_manager: LogManager
         self.quorum_node: QuorumNode
         self.previous_broker_epoch = -1
@@ -101,13 +103,18 @@ class Node:
         self._started_at = self.loop.time()
         self.failed = self.loop.create_future()
         try:
+            self._quorum_pool = self._new_io_pool(self.loop, 1)
             self.io_pool = self._new_io_pool(self.loop, self.config.node.num_io_threads)
-            self.stops.add(StopOrder.IO_POOL, self.io_pool.close)
+            self.stops.add(StopOrder.IO_POOL, self._close_io_pools)
             self._start_admin_listener()
             await start()
         except BaseException:
             await self.stops.undo()
             raise
+
+    def _close_io_pools(self) -> None:
+        self._quorum_pool.close()
+        self.io_pool.close()
 
     async def wait_at_start(self, awaited: Awaitable[R], for_what: str) -> R:
         """Await a part of the start, until at most server.max.startup.time.ms after the start began; return its result.
@@ -315,6 +322,7 @@ class Node:
                 on_flushed=None if self.counts is None else self.counts.note_flush,
             ),
             system=self.system,
+            flush_pool=self._quorum_pool,
             network=self.network,
             edge=ControllerEdge(limits_of_controllers(config), self.authorizer, self.counts),
             failures=Failures(self._quorum_failed, self.fail),

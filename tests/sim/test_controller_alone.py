@@ -1,5 +1,7 @@
 """A node that is a controller alone, on a simulated machine: what it serves, and what it leaves in its directory."""
 
+import asyncio
+
 import pytest
 
 from kafkapy.errors import ApiError
@@ -74,6 +76,20 @@ async def test_its_own_configs_are_set_and_described_and_no_other_nodes_loggers(
     requested = DescribeConfigsResource(RESOURCE_BROKER, "1", ["max.connections"])
     (described,) = (await client.call(DescribeConfigsRequest(resources=[requested]), 4)).results
     assert [(entry.name, entry.value) for entry in described.configs] == [("max.connections", "77")]
+    await machine.stop()
+
+
+async def test_its_changes_are_committed_while_all_workers_of_the_io_pool_wait_for_the_disk(loop: SimLoop) -> None:
+    machine = ControllerMachine(loop, **ALONE)
+    await machine.boot()
+    for _ in range(machine.io_pool.worker_count):
+        machine.io_pool.submit(lambda: loop.block(10_000), lambda *_: None)
+    await asyncio.sleep(0.001)
+    began = loop.time()
+    own = AlterConfigsResource(RESOURCE_BROKER, "1", [AlterableConfig("max.connections", 0, "77")])
+    changed = await machine.connect().call(IncrementalAlterConfigsRequest(resources=[own]), 1)
+    assert changed.responses[0].error_code == ErrorCode.NONE
+    assert loop.time() - began < 1
     await machine.stop()
 
 
