@@ -1,10 +1,14 @@
 """CreateTopics, DeleteTopics and CreatePartitions as the controller decides them, with Kafka's codes and messages."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.metadata.image import TopicsImage
+from kafkapy.metadata.persistent import PersistentMap
+from kafkapy.metadata.topics import TOPICS_PER_STEP
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -17,7 +21,7 @@ from kafkapy.protocol.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.support.controllers import Cluster, directory_id
+from tests.support.controllers import Cluster, directory_id, end_of, new_controller
 
 
 def create(cluster: Cluster, *topics: CreatableTopic, validate_only: bool = False) -> list[Any]:
@@ -233,3 +237,35 @@ def test_growing_is_refused_with_kafkas_code_and_message(
 
     assert result.error_code == code
     assert result.error_message is None if message is None else message in result.error_message
+
+
+class Unread(dict[int, Any]):
+    """The partitions of a topic, which nobody may look at."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise AssertionError("a partition is read")
+
+    __iter__ = __len__ = __contains__ = __getitem__ = get = keys = values = items = copy = _refuse  # type: ignore[assignment]
+
+
+def test_a_new_controller_reads_no_partition_before_its_first_decision() -> None:
+    """So its first write does not wait for them: with 100,000 partitions (benchmarks/turns.py) 100 ms are the bar."""
+    cluster = Cluster(3)
+    create(cluster, *(plain(f"topic-{number}", 10, 3) for number in range(TOPICS_PER_STEP + 1)))
+    topics = [replace(topic, partitions=Unread(topic.partitions)) for topic in cluster.image.topics.by_name.values()]
+    image = replace(
+        cluster.image,
+        topics=TopicsImage(
+            PersistentMap({topic.name: topic for topic in topics}),
+            PersistentMap({topic.topic_id: topic for topic in topics}),
+        ),
+    )
+    controller = new_controller()
+    assert len(list(controller.load_topics(image))) == 1, "in steps"
+    controller.load_rest(image, next_offset=cluster.controller.next_offset, now_ms=cluster.now_ms)
+    created = end_of(controller.topics.decide_create(CreateTopicsRequest(topics=[plain("first", 1, 3)])))
+    (result,) = created.response.topics
+    assert result.error_code == ErrorCode.NONE
+    growing = CreatePartitionsRequest(topics=[CreatePartitionsTopic("topic-1", 11)])
+    with pytest.raises(AssertionError, match="a partition is read"):
+        end_of(controller.topics.decide_create_partitions(growing))
