@@ -23,8 +23,13 @@ async def handle(
         results = await services.metadata_changes.change(lambda controller, _: controller.scram.decide_alter(request))
     except ApiError as error:
         deleted, upserted = ([each.name for each in part] for part in (request.deletions, request.upsertions))
-        results = [UserResult(user, error) for user in sorted({*deleted, *upserted})]
+        results = [UserResult(user, error) for user in sorted({*deleted, *upserted}, key=_utf_16_units)]
     return AlterUserScramCredentialsResponse(results=[_result(each) for each in results])
+
+
+def _utf_16_units(user: str) -> bytes:
+    """Return the key by which Java sorts strings."""
+    return user.encode("utf-16-be", "surrogatepass")
 
 
 def _result(outcome: UserResult) -> AlterUserScramCredentialsResult:

@@ -1,4 +1,8 @@
-"""DescribeUserScramCredentials 0: the mechanisms and iterations of users, of all of them if none is named. KIP-554."""
+"""DescribeUserScramCredentials 0: the mechanisms and iterations of users, of all of them if none is named. KIP-554.
+
+As in Apache Kafka, the message of a success is empty, and that of a refused request null. Deviation: without the right,
+a request for all users is refused; Apache Kafka never answers one whose array of users is null.
+"""
 
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.scram_types import BY_CODE
@@ -16,11 +20,9 @@ async def handle(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
-        refused = [
-            DescribeUserScramCredentialsResult(error_code=code, error_message=message) for _ in request.users or ()
-        ]
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=message, results=refused)
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refused = [DescribeUserScramCredentialsResult(error_code=code, error_message=None) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=refused)
     credentials = services.metadata.image.scram
     counts: dict[str, int] = {}
     if request.users:
@@ -37,7 +39,7 @@ async def handle(
         async for name in walk(services, context).over(counts)
     }
     results = [_result(name, count, infos[name]) for name, count in counts.items()]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _result(name: str, count: int, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
@@ -48,5 +50,5 @@ def _result(name: str, count: int, infos: list[CredentialInfo]) -> DescribeUserS
         code = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {name}"
     else:
-        return DescribeUserScramCredentialsResult(user=name, error_message=None, credential_infos=infos)
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
     return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message)

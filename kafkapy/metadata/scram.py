@@ -2,6 +2,8 @@
 
 A record has no password, but the stored key and server key derived from the salted one. Messages are Apache Kafka's. A
 request may name a user only once, even for two mechanisms (DUPLICATE_RESOURCE); its other changes are carried out.
+Deviation: a request with more than MAX_RECORDS_PER_OPERATION changes fails with POLICY_VIOLATION for all of its users,
+as others do; in Apache Kafka it fails with UNKNOWN_SERVER_ERROR.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,6 +12,7 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.limits import check_operation_size
 from kafkapy.metadata.scram_types import BY_CODE, MAX_ITERATIONS, MIN_ITERATIONS, credential_record
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode
@@ -49,11 +52,18 @@ class ScramControl:
         return self._by_key
 
     def decide_alter(self, request: AlterUserScramCredentialsRequest) -> Decision[Record, list[UserResult]]:
-        """Delete and upsert credentials; answer a result for each user, successes first, as Apache Kafka does."""
+        """Delete and upsert credentials; answer a result for each user, successes first, as Apache Kafka does.
+
+        Raises ApiError POLICY_VIOLATION for more than MAX_RECORDS_PER_OPERATION records.
+        """
         errors: dict[str, ApiError] = {}
         changes: dict[str, Change] = {}
         self._gather(request.deletions, self._refuse_deletion, changes, errors)
         self._gather(request.upsertions, _refuse_upsertion, changes, errors)
+        for user in [user for user, change in changes.items() if not _has_password(change)]:
+            del changes[user]
+            errors[user] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        check_operation_size(len(changes))
         results = [UserResult(user, None) for user in changes]
         results += [UserResult(user, error) for user, error in errors.items()]
         return Decision(results, [_record(change) for change in changes.values()], is_atomic=True)
@@ -113,6 +123,11 @@ def _record(change: Change) -> Record:
         salted=bytes(change.salted_password),
         iterations=change.iterations,
     )
+
+
+def _has_password(change: Change) -> bool:
+    """Whether keys can be derived: Java has no HMAC with an empty key, so that Apache Kafka fails here."""
+    return isinstance(change, ScramCredentialDeletion) or len(change.salted_password) > 0
 
 
 def _refuse_name(change: Change) -> ApiError | None:
