@@ -1,8 +1,12 @@
-"""CreateDelegationToken 1-3: create a token for the requester, or for another owner, with CREATE_TOKENS. KIP-373."""
+"""CreateDelegationToken 1-3: create a token for the requester, or for another owner, with CREATE_TOKENS. KIP-373.
+
+An owner with a name and without a type (null) is refused as Apache Kafka refuses it: UNKNOWN_SERVER_ERROR, before any
+other check, in ANONYMOUS's name.
+"""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
-from kafkapy.handlers.token_requests import NO_TIME, change, check_connection, decided_elsewhere, split
+from kafkapy.handlers.token_requests import ANONYMOUS, NO_TIME, change, check_connection, decided_elsewhere, split
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kafkapy.protocol.messages.create_delegation_token_response import CreateDelegationTokenResponse
@@ -17,14 +21,14 @@ async def handle(
 ) -> CreateDelegationTokenResponse:
     requester = owner = context.principal
     if request.owner_principal_name:
+        if request.owner_principal_type is None:
+            return _refused(_named(context, ANONYMOUS, requester=ANONYMOUS), ErrorCode.UNKNOWN_SERVER_ERROR)
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
-    response = _named(context, owner)
+    response = _named(context, owner, requester=requester)
     try:
         _check(services, context, request, owner)
     except ApiError as error:
-        response.error_code = int(error.code)
-        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
-        return response
+        return _refused(response, error.code)
     answered = await decided_elsewhere(services, context, request)
     if answered is not None:
         assert isinstance(answered, CreateDelegationTokenResponse)
@@ -51,12 +55,18 @@ async def handle(
     return response
 
 
-def _named(context: RequestContext, owner: str) -> CreateDelegationTokenResponse:
+def _refused(response: CreateDelegationTokenResponse, error_code: int) -> CreateDelegationTokenResponse:
+    response.error_code = int(error_code)
+    response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
+    return response
+
+
+def _named(context: RequestContext, owner: str, *, requester: str) -> CreateDelegationTokenResponse:
     """Return a response with the token's owner and requester set."""
     kind, name = split(owner)
     response = CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
     if context.api_version >= WITH_REQUESTER:
-        kind, name = split(context.principal)
+        kind, name = split(requester)
         response.token_requester_principal_type, response.token_requester_principal_name = kind, name
     return response
 

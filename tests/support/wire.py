@@ -7,6 +7,7 @@ Requests may be pipelined: `send` each, then `receive` the answers in the order 
 """
 
 import socket
+import ssl
 import struct
 from collections import deque
 from types import TracebackType
@@ -27,12 +28,21 @@ class ConnectionClosed(Exception):
 class WireClient:
     """One connection; a context manager that closes it. Fails after TIMEOUT_S without a byte."""
 
-    def __init__(self, bootstrap_servers: str, *, timeout_s: float = TIMEOUT_S, source_host: str | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        source_host: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """`source_host`: the address that the broker is to see, 127.0.0.2 for example."""
         host, _, port = bootstrap_servers.rpartition(":")
         source = None if source_host is None else (source_host, 0)
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s, source_address=source)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._received = bytearray()
         self._sent: deque[tuple[Any, int, int]] = deque()
         self._next_correlation_id = 1
