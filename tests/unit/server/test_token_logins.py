@@ -76,6 +76,12 @@ def test_anything_else_fails_at_the_step_of_a_wrong_password(how, login) -> None
     assert not machine.is_complete
 
 
+@pytest.mark.parametrize("key", [None, Password("")])
+def test_without_a_key_no_token_is_found(key) -> None:
+    logins = TokenLogins(lambda: WITH_TOKEN, key, SECRET)
+    assert logins.find(MECHANISMS["SCRAM-SHA-256"], "id") is None
+
+
 def test_the_salt_does_not_reveal_whether_there_is_a_token() -> None:
     mechanism = MECHANISMS["SCRAM-SHA-256"]
     first = ScramClient(mechanism, "id", "", nonce="client", is_token=True).evaluate(b"")
