@@ -16,6 +16,7 @@ from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, FeaturesImage, MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kafkapy.types import INT64_MAX
 from tests.support.chance import SeededRandom
 
@@ -131,6 +132,51 @@ def test_without_a_key_or_such_records_there_are_no_tokens() -> None:
         assert refused(create, table=table) == code
         assert refused(table.decide_renew, **how) == code
         assert refused(table.decide_expire, **how) == code
+
+
+def test_there_are_tokens_from_metadata_version_14_on() -> None:
+    assert created(control(level=14)).record.owner == ALICE
+
+
+def test_a_token_is_valid_in_its_last_millisecond() -> None:
+    table = control()
+    for lifetime_ms in (-1, 1_000):  # one ends by its validity, the other by its longest life as well
+        token = created(table, max_lifetime_ms=lifetime_ms)
+        how = {"requester": ALICE, "token": token.hmac, "period_ms": 1, "now_ms": NOW_MS + 1_000}
+        assert table.decide_renew(**how).records
+        assert table.decide_expire(**how).records
+    assert table.decide_sweep(NOW_MS + 1_000).records == []
+    assert len(table.decide_sweep(NOW_MS + 1_001).records) == 2
+
+
+@pytest.mark.parametrize("period_ms", [0, 1])
+def test_only_a_negative_period_removes_a_token(period_ms) -> None:
+    table = control()
+    token = created(table)
+    how = {"requester": ALICE, "token": token.hmac, "now_ms": NOW_MS}
+    (record,) = table.decide_expire(**how, period_ms=period_ms).records
+    assert record.expiration_timestamp == NOW_MS + period_ms
+    (record,) = table.decide_expire(**how, period_ms=-1).records
+    assert isinstance(record, RemoveDelegationTokenRecord)
+
+
+def test_one_millisecond_is_a_period() -> None:
+    table = control()
+    token = created(table, max_lifetime_ms=1)
+    assert token.record.max_timestamp == NOW_MS + 1
+    token = created(table)
+    how = {"requester": ALICE, "token": token.hmac, "now_ms": NOW_MS}
+    assert table.decide_renew(**how, period_ms=1).response == NOW_MS + 1
+
+
+def test_tokens_of_the_metadata_stay_and_go_without_a_key() -> None:
+    made = control()
+    first, second = created(made).record, created(made).record
+    table = control(rules=None, tokens={first.token_id: first})
+    table.replay(second)
+    assert table.by_id == {first.token_id: first, second.token_id: second}
+    table.replay_remove(RemoveDelegationTokenRecord(token_id=first.token_id))
+    assert table.by_id == {second.token_id: second}
 
 
 def test_renewers_are_users() -> None:
