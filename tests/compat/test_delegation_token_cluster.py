@@ -1,4 +1,4 @@
-"""Delegation tokens over three nodes: made at one, they log in to each other, and end everywhere."""
+"""Delegation tokens and SCRAM users over three nodes: made at one, they log in to each other, and end everywhere."""
 
 import base64
 from collections.abc import Iterator
@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from harness.nodes import ThreeNodes
-from kafkapy.metadata.scram_types import MECHANISMS
+from kafkapy.metadata.scram_types import MECHANISMS, salted_password
+from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
@@ -22,6 +27,8 @@ LISTENER = "CLIENTS"
 ENABLED = ("PLAIN", "SCRAM-SHA-256")
 NODES = (1, 2, 3)
 DELEGATION_TOKEN_NOT_FOUND = 62
+SHA_256 = MECHANISMS["SCRAM-SHA-256"]
+UNKNOWN_SERVER_ERROR, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL = -1, 33, 91, 93
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +82,41 @@ def test_a_token_made_at_one_node_logs_in_to_all_until_another_ends_it(addresses
         with alice(addresses, number) as client:
             again = client.call(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=-1), 2)
             assert again.error_code == DELEGATION_TOKEN_NOT_FOUND
+
+
+def user(name: str, mechanism: int = SHA_256.code, *, iterations: int = 4096, salted: bytes | None = None) -> Any:
+    if salted is None:
+        salted = salted_password(SHA_256, name, b"salt", 4096)
+    return ScramCredentialUpsertion(name, mechanism, iterations, b"salt", salted)
+
+
+def user_may_log_in(address: str, name: str) -> bool:
+    with WireClient(address) as client:
+        return log_in(client, sasl_client("SCRAM-SHA-256", name, name)).error_code == 0
+
+
+@pytest.mark.parametrize("maker", NODES)
+def test_a_scram_user_made_at_one_node_logs_in_to_all_until_another_ends_it(
+    addresses: dict[int, str], maker: int
+) -> None:
+    """Two of the three nodes are not the active controller, and forward the request."""
+    name = f"user{maker}"
+    deletions = [ScramCredentialDeletion("absent", SHA_256.code)]
+    upsertions = [user(name), user("none", 9), user("few", iterations=1), user("empty", salted=b"")]
+    with alice(addresses, maker) as client:
+        response = client.call(AlterUserScramCredentialsRequest(deletions, upsertions), 0)
+    assert {each.user: (each.error_code, each.error_message) for each in response.results} == {
+        name: (0, None),
+        "absent": (RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
+        "none": (UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
+        "few": (UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
+        "empty": (UNKNOWN_SERVER_ERROR, None),
+    }
+    for address in addresses.values():
+        eventually(lambda address=address: user_may_log_in(address, name))
+    with alice(addresses, maker % 3 + 1) as client:
+        deletions = [ScramCredentialDeletion(name, SHA_256.code)]
+        (result,) = client.call(AlterUserScramCredentialsRequest(deletions, []), 0).results
+        assert (result.user, result.error_code) == (name, 0)
+    for address in addresses.values():
+        eventually(lambda address=address: not user_may_log_in(address, name))
