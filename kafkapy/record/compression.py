@@ -220,7 +220,7 @@ def _compress_snappy(data: ReadableBuffer) -> bytes:
 
 def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
     if data[:8] != _XERIAL_MAGIC:
-        return _inflate_snappy_block(data, max_bytes)
+        return _inflate_snappy_block(data, max_bytes, max_bytes)
     inflated = _Inflated(max_bytes)
     position = 16
     while position < len(data):
@@ -231,14 +231,16 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
         position += 4
         if block_bytes > len(data) - position:
             raise CorruptRecordError(f"snappy: a block of {block_bytes} bytes in {len(data) - position} bytes")
-        inflated.add(_inflate_snappy_block(data[position : position + block_bytes], inflated.left_bytes))
+        block = data[position : position + block_bytes]
+        inflated.add(_inflate_snappy_block(block, inflated.left_bytes, max_bytes))
         position += block_bytes
     if position > len(data):
         raise CorruptRecordError("snappy: the stream is cut short")
     return inflated.whole()
 
 
-def _inflate_snappy_block(block: bytes, max_bytes: int) -> bytes:
+def _inflate_snappy_block(block: bytes, left_bytes: int, max_bytes: int) -> bytes:
+    """Return a block decompressed, which may take the `left_bytes` of the stream's max_bytes."""
     import snappy
 
     length, is_whole = _snappy_length(block)
@@ -246,7 +248,7 @@ def _inflate_snappy_block(block: bytes, max_bytes: int) -> bytes:
         raise CorruptRecordError("snappy: a block does not start with its length")
     if length > _SNAPPY_MAX_RATIO * len(block):
         raise CorruptRecordError(f"snappy: {len(block)} bytes cannot inflate to {length}")
-    if length > max_bytes:
+    if length > left_bytes:
         raise _too_large(max_bytes)
     try:
         return bytes(snappy.uncompress(block))
