@@ -6,6 +6,7 @@ To a SASL port without a password: test_login_floods.py.
 import contextlib
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ PATIENCE_MS = 60_000
 """For those that have to succeed, also on a busy machine."""
 PEERS = 200
 PACE_S = 0.05
+PRODUCE = 0
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 
 
@@ -202,3 +204,15 @@ def test_renegotiation_is_refused(patient: Guarded) -> None:
     with patient.watched(), OpenSslClient(patient.port, TLS1_2) as peer:
         assert peer.send_request(API_VERSIONS_FRAME)
         assert not peer.renegotiate()
+
+
+@pytest.mark.skipif(not is_available(), reason="there is no libssl to load")
+def test_key_updates_beside_data_whose_answers_are_not_read_end_their_connection(patient: Guarded) -> None:
+    """A frame without end, with a KeyUpdate at every 20 bytes of it: nothing of it is wasted, but answers pile up."""
+    with patient.watched(), OpenSslClient(patient.port) as peer:
+        peer.send(struct.pack(">ihh", 50_000_000, PRODUCE, 9))
+        sent = 0
+        while peer.update_keys() and sent < 60_000:
+            peer.send(bytes(20))
+            sent += 1
+        assert sent < 60_000
