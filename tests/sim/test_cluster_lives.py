@@ -9,16 +9,24 @@ import sys
 
 import pytest
 
-from tests.simulator.cluster_lives import live
+from tests.simulator.cluster_effects import FAILED_OPERATIONS, LEAST_SHARE_OF_OPERATION, LEAST_SHARES, EffectsOfSeeds
+from tests.simulator.cluster_lives import live, live_and_count
 from tests.simulator.cluster_plan import seeds_of
 
 REPEATED_SEED = 4
 """One with transactional clients."""
+EFFECTS = EffectsOfSeeds()
 
 
 @pytest.mark.parametrize("seed", seeds_of(0))
 def test_a_cluster_loses_nothing_and_recovers(seed: int) -> None:
-    live(seed)
+    EFFECTS.note(seed, live_and_count(seed)[1])
+
+
+def test_the_faults_of_disks_took_effect() -> None:
+    if len(EFFECTS) < len(seeds_of(0)):
+        pytest.skip("judged where all seeds of this file were run, and none has failed")
+    EFFECTS.check({**LEAST_SHARES, **dict.fromkeys(FAILED_OPERATIONS, LEAST_SHARE_OF_OPERATION)})
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:

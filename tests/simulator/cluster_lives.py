@@ -12,6 +12,7 @@ keep what was acknowledged. (Metadata is synced: controllers may lose their powe
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -23,6 +24,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
 )
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from kafkapy.types import METADATA_PARTITION
 from tests.simulator import cluster_transactions
 from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
 from tests.simulator.cluster_clients import (
@@ -41,12 +43,28 @@ from tests.simulator.disk import Keep
 from tests.simulator.process_lives import ProcessLoop, run_processes
 from tests.simulator.stale_requests import StaleRequests
 
+TOPIC: Final = "orders"
 LOOK_S: Final = 0.05
 HEAL_S: Final = 60.0
 LATE_S: Final = 2.2
 """How long a fault may last when no other begins any more: longer than a broker's session."""
+MET_S: Final = 3.0
+"""How long a fault of a disk waits for an operation that meets it."""
+AIMED_SHARE: Final = 0.8
+"""How many of the losses of power are aimed at a broker that has unsynced records."""
+FAILING: Final = (
+    ("write", f"/{TOPIC}-"),
+    ("write", f"/{METADATA_PARTITION}/"),
+    ("write", ""),
+    ("sync", f"/{METADATA_PARTITION}/"),
+    ("sync", ""),
+    ("read", f"/{TOPIC}-"),
+    ("read", ""),
+    ("rename", ""),
+)
+"""Operations that fail, and of which paths."""
+FAILING_WITH_FLUSHES: Final = (*FAILING, *3 * (("sync", f"/{TOPIC}-"),))
 ONE_BATCH_A_FETCH: Final = {"replica_fetch_max_bytes": "1", "replica_fetch_response_max_bytes": "1"}
-TOPIC: Final = "orders"
 MOVED: Final = "moved"
 MOVED_WITH_TRANSACTIONS: Final = ("right", "__transaction_state", "__consumer_offsets")
 """What moves where clients are transactional: coordinators and a partition of theirs."""
@@ -116,9 +134,10 @@ class ClusterLives:
 
     async def _create_topics(self) -> None:
         configs = [CreatableTopicConfig("min.insync.replicas", str(MIN_ISR))]
+        flushed = [CreatableTopicConfig("flush.messages", "2")] if self._plan.flushes_often else []
         topics = [
-            CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=3, configs=configs),
-            CreatableTopic(name=MOVED, num_partitions=1, replication_factor=2, configs=configs),
+            CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=3, configs=[*configs, *flushed]),
+            CreatableTopic(name=MOVED, num_partitions=1, replication_factor=2, configs=[*configs, *flushed]),
             CreatableTopic(
                 name="__consumer_offsets",
                 num_partitions=1,
@@ -170,8 +189,11 @@ class ClusterLives:
         await asyncio.gather(*(self._repeat(*line) for line in lines))
 
     async def _repeat(self, *faults: Callable[[], Awaitable[None]]) -> None:
+        """Let the faults of a line happen, each as often as the others, until the end."""
+        deck: list[Callable[[], Awaitable[None]]] = []
         while self._loop.now < self._end:
-            fault = self._chance.choice(faults)
+            deck = deck or self._chance.sample(faults, len(faults))
+            fault = deck.pop()
             self.world.note(fault.__name__)
             await fault()
             await asyncio.sleep(self._chance.uniform(0.01, self._plan.pause_s))
@@ -246,7 +268,16 @@ class ClusterLives:
                 computer.kill()
 
     async def _power(self) -> None:
+        """Cut the power of a computer: more often of a broker, once it has something to forget and may do so."""
         computer = self._any()
+        if self._chance.random() < AIMED_SHARE:
+            await self._soon(
+                lambda: self._may_forget() and any(each.has_unsynced_records for each in self.world.brokers)
+            )
+            await self._for(0, 0.4)
+            computer = self._chance.choice(
+                [each for each in self.world.brokers if each.has_unsynced_records] or [computer]
+            )
         if computer.is_broker:
             if not self._may_forget():
                 return
@@ -259,6 +290,13 @@ class ClusterLives:
         computer.is_held = False
         if computer.is_broker:
             self._watches.append(self._loop.create_task(self._watch(computer)))
+
+    async def _soon(self, holds: Callable[[], bool], limit_s: float = 2.5) -> bool:
+        """Wait until something holds, not for long; return whether it does."""
+        end = min(self._loop.now + limit_s, self._end + LATE_S)
+        while not holds() and self._loop.now < end:
+            await asyncio.sleep(0.02)
+        return holds()
 
     def _may_forget(self) -> bool:
         """Whether each partition has replicas in sync that will keep what a broker forgets."""
@@ -303,28 +341,38 @@ class ClusterLives:
                 await computer.stop()
 
     async def _fill(self) -> None:
-        """Let a disk be full for a while."""
+        """Let a disk be full, until a write has found it so and a while longer."""
         computer = self._any()
         if self._may_end(computer):
             with self._ending():
+                room_bytes = self._chance.choice((0, 0, 100, 300))
+                self.world.note(f"disk of node {computer.node_id} is full after {room_bytes} bytes")
                 computer.has_disk_fault = True
-                computer.disk.capacity_bytes = computer.disk.used_bytes() + self._chance.choice((0, 300, 5000))
-                await self._for(0.2, 3)
+                computer.disk.capacity_bytes = computer.disk.used_bytes() + room_bytes
+                await self._met(computer, "full")
                 computer.disk.capacity_bytes = None
 
     async def _fail_disk(self) -> None:
-        """Let a write, a read or an fsync fail."""
+        """Let a write, a read or an fsync fail: of something that is done soon."""
         computer = self._any()
         if not self._may_end(computer):
             return
         computer.has_disk_fault = True
-        operation = self._chance.choice(("write", "sync", "read", "rename"))
-        path = self._chance.choice(("", f"{TOPIC}-0", "__cluster_metadata"))
+        operation, path = self._chance.choice(FAILING if not self._plan.flushes_often else FAILING_WITH_FLUSHES)
         self.world.note(f"{operation} of {path or 'anything'} of node {computer.node_id} fails")
         with self._ending():
+            if operation == "read":
+                computer.disk.chill()
             computer.disk.fail(operation, errno.EIO, path=path)
-            await self._for(0.2, 2)
+            await self._met(computer, operation)
             computer.disk.heal()
+
+    async def _met(self, computer: Computer, effect: str) -> None:
+        """Wait until a fault of a disk has had an effect, and for a while; not for long in all."""
+        count = computer.disk.effects[effect]
+        if await self._soon(lambda: computer.disk.effects[effect] > count, MET_S):
+            self.world.note(f"node {computer.node_id} met its disk's fault: {effect}")
+            await self._for(0, 1)
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
@@ -409,6 +457,11 @@ def live(seed: int) -> list[str]:
 
     A seed decides all of it: the last line, which depends on each draw of the run, is the same in any process.
     """
+    return live_and_count(seed)[0]
+
+
+def live_and_count(seed: int) -> tuple[list[str], Counter[str]]:
+    """Run one seed as `live` does; return what happened, and how often each kind of disk fault took effect."""
     world: list[ClusterWorld] = []
 
     async def main(loop: ProcessLoop) -> None:
@@ -424,7 +477,7 @@ def live(seed: int) -> list[str]:
         command = f"python -m tests.simulator.cluster_lives {seed}"
         error.add_note(f"{history}\nAgain: {command}")
         raise
-    return world[0].history
+    return world[0].history, world[0].effects()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ MORE_NODES: Final[Sequence[Mapping[int, str]]] = (
 )
 NETWORK: Final = ("cut", "isolate", "lose", "slow", "skew")
 PROCESSES: Final = ("kill", "kill_some", "power", "power", "pause", "stop")
-DISKS: Final = ("reassign", "reassign", "fill", "fail_disk")
+DISKS: Final = ("reassign", "fill", "fail_disk")
 ADMINISTERED: Final = (*DISKS, "administer", "administer")
 """Names of methods of ClusterLives. Faults of one line happen one after the other, those of several at once."""
 CLIENTS: Final = ("idempotent-1", "plain-0", "moved", "group-0")
@@ -45,6 +45,7 @@ class Plan:
     """faults: a line each of what may happen at once. pause_s: the longest time between two faults of a line.
 
     fetches_little: followers get one batch a fetch, so that those that were away are behind for long.
+    flushes_often: partitions are flushed after each few records, so that an fsync of theirs can fail.
     has_calm_clients: once all is healed, clients that have done their part do little until all have, and all is whole.
     """
 
@@ -57,6 +58,7 @@ class Plan:
     pause_s: float
     fetches_little: bool = False
     has_calm_clients: bool = False
+    flushes_often: bool = False
 
 
 def seeds_of(family: int) -> range:
@@ -74,7 +76,7 @@ def plan_of(seed: int) -> Plan:
         return Plan(roles, has_transactions, CLIENTS, TRANSACTORS, (NETWORK, disks, PROCESSES), 12.0, 1.5)
     faults = (
         _some(chance, NETWORK, (0, 1, 1, 2)),
-        _some(chance, disks, (0, 0, 1, 1)),
+        _some(chance, disks, (0, 1, 1, 2)),
         _some(chance, PROCESSES, (1, 1, 2)),
     )
     return Plan(
@@ -87,6 +89,7 @@ def plan_of(seed: int) -> Plan:
         chance.choice((0.3, 0.6, 1.0)),
         chance.random() < 0.35,
         chance.random() < 0.5,
+        chance.random() < 0.2,
     )
 
 

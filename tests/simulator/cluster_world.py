@@ -10,7 +10,8 @@ supervisor would do. What may happen to it is here; when it happens is cluster_l
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from kafkapy.server.cluster.plan import COMBINED, defaults
 from kafkapy.server.controller import ControllerServer
 from kafkapy.server.quorum_node import Network
 from kafkapy.storage.offline.format import FormatRequest, Voter, format_directories
-from kafkapy.types import TopicPartition
+from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.faulty_network import FaultyConnector, FaultyNetwork
 from tests.simulator.helper import SimHelper
@@ -259,8 +260,19 @@ class Computer:
         else:
             self.world.network.cut_power(self.host)
             self.world.network.boots[self.host] = None
-        self.disk.crash(keep or "all")
+        self._note_forgotten(self.disk.crash(keep or "all"))
         self._ended.set()
+
+    def _note_forgotten(self, paths: Sequence[str]) -> None:
+        """Count a crash that forgot records of a partition, or of the metadata log."""
+        logs = [path for path in paths if path.endswith(".log")]
+        self.disk.effects["forgotten records"] += any(map(_has_records, logs))
+        self.disk.effects["forgotten metadata"] += not all(map(_has_records, logs))
+
+    @property
+    def has_unsynced_records(self) -> bool:
+        """Whether a loss of power may take records of a partition."""
+        return any(path.endswith(".log") and _has_records(path) for path in self.disk.unsynced())
 
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL where the process takes too long."""
@@ -321,6 +333,10 @@ class ClusterWorld:
     @property
     def brokers(self) -> list[Computer]:
         return [each for each in self.computers.values() if each.is_broker]
+
+    def effects(self) -> Counter[str]:
+        """Count the faults of disks that took effect so far, by kind."""
+        return sum((computer.disk.effects for computer in self.computers.values()), Counter[str]())
 
     def note(self, text: str) -> None:
         self.history.append(f"{self.loop.now:9.3f} {text}")
@@ -386,6 +402,11 @@ class ImageView:
             set(each.isr) == set(each.replicas) and not each.adding_replicas and not each.removing_replicas
             for each in self.registrations.values()
         )
+
+
+def _has_records(log_path: str) -> bool:
+    """Whether a log is a partition's, not that of the metadata."""
+    return f"/{METADATA_PARTITION}/" not in log_path
 
 
 def combined(count: int) -> dict[int, str]:

@@ -13,12 +13,13 @@ so a script runs once, and the machine stops at each of its changes (crash_enume
 
 Faults: `capacity_bytes` (ENOSPC, with part of the write done), `fail(operation, errno, ...)`, `chill()` (pread_nowait
 finds nothing until somebody has waited for a pread), `hook` (called before each operation: stalls, counting),
-`crash_after` (SimCrash is raised in place of the n-th change).
+`crash_after` (SimCrash is raised in place of the n-th change). `effects` counts the faults that an operation met.
 """
 
 import errno
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -70,6 +71,10 @@ class _Inode:
         data = self.data
         return len(data) if not data or data[-1] else len(data.rstrip(b"\0"))
 
+    @property
+    def is_unsynced(self) -> bool:
+        return bool(self.pending) and (self.size != self.platter_size or self.data != self.platter)
+
     def sync(self) -> None:
         if self.pending:
             self.platter = bytes(self.data)
@@ -87,14 +92,19 @@ class _Inode:
         other.modified_ms = self.modified_ms
         return other
 
-    def crash(self, keep: Keep, chance: random.Random) -> None:
-        if keep != "all" and self.pending:
-            surviving = _surviving(self.pending, keep, chance)
-            self.data = bytearray(self.platter)
-            self.size = self.platter_size
-            for change in surviving:
-                self.apply(change)
+    def crash(self, keep: Keep, chance: random.Random) -> bool:
+        """Return whether the contents are others now."""
+        if keep == "all" or not self.pending:
+            self.sync()
+            return False
+        before, size_before = self.data, self.size
+        surviving = _surviving(self.pending, keep, chance)
+        self.data = bytearray(self.platter)
+        self.size = self.platter_size
+        for change in surviving:
+            self.apply(change)
         self.sync()
+        return self.size != size_before or self.data != before
 
 
 def _surviving(
@@ -140,6 +150,13 @@ class _Directory:
         self.platter = dict(self.entries)
         self.pending.clear()
 
+    def unsynced(self, path: str = "") -> Iterator[str]:
+        for name, node in self.entries.items():
+            if isinstance(node, _Directory):
+                yield from node.unsynced(f"{path}/{name}")
+            elif node.is_unsynced:
+                yield f"{path}/{name}"
+
     def fork(self, forked: "dict[int, _Inode | _Directory]") -> "_Directory":
         """Copy all below; `forked` has by id what was copied already: a file may be in several states of its names."""
         other = forked[id(self)] = _Directory()
@@ -151,13 +168,31 @@ class _Directory:
         other.pending = [copy(state) for state in self.pending]
         return other
 
-    def crash(self, keep: Keep, chance: random.Random) -> None:
+    def crash(self, keep: Keep, chance: random.Random, path: str = "") -> Iterator[str]:
+        """Yield the paths of files whose contents were lost or changed. Iterate to the end: it is done only then."""
+        before = self.entries
         if keep != "all":
             states = [self.platter, *(self.pending if keep != "none" else ())]
             self.entries = dict(chance.choice(states))
         self.sync()
-        for node in self.entries.values():
-            node.crash(keep, chance)
+        for name, node in before.items():
+            if self.entries.get(name) is not node:
+                yield from _contents(node, f"{path}/{name}")
+        for name, node in self.entries.items():
+            if isinstance(node, _Directory):
+                yield from node.crash(keep, chance, f"{path}/{name}")
+            elif node.crash(keep, chance):
+                yield f"{path}/{name}"
+
+
+def _contents(node: "_Inode | _Directory", path: str) -> Iterator[str]:
+    """Yield the paths of files that are not empty."""
+    if isinstance(node, _Inode):
+        if node.data:
+            yield path
+        return
+    for name, each in node.entries.items():
+        yield from _contents(each, f"{path}/{name}")
 
 
 def _forked(node: "_Inode | _Directory", forked: "dict[int, _Inode | _Directory]") -> "_Inode | _Directory":
@@ -191,7 +226,8 @@ class SimFile:
 
     def pread_nowait(self, length: int, position: int) -> bytes | None:
         inode = self._check()
-        return None if inode.is_cold else inode.read(length, position)
+        is_cold = inode.is_cold and not self._disk.is_undisturbed
+        return None if is_cold else inode.read(length, position)
 
     def warm(self, length: int, position: int) -> tuple[int, bool]:
         was_cold = self._inode.is_cold
@@ -206,6 +242,7 @@ class SimFile:
         room = self._disk.room_for(inode, position, len(content))
         if room < len(content):
             self._change(inode, (position, content[:room]))
+            self._disk.effects["full"] += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         self._change(inode, (position, content))
         return len(content)
@@ -260,11 +297,14 @@ class SimDisk:
         """The write that `hook` is called before: where that kills the process, part of it may be done."""
         self._chance = random.Random(seed)
         self._faults: list[tuple[str, int, str, int]] = []
+        self.is_undisturbed = False
+        self.effects: Counter[str] = Counter()
+        """How often a write found the disk full ("full"), and an operation failed (by the operation's name)."""
 
     # Faults
 
-    def crash(self, keep: Keep = "none") -> None:
-        """Lose what the mode loses; files that were open are gone, locks too."""
+    def crash(self, keep: Keep = "none") -> list[str]:
+        """Lose what the mode loses; return which files forgot something. Files that were open are gone, locks too."""
         if self.under_way is not None:
             inode, (position, content) = self.under_way
             self.under_way = None
@@ -274,10 +314,11 @@ class SimDisk:
                 inode.pending.append(part)
             else:
                 inode.pending.append((position, content))
-        self.root.crash(keep, self._chance)
+        forgotten = list(self.root.crash(keep, self._chance))
         self.boot += 1
         self.locked.clear()
         self.crash_after = None
+        return forgotten
 
     def fork(self, seed: int) -> "SimDisk":
         """Return a disk in the state of this one that goes its own way: no hook, no faults, chance from `seed`."""
@@ -298,12 +339,12 @@ class SimDisk:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Let a checker look at files: nothing fails, and faults are left for those whom they are for."""
-        faults, self._faults = self._faults, []
+        """Let a checker look at files: nothing fails, is cold, and faults are left for those whom they are for."""
+        faults, self._faults, self.is_undisturbed = self._faults, [], True
         try:
             yield
         finally:
-            self._faults = faults
+            self._faults, self.is_undisturbed = faults, False
 
     def heal(self) -> None:
         """Let nothing fail any more."""
@@ -339,7 +380,12 @@ class SimDisk:
             if failing == operation and part in path:
                 self._faults[slot : slot + 1] = [(failing, code, part, times - 1)] if times > 1 else []
                 self.under_way = None
+                self.effects[operation] += 1
                 raise OSError(code, os.strerror(code), path)
+
+    def unsynced(self) -> Iterator[str]:
+        """Yield the paths of files whose contents a loss of power may change."""
+        yield from self.root.unsynced()
 
     def room_for(self, inode: _Inode, position: int, length: int) -> int:
         """Return how much of a write fits."""
