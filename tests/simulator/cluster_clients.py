@@ -46,7 +46,27 @@ LONGEST_REST_S: Final = 0.25
 """Between two fetches of a consumer."""
 CALM_REST_S: Final = 0.5
 """Between two steps of a client that has done its part, where the plan has it rest."""
-VERSIONS: Final = {0: 13, 1: 17, 3: 13, 8: 10, 9: 10, 10: 6, 19: 7, 22: 5, 45: 1, 43: 2}
+VERSIONS: Final = {
+    0: 13,
+    1: 17,
+    3: 13,
+    8: 10,
+    9: 10,
+    10: 6,
+    11: 9,
+    12: 4,
+    13: 5,
+    14: 5,
+    19: 7,
+    20: 6,
+    22: 5,
+    32: 4,
+    37: 3,
+    43: 2,
+    44: 1,
+    45: 1,
+}
+"""The version of each API that a client sends."""
 
 
 class LostError(Exception):

@@ -26,6 +26,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from kafkapy.types import METADATA_PARTITION
 from tests.simulator import cluster_transactions
+from tests.simulator.cluster_admin import Administrator
 from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
 from tests.simulator.cluster_clients import (
     Client,
@@ -425,20 +426,23 @@ class ClusterLives:
             if computer.has_disk_fault and computer.life is not None:
                 computer.kill()  # a directory that has failed stays offline until a start
         before = [client.progress for client in self.clients]
+        administrator = Administrator(world, self.checker)
+        administration = self._loop.create_task(administrator.run())
 
         def is_well() -> bool:
-            self._raise_of(*tasks)
+            self._raise_of(*tasks, administration)
             is_enough_done = True
             for client, count in zip(self.clients, before, strict=True):
                 has_done_enough = client.progress >= count + client.enough_progress
                 client.is_calm = has_done_enough and self._plan.has_calm_clients
                 is_enough_done = is_enough_done and has_done_enough
-            return is_enough_done and world.is_whole()
+            return is_enough_done and administration.done() and world.is_whole()
 
         try:
             await world.until(is_well, HEAL_S, "all is well again")
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self._state(before)}") from error
+            administered = "done" if administration.done() else f"{administrator.doing}, {administrator.last_codes}"
+            raise AssertionError(f"{error}: {self._state(before)}; administration: {administered}") from error
 
     def _state(self, before: Sequence[int]) -> str:
         nodes = {
