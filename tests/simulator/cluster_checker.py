@@ -9,8 +9,10 @@ Names of the invariants: reliability, 1.4.
     I6   a leader epoch has one leader
     I7   what is acknowledged is in min.insync.replicas logs; the ISR is of replicas
     I8   logs are the same bytes in the end
+    I9   what a group has committed does not go back; a partition has one owner in a generation; earlier ones are fenced
     I10  images of the same offset are equal, and equal to the replay of the metadata log
     I11  what was refused for certain never appears
+    I13  received requests are within their bound and accounted for; nothing of clients that are gone is kept
          the controller's ISR is within the leader's maximal ISR; who is in it has all that is committed
          no broker takes the log of a replica that it has for a stray one
 """
@@ -23,6 +25,7 @@ from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.storage.file_names import STRAY_DIRECTORY_SUFFIX, parse_partition_directory
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.types import METADATA_PARTITION, TopicPartition
+from tests.simulator.cluster_memory import held_at_rest, unbounded
 from tests.simulator.cluster_world import LOG_DIR, ClusterWorld, Computer
 from tests.simulator.metadata_replay import replayed_image
 from tests.simulator.replicas import content, stored
@@ -47,6 +50,8 @@ class ClusterChecker:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._offsets: dict[tuple[TopicPartition, int, int, int], tuple[int, int, int]] = {}
         self._read_to: dict[tuple[TopicPartition, int, int, int], int] = {}
+        self._owners: dict[tuple[str, int, TopicPartition], str] = {}
+        self._newest_generations: dict[str, int] = {}
         self._checked_images: dict[int, MetadataImage] = {}
 
     # -- what clients tell ----------------------------------------------------------------------------------------
@@ -78,6 +83,27 @@ class ClusterChecker:
                 f"the producer id {producer_id} was given to {self._producer_ids[producer_id]}, {name}"
             )
 
+    def own(self, group_id: str, generation: int, member_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """A member of a classic group was answered what it is assigned."""
+        for partition in partitions:
+            owner = self._owners.setdefault((group_id, generation, partition), member_id)
+            if owner != member_id:
+                raise ViolationError(
+                    f"I9, one owner: {owner} and {member_id} own {partition} in generation {generation} of {group_id}"
+                )
+        self._newest_generations[group_id] = max(generation, self.newest_generation(group_id))
+
+    def newest_generation(self, group_id: str) -> int:
+        """Return the latest generation in which a member was assigned something, -1 if there is none."""
+        return self._newest_generations.get(group_id, -1)
+
+    def commit_of(self, group_id: str, generation: int, newest_generation: int) -> None:
+        """An offset was committed of a generation. newest_generation: the latest one when it was sent."""
+        if generation < newest_generation:
+            raise ViolationError(
+                f"I9, fenced: generation {generation} of {group_id} committed an offset after {newest_generation} began"
+            )
+
     # -- at any time ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -88,12 +114,18 @@ class ClusterChecker:
             if image is not None and self._checked_images.get(computer.node_id) is not image:
                 self._checked_images[computer.node_id] = image
                 self._check_image(image)
+            if computer.is_serving:
+                self._check_memory(computer, unbounded(computer))
         registrations = self._world.registrations()
         for computer in self._world.brokers:
             with computer.disk.undisturbed():
                 for partition in computer.partitions():
                     if partition.is_leader and partition.log is not None:
                         self._check_leader(computer, partition, registrations)
+
+    def _check_memory(self, computer: Computer, found: Iterable[str]) -> None:
+        for text in found:
+            raise ViolationError(f"I13: node {computer.node_id}: {text}")
 
     def _check_image(self, image: MetadataImage) -> None:
         """One leader an epoch, ISR of replicas: in each image that any node has."""
@@ -177,6 +209,8 @@ class ClusterChecker:
         self.look()
         self._check_images()
         self._check_strays()
+        for computer in self._world.computers.values():
+            self._check_memory(computer, held_at_rest(computer))
         for partition, registration in self._world.registrations().items():
             logs = [self._world.computers[node_id].partition(partition).log for node_id in registration.replicas]  # type: ignore[union-attr]
             if len({tail(log) for log in logs}) != 1:

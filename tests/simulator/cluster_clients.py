@@ -92,7 +92,7 @@ class Connections:
         """Send a request; return what will be its answer, or raise LostError."""
         link = self._links.get(node_id)
         if link is None or link.is_closed:
-            link = self._links[node_id] = _Link(await self._connect(node_id))
+            link = self._links[node_id] = _Link(await self.connect(node_id))
         return link.send(request, VERSIONS[request.API_KEY] if version is None else version)
 
     async def send_to_any(self, request: Any) -> Any:
@@ -107,7 +107,8 @@ class Connections:
         for node_id in list(self._links):
             self.drop(node_id)
 
-    async def _connect(self, node_id: int) -> SimChannel:
+    async def connect(self, node_id: int) -> SimChannel:
+        """Return a connection of its own. Raises LostError."""
         done: asyncio.Future[SimChannel] = self.world.loop.create_future()
 
         def on_done(channel: SimChannel | None, error: OSError | None) -> None:
@@ -372,6 +373,15 @@ def produce_request(place: Place, topic: str, partition: int, data: bytes) -> Pr
     return ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[TopicProduceData(topic, place.topic_id, [part])])
 
 
+async def find_coordinator(connections: Connections, group_id: str) -> int:
+    """Return the node id of a group's coordinator. Raises LostError."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
+    (found,) = (await connections.send_to_any(request)).coordinators
+    if found.error_code or found.node_id < 0:
+        raise LostError(found.error_code)
+    return int(found.node_id)
+
+
 class PlainProducer(Client):
     """Writes values that are never sent twice: what was refused for certain must never be seen."""
 
@@ -473,7 +483,7 @@ class Committer(Client):
         place = await self.place(self._topic, 0)
         try:
             if self._coordinator_id < 0:
-                await self._find()
+                self._coordinator_id = await find_coordinator(self.connections, self.name)
             if self.world.loop.rng.random() < 0.7:
                 await self._commit(place)
             else:
@@ -482,13 +492,6 @@ class Committer(Client):
             self._coordinator_id = -1
             raise
         await asyncio.sleep(self.world.loop.rng.expovariate(COMMITS_PER_S))
-
-    async def _find(self) -> None:
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name])
-        (found,) = (await self.connections.send_to_any(request)).coordinators
-        if found.error_code or found.node_id < 0:
-            raise LostError(found.error_code)
-        self._coordinator_id = found.node_id
 
     async def _commit(self, place: Place) -> None:
         self._requested += 1

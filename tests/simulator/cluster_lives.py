@@ -25,7 +25,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from kafkapy.types import METADATA_PARTITION
-from tests.simulator import cluster_transactions
+from tests.simulator import cluster_groups, cluster_memory, cluster_transactions
 from tests.simulator.cluster_admin import Administrator
 from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
 from tests.simulator.cluster_clients import (
@@ -37,6 +37,8 @@ from tests.simulator.cluster_clients import (
     LostError,
     PlainProducer,
 )
+from tests.simulator.cluster_flood import Flooder
+from tests.simulator.cluster_groups import GroupMember
 from tests.simulator.cluster_plan import plan_of
 from tests.simulator.cluster_transactions import TransactionClients
 from tests.simulator.cluster_world import ClusterWorld, Computer
@@ -47,6 +49,8 @@ from tests.simulator.stale_requests import StaleRequests
 TOPIC: Final = "orders"
 LOOK_S: Final = 0.05
 HEAL_S: Final = 60.0
+MEMBER_COUNT: Final = 3
+"""Of the classic group: more than there are partitions, so that one is without."""
 LATE_S: Final = 2.2
 """How long a fault may last when no other begins any more: longer than a broker's session."""
 MET_S: Final = 3.0
@@ -80,6 +84,8 @@ class ClusterLives:
         self._plan = plan = plan_of(seed)
         self._has_transactions = plan.has_transactions
         properties = {
+            **cluster_groups.PROPERTIES,
+            **cluster_memory.PROPERTIES,
             **(cluster_transactions.PROPERTIES if self._has_transactions else {}),
             **(ONE_BATCH_A_FETCH if plan.fetches_little else {}),
         }
@@ -173,6 +179,10 @@ class ClusterLives:
                 Consumer(world, checker, "consumer-1", 6, MOVED, 0),
             ],
             "group-0": lambda: [Committer(world, checker, "group-0", 7, TOPIC)],
+            "flood": lambda: [Flooder(world, checker, "flood", 20)],
+            "members": lambda: [
+                GroupMember(world, checker, f"member-{number}", 8 + number, TOPIC) for number in range(MEMBER_COUNT)
+            ],
         }
         for name in self._plan.clients:
             self.clients += more[name]()

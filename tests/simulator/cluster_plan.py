@@ -35,7 +35,7 @@ PROCESSES: Final = ("kill", "kill_some", "power", "power", "pause", "stop")
 DISKS: Final = ("reassign", "fill", "fail_disk")
 ADMINISTERED: Final = (*DISKS, "administer", "administer")
 """Names of methods of ClusterLives. Faults of one line happen one after the other, those of several at once."""
-CLIENTS: Final = ("idempotent-1", "plain-0", "moved", "group-0")
+CLIENTS: Final = ("idempotent-1", "plain-0", "moved", "group-0", "members", "flood")
 """Beside a producer and a consumer of the same partition, which are always there."""
 TRANSACTORS: Final = 2
 
