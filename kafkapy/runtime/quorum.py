@@ -11,13 +11,14 @@ records, downloads of snapshots).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.quorum import QuorumConfig
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, KafkapyError, StorageError
 from kafkapy.machine import Event
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.core import RaftCore
@@ -284,6 +285,20 @@ class Quorum:
         Raises the error that stopped the quorum; NotLeaderError once it is closed.
         """
         await self._waiters.wait(condition)
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Resign if leader, and return once another node leads. Until then this one votes: others may need its vote.
+
+        It waits for timeout_s at most, and for no longer than the shortest election timeout, so that it does not stand
+        itself. A deviation: Apache Kafka waits for up to 5 s, and does not stand while it does.
+        """
+        if self._is_closed or not self._is_recovered or not self.is_leader or self._core.is_only_voter:
+            return
+        self._step(ResignRequested(self.leader_epoch))
+        timeout_s = min(timeout_s, self._config.controller_quorum_election_timeout_ms / 1000)
+        with contextlib.suppress(TimeoutError, KafkapyError):  # a failure of the disk is reported by on_fatal
+            async with asyncio.timeout(timeout_s):
+                await self.wait_until(lambda: self.leader_id not in (-1, self.node_id))
 
     async def close(self) -> None:
         """Resign if leader, cancel running work, fsync and close the log. Raises StorageError."""

@@ -33,7 +33,6 @@ from kafkapy.runtime.quorum_peers import KraftVersions
 
 logger = logging.getLogger(__name__)
 
-SETTLE_POLL_S = 0.01
 SOFTWARE_NAME = "kafkapy"
 KRAFT_VERSION = "kraft.version"
 ZERO_MINIMUM_SINCE = 4
@@ -61,7 +60,6 @@ class NetworkRaftTransport:
         self._bootstrap_servers = bootstrap_servers
         self._software_version = software_version
         self._peers: dict[int, Peer] = {}
-        self._unanswered_count = 0
         self._refusals: dict[tuple[int, str], int] = {}
         """The error codes with which nodes refused their last requests of a kind: each is logged once."""
 
@@ -78,10 +76,8 @@ class NetworkRaftTransport:
             asyncio.get_running_loop().call_soon(on_response, None)  # never while the core still steps
             return
         api_key = API_KEYS[type(request)]
-        self._unanswered_count += 1
 
         def on_failure(is_unsupported: bool) -> None:
-            self._unanswered_count -= 1
             on_response(_failure(request, is_unsupported))
 
         self._peer(node_id, address).send(
@@ -117,12 +113,6 @@ class NetworkRaftTransport:
             )
         )
 
-    async def settle(self, timeout_s: float) -> None:
-        """Return once all requests are answered or have failed, or after the time-out."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while self._unanswered_count and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(SETTLE_POLL_S)
-
     def close(self) -> None:
         """Close all connections; pending requests fail."""
         for peer in self._peers.values():
@@ -154,7 +144,6 @@ class NetworkRaftTransport:
         version: int,
         on_response: Callable[[Response | None], None],
     ) -> None:
-        self._unanswered_count -= 1
         try:
             response = message_to_response(message, request, version, self._wire)
         except PeerError as error:

@@ -56,7 +56,7 @@ FIRST_BOOTSTRAP_ID: Final = -2
 RETRY_S: Final = 0.1
 EXPLANATION_S: Final = 5.0
 GOODBYE_S: Final = 1.0
-"""How long a stopping leader waits for its last requests to be sent and answered."""
+"""How long a stopping leader of the metadata quorum waits for another one."""
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -259,8 +259,8 @@ class QuorumNode:
     async def close_quorum(self) -> None:
         """Resign, close the metadata log and all connections. Raises StorageError."""
         try:
+            await self.quorum.hand_over(GOODBYE_S)
             await self.quorum.close()
-            await self._transport.settle()
         finally:
             self.close_network()
 
@@ -416,10 +416,6 @@ class _Transport:
         if self._made is None:
             self._made = self._new_transport()
         self._made.query_kraft_versions(voter, on_versions)
-
-    async def settle(self) -> None:
-        if self._made is not None:
-            await self._made.settle(GOODBYE_S)
 
     def close(self) -> None:
         if self._made is not None:

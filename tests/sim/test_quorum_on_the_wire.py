@@ -14,6 +14,7 @@ from kafkapy.raft.roles import LAST_EPOCH
 from kafkapy.raft.voters import VoterSet
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, AllowAll
+from kafkapy.server.quorum_node import GOODBYE_S
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop, run
@@ -73,13 +74,36 @@ async def test_three_voters_elect_a_leader_and_hold_the_same_log(cluster: WiredC
 @wired(1, 2, 3)
 async def test_another_voter_takes_over_when_the_leader_stops(cluster: WiredCluster) -> None:
     leader = await cluster.leader()
+    leader_epoch = leader.leader_epoch
     await append(leader, b"before")
     await cluster.stop(leader.node_id)
     follower = await cluster.leader()
-    assert follower.leader_epoch > leader.leader_epoch
+    assert follower.leader_epoch > leader_epoch
     await append(follower, b"after")
     await cluster.start(leader.node_id)
     await cluster.all_have([b"before", b"after"])
+
+
+@wired(1, 2, 3)
+async def test_a_leader_that_stops_hands_over_and_waits_until_it_is_heard(cluster: WiredCluster) -> None:
+    """Without that, its followers would miss it only after controller.quorum.fetch.timeout.ms, 2 s."""
+    leader = await cluster.leader()
+    await append(leader, b"before")
+    began, leader_epoch = cluster.loop.time(), leader.leader_epoch
+    await cluster.stop(leader.node_id)
+    follower = await cluster.leader()
+    assert cluster.loop.time() - began < 0.1
+    assert follower.leader_epoch == leader_epoch + 1, "by the first election"
+
+
+@wired(1, 2, 3)
+async def test_a_leader_that_stops_does_not_wait_for_long_for_who_is_cut_off(cluster: WiredCluster) -> None:
+    leader = await cluster.leader()
+    await append(leader, b"before")
+    cluster.isolate(leader.node_id)
+    began = cluster.loop.time()
+    await cluster.stop(leader.node_id)
+    assert cluster.loop.time() - began <= GOODBYE_S + 0.1
 
 
 @wired(1, 2, 3)

@@ -19,6 +19,7 @@ from kafkapy.runtime.peer import Peer, PeerSettings
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.raft_transport import NetworkRaftTransport
 from kafkapy.security.authorizer import AllowAll, Authorizer
+from kafkapy.server.quorum_node import GOODBYE_S
 from kafkapy.types import ReplicaKey
 from tests.simulator.disk import SimDisk
 from tests.simulator.io_pool import SimIoPool
@@ -127,6 +128,8 @@ class WiredNode:
         await self.quorum.start()
 
     async def stop(self) -> None:
+        """Stop as QuorumNode.close_quorum does: a leader hands over."""
+        await self.quorum.hand_over(GOODBYE_S)
         await self.quorum.close()
         self.transport.close()
         self.reactor.close()
