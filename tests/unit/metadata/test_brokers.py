@@ -34,7 +34,7 @@ from kafkapy.protocol.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
-from tests.support.controllers import Cluster, directory_id, end_of, registration_request
+from tests.support.controllers import Cluster, directory_id, end_of, new_controller, registration_request
 
 NO_ELR = {"eligible.leader.replicas.version": 0}
 
@@ -185,6 +185,19 @@ def test_silent_broker_is_fenced_and_its_leaderships_move() -> None:
     assert [partition(cluster, index).isr for index in (0, 1)] == [(2,), (2,)]
     assert [partition(cluster, index).leader_epoch for index in (0, 1)] == [1, 0]
     assert cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms)) == []
+
+
+def test_a_new_controller_gives_each_unfenced_broker_a_whole_session() -> None:
+    cluster = Cluster(broker_count=2)
+    cluster.now_ms += 9001
+    cluster.heartbeat(2)
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+
+    controller = new_controller(cluster.image)
+
+    assert [controller.brokers.has_valid_session(broker_id, 9000) for broker_id in (1, 2)] == [False, True]
+    assert controller.brokers.expired_brokers(9000) == []
+    assert controller.brokers.expired_brokers(9001) == [2]
 
 
 def test_last_replica_stays_in_the_isr_and_leads_again_when_it_is_back() -> None:
@@ -429,6 +442,16 @@ def test_replica_is_assigned_to_the_directory_that_its_broker_chose() -> None:
     assert assign(cluster, 1, bytes(16), directory_id(11)) == ErrorCode.UNKNOWN_TOPIC_ID
 
     assert partition(cluster).directories == (directory_id(11),)
+
+
+def test_a_replica_that_its_broker_assigns_to_a_directory_that_is_gone_leaves_the_isr() -> None:
+    cluster = Cluster(broker_count=2)
+    topic_id = with_topic(cluster, [1, 2])
+
+    assert assign(cluster, 1, topic_id, directory_id(11)) == ErrorCode.NONE
+
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
+    assert partition(cluster).directories[0] == directory_id(11)
 
 
 def test_producer_ids_come_in_blocks_that_never_meet() -> None:

@@ -113,6 +113,20 @@ async def test_effects_are_left_to_the_next_leader_when_the_partition_is_lost(lo
     assert host.carried_out == []
 
 
+async def test_a_shard_ends_with_its_leader_epoch_though_this_node_leads_on(loop: SimLoop):
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=[1, 2])
+    host = NameHost(hosting, partition)
+    answer = hosting.start(host.call("k", decided(NameDecision("done", ("a",), ("tell",)))))
+    await settle()
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
+    fetched_by_follower(hosting, partition, 1)
+    await asyncio.gather(answer, return_exceptions=True)
+    assert (host.is_led_here, host.is_active, host.carried_out) == (False, False, [])
+    with pytest.raises(ApiError):
+        await host.call("k", decided(NameDecision("done")))
+
+
 async def test_effects_of_an_append_that_fails_are_not_carried_out(loop: SimLoop):
     hosting = Hosting(loop)
     host = NameHost(hosting, hosting.create_topic(configs={"max.message.bytes": "100"}))
