@@ -8,10 +8,12 @@ from kafkapy.machine import Decision
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, TopicData
 from kafkapy.protocol.messages.alter_partition_response import PartitionData as AlteredPartition
+from kafkapy.protocol.messages.fetch_request import FetchPartition
 from kafkapy.protocol.messages.fetch_response import EpochEndOffset, FetchResponse, PartitionData
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
+from kafkapy.replication.fetch_session import FetchedPartition
 from kafkapy.replication.partition import Role
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
@@ -75,6 +77,61 @@ async def test_a_fetch_has_the_limits_of_the_followers_configuration(loop: SimLo
     (topic,) = request.topics
     fields = (topic.partitions[0].partition_max_bytes, request.min_bytes, request.max_bytes, request.max_wait_ms)
     assert fields == (2048, 3, 4096, 200)
+    await world.stop()
+
+
+async def test_a_follower_fetches_with_the_epoch_of_its_brokers_registration(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    await world.pass_ms(100)
+    states = [request.replica_state for *_, request in world.requests]
+    assert {(state.replica_id, state.replica_epoch) for state in states} == {(2, world.cluster.epochs[2])}
+    await world.stop()
+
+
+async def test_a_high_watermark_beyond_a_followers_log_ends_with_that(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2), isr=(1,))
+    world.isolate(2)
+    await world.produce(1, b"a", b"b")
+    follower = world.nodes[2].log()
+
+    def hold_back_records(_sender: int, _receiver: int, response: Any) -> Any:
+        parts = [part for topic in response.responses for part in topic.partitions]
+        for part in parts:
+            assert part.high_watermark == 2
+            part.records = b""
+        return response
+
+    world.tamper = hold_back_records
+    world.heal()
+    await world.pass_ms(2000)
+    assert (follower.log_end_offset, follower.high_watermark) == (0, 0)
+    world.tamper = None
+    await agree(world)
+    await world.stop()
+
+
+async def test_a_consumer_that_waits_at_a_follower_is_answered_when_that_hears_of_the_commit(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    assert (await world.produce(1, b"a"))[0] == 0
+    await agree(world)
+    partition = world.nodes[2].partition()
+    answered_ms: list[float] = []
+    requested = FetchedPartition("orders", topic_id("orders"), FetchPartition(0, fetch_offset=1))
+    world.nodes[2].manager.wait_for_data(
+        [(requested, partition)],
+        isolation=FetchIsolation.HIGH_WATERMARK,
+        min_bytes=1,
+        max_wait_ms=60_000,
+        on_done=lambda: answered_ms.append(loop.now_ms()),
+        reads_followers=True,
+    )
+    begin_ms = loop.now_ms()
+    assert (await world.produce(1, b"b"))[0] == 0
+    await world.pass_ms(1000)
+    assert [answered - begin_ms < 1000 for answered in answered_ms] == [True]
     await world.stop()
 
 
