@@ -19,6 +19,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import Node, ReplicaWorld, content, stored
+from tests.support.controllers import registration_request
 from tests.support.hosting import NOW_MS, batch, topic_id
 
 
@@ -350,6 +351,57 @@ async def test_a_partition_that_fails_waits_alone(loop: SimLoop, code: ErrorCode
     assert loop.now_ms() - begin_ms < 100
     assert (await first)[0] == 0
     assert 1000 <= loop.now_ms() - begin_ms < 1600
+    await world.stop()
+
+
+async def test_a_new_leader_epoch_ends_the_back_off(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    await world.pass_ms(100)
+
+    def refuse(part: PartitionData) -> None:
+        part.error_code, part.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, b""
+
+    tamper_once(world, refuse)
+    begin_ms = loop.now_ms()
+    first = world.nodes[1].run(world.produce(1, b"refused", timeout_ms=5000))
+    await world.pass_ms(20)
+    elect(world, 1, isr=(1, 2))
+    assert (await first)[0] == 0
+    assert loop.now_ms() - begin_ms < 500
+    await world.stop()
+
+
+async def test_a_leader_is_followed_to_its_new_address(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    await world.pass_ms(100)
+    fetchers = world.nodes[2].fetchers
+    new_peer, ports = fetchers.new_peer, []
+
+    def new_peer_of(host: str, port: int) -> Any:
+        ports.append(port)
+        return new_peer(host, port)
+
+    fetchers.new_peer = new_peer_of
+    request = registration_request(1, incarnation=world.cluster.epochs[1])
+    request.listeners[0].port = 9192
+    controller = world.cluster.controller
+    world.commit(controller.decide_register_broker(request, world.cluster.now_ms, is_local=True))
+    for node in world.nodes.values():
+        node.follow(world.cluster.image)
+    await world.pass_ms(2000)
+    assert ports == [9192]
+    await world.stop()
+
+
+async def test_an_idle_followers_log_start_rises_with_the_leaders_by_the_next_check_of_lag(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    assert (await world.produce(1, b"a", b"b"))[0] == 0
+    await agree(world)
+    world.nodes[1].log().maybe_increment_log_start_offset(1)  # as retention does
+    await world.until(lambda: world.nodes[2].log().log_start_offset == 1, 16_000)
     await world.stop()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.configs import ConfigOperation, ConfigOperationType
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
@@ -283,6 +284,16 @@ def test_who_is_fenced_or_another_incarnation_or_shutting_down_does_not_join(rea
         assert not cluster.heartbeat(2, want_shut_down=True).should_shut_down
     assert asked(cluster, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
     assert partition(cluster, "foo").isr == (1, 3)
+
+
+def test_an_earlier_incarnation_of_the_leader_changes_no_isr() -> None:
+    cluster = brokers(1, 2, 3)
+    place(cluster, "foo", [1, 2, 3])
+    cluster.epochs[1] -= 1
+    with pytest.raises(ApiError) as caught:
+        asked(cluster, [1, 2])
+    assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
+    assert partition(cluster, "foo").isr == (1, 2, 3)
 
 
 # Unclean elections without a request
