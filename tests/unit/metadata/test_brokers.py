@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import BrokerState
 from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
@@ -27,6 +28,7 @@ from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
     TopicData as AssignedTopic,
 )
 from kafkapy.protocol.messages.broker_registration_request import Feature
+from kafkapy.protocol.messages.config_record import ConfigRecord
 from kafkapy.protocol.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -198,6 +200,46 @@ def test_a_new_controller_gives_each_unfenced_broker_a_whole_session() -> None:
     assert [controller.brokers.has_valid_session(broker_id, 9000) for broker_id in (1, 2)] == [False, True]
     assert controller.brokers.expired_brokers(9000) == []
     assert controller.brokers.expired_brokers(9001) == [2]
+
+
+def test_of_several_silent_brokers_one_is_fenced_at_a_time() -> None:
+    cluster = Cluster(broker_count=3)
+    cluster.now_ms += 9001
+    cluster.heartbeat(3)
+
+    assert cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms)) == [1, 2]
+
+    assert [cluster.image.cluster.brokers[each].fenced for each in (1, 2, 3)] == [True, False, False]
+
+
+@pytest.mark.parametrize("features", [NO_ELR, {}])
+def test_a_new_incarnation_of_a_broker_that_was_not_fenced_yet_leaves_the_isrs(features: dict[str, int]) -> None:
+    cluster = Cluster(broker_count=2, features=features)
+    with_topic(cluster, [1, 2])
+    cluster.now_ms += 9001
+
+    cluster.register(1, incarnation=2)
+
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
+
+
+def test_unclean_elections_without_a_request_are_limited() -> None:
+    cluster = Cluster(broker_count=2, features=NO_ELR)
+    with_topic(cluster, [1, 2], [1, 2], configs={"unclean.leader.election.enable": "false"})
+    cluster.now_ms += 9001
+    cluster.heartbeat(1)
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))  # 2: the ISRs are [1]
+    cluster.now_ms += 9001
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))  # 1, the last of them
+    cluster.heartbeat(2)
+    assert [partition(cluster, each).leader for each in (0, 1)] == [NO_LEADER] * 2
+    value = ConfigRecord(resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true")
+    cluster.commit(Decision(None, [value]))
+
+    decide = cluster.controller.partitions.decide_unclean_elections
+
+    assert [cluster.commit(decide(max_elections=1)) for _ in range(3)] == [1, 1, 0]
+    assert [partition(cluster, each).leader for each in (0, 1)] == [2, 2]
 
 
 def test_last_replica_stays_in_the_isr_and_leads_again_when_it_is_back() -> None:
