@@ -213,24 +213,22 @@ class BrokerControl:
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
         """Raise ApiError UNSUPPORTED_VERSION unless the broker supports every finalized level; unnamed features mean 0.
 
+        INVALID_REGISTRATION without metadata.version. The request's own features are checked before that.
+
         Deviation: share.version and streams.version are not checked. kafkapy's brokers do not serve them yet, but must
         be able to run on a directory in which Apache Kafka has finalized them.
         """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
         }
-        finalized = {**dict.fromkeys(ranges, 0), **self._features.levels}
-        for name, level in finalized.items():
-            low, high = ranges.get(name, (0, 0))
-            is_served = name in WORKING_FEATURES or name not in KNOWN_FEATURES
-            if is_served and not low <= level <= high:
-                raise ApiError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    f"Unable to register because the broker does not support finalized version {level} of {name}. "
-                    f"The broker wants a version between {low} and {high}, inclusive.",
-                )
+        levels = self._features.levels
+        for name, supported in ranges.items():
+            _check_level(name, levels.get(name, 0), supported)
         if METADATA_VERSION not in ranges:
             raise _invalid_registration(f"Request features do not contain '{METADATA_VERSION}'")
+        for name, level in levels.items():
+            if name not in ranges:
+                _check_level(name, level, (0, 0))
 
     def controller_record(self, request: ControllerRegistrationRequest) -> RegisterControllerRecord:
         """Return the record that registers a controller. Raises ApiError if metadata.version does not support it."""
@@ -402,6 +400,18 @@ def _next_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable
     if not request.want_shut_down:
         return BrokerState.UNFENCED
     return BrokerState.CONTROLLED_SHUTDOWN if has_leaderships() else BrokerState.SHUTDOWN_NOW
+
+
+def _check_level(name: str, level: int, supported: tuple[int, int]) -> None:
+    """Raise ApiError UNSUPPORTED_VERSION if a broker does not support a finalized level; see _check_features."""
+    low, high = supported
+    is_served = name in WORKING_FEATURES or name not in KNOWN_FEATURES
+    if is_served and not low <= level <= high:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Unable to register because the broker does not support finalized version {level} of {name}. "
+            f"The broker wants a version between {low} and {high}, inclusive.",
+        )
 
 
 def _invalid_registration(message: str) -> ApiError:

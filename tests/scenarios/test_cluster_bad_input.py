@@ -200,6 +200,7 @@ def test_a_node_id_a_directory_and_a_cluster_are_not_taken_twice(controller: Wir
     assert registered(controller, quorum, cluster_id=OTHER_CLUSTER) == ErrorCode.INCONSISTENT_CLUSTER_ID
     old = [Feature("metadata.version", 1, 7)]
     assert registered(controller, quorum, features=old) == ErrorCode.UNSUPPORTED_VERSION
+    assert registered(controller, quorum, features=[]) == ErrorCode.INVALID_REGISTRATION
 
 
 def test_a_request_of_an_earlier_incarnation_of_a_broker_is_refused(controller: WireClient, quorum: Quorum) -> None:

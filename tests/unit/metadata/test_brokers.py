@@ -146,11 +146,13 @@ def test_same_incarnation_keeps_its_epoch_and_stays_unfenced() -> None:
         ({"log_dirs": [directory_id(9), directory_id(9)]}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [directory_id(1)]}, ErrorCode.INVALID_REGISTRATION),
         ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
-        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
         (
             {"features": [Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)]},
             ErrorCode.UNSUPPORTED_VERSION,
         ),
+        ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"features": [Feature("transaction.version", 0, 2)]}, ErrorCode.INVALID_REGISTRATION),
+        ({"features": [Feature("transaction.version", 9, 9)]}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
 def test_registration_is_refused(changes: dict[str, Any], code: ErrorCode) -> None:
