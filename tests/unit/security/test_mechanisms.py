@@ -39,7 +39,7 @@ def test_scram_sends_what_rfc_7677_shows() -> None:
     assert final.endswith(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
     signature = server.evaluate(final, NOW_MS)
     assert signature == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
-    client.evaluate(signature)
+    assert client.evaluate(signature) == b""
     assert client.is_complete
     assert server.is_complete
     assert server.authorization_id == "user"
@@ -49,8 +49,30 @@ def test_scram_sends_what_rfc_7677_shows() -> None:
 @pytest.mark.parametrize("name", ["alice", "a=b,c", "=2C", "with space"])
 def test_scram_logs_users_in_by_any_name(mechanism, name) -> None:
     server = scram_server(mechanism, name=name, password="ä, =\0", iterations=5000)
-    log_in(ScramClient(mechanism, name, "ä, =\0", nonce="abc"), server)
+    client = ScramClient(mechanism, name, "ä, =\0", nonce="abc")
+    assert client.mechanism == server.mechanism == mechanism.name
+    with pytest.raises(AssertionError):
+        _ = server.authorization_id
+    log_in(client, server)
     assert server.authorization_id == name
+
+
+def test_scram_prints_no_key() -> None:
+    credential = ScramCredential(b"s3cret", b"s3cret", b"s3cret", 4096)
+    assert repr(credential) == "ScramCredential([hidden])"
+
+
+def test_scram_reads_the_reserved_attribute_of_either_side() -> None:
+    """`m=`, of RFC 5802, is read as Apache Kafka reads it; the proofs cover it."""
+    client, server = ScramClient(SHA_256, "user", "pencil", nonce=CLIENT_NONCE), scram_server()
+    client._bare = f"m=x y,{client._bare}"
+    challenge = server.evaluate(client.evaluate(b""), NOW_MS)
+    client.evaluate(server.evaluate(client.evaluate(challenge), NOW_MS))
+    assert client.is_complete
+    assert server.is_complete
+    client = ScramClient(SHA_256, "user", "pencil", nonce=CLIENT_NONCE)
+    client.evaluate(b"")
+    assert client.evaluate(b"m=x y," + challenge).startswith(b"c=biws,")
 
 
 @pytest.mark.parametrize(("name", "password"), [("user", "wrong"), ("nobody", "pencil"), ("user", "")])
