@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
+SALT_BITS: Final = 130
+_SALT_DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(NamedTuple):
@@ -40,6 +42,18 @@ def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, itera
     import hashlib
 
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def salt_of(number: int) -> bytes:
+    """Return a number of SALT_BITS in base 36: 25 or 26 characters, rarely fewer, as Apache Kafka's tools make salts.
+
+    All of ours look so, also those of unknown users: another alphabet or length would reveal who does not exist.
+    """
+    digits = bytearray()
+    while number:
+        number, digit = divmod(number, len(_SALT_DIGITS))
+        digits.append(_SALT_DIGITS[digit])
+    return bytes(reversed(digits)) or b"0"
 
 
 def keys_of(mechanism: ScramMechanism, salted: bytes) -> ScramKeys:

@@ -21,7 +21,15 @@ from functools import cache
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.metadata.scram_types import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, keys_of, salted_password
+from kafkapy.metadata.scram_types import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    SALT_BITS,
+    ScramMechanism,
+    keys_of,
+    salt_of,
+    salted_password,
+)
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.sasl import SaslError, ToldSaslError
 
@@ -92,7 +100,7 @@ def made_up_credential(
 ) -> ScramCredential:
     """Return a credential that no password matches, always the same for a name. `secret` is the server's own."""
     material = _hmac(mechanism, secret, f"{mechanism.name}:{name}".encode())
-    salt = base64.b32encode(material)[:26].lower()
+    salt = salt_of(int.from_bytes(material, "big") % (1 << SALT_BITS))
     stored_key, server_key = (_hmac(mechanism, material, label) for label in (b"stored", b"server"))
     return ScramCredential(salt, stored_key, server_key, iterations)
 

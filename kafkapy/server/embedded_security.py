@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.checks import STANDARD_AUTHORIZER
 from kafkapy.errors import quoted
-from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, salted_password
+from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, SALT_BITS, salt_of, salted_password
 from kafkapy.security.jaas import LOGIN_MODULES, option_text
 from kafkapy.server.dev_security import DevAuthority
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kafkapy.server.broker import BrokerServer
 
 ENABLED: Final = ("PLAIN", *MECHANISMS)
-SALT_BYTES: Final = 16
 TOKEN_KEY_BYTES: Final = 32
 USER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -93,7 +92,7 @@ class EmbeddedSecurity:
         for mechanism in MECHANISMS.values() if self._users else ():
             request = AlterUserScramCredentialsRequest()
             for name, password in (self._users or {}).items():
-                salt = random.randrange(0, 1 << 8 * SALT_BYTES).to_bytes(SALT_BYTES, "big")
+                salt = salt_of(random.randrange(0, 1 << SALT_BITS))
                 salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
                 upsertion = ScramCredentialUpsertion(name, mechanism.code, MIN_ITERATIONS, salt, salted)
                 request.upsertions.append(upsertion)

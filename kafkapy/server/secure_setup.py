@@ -21,7 +21,14 @@ from typing import Final
 from kafkapy.config.load import load
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError, quoted
-from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, credential_record, salted_password
+from kafkapy.metadata.scram_types import (
+    MECHANISMS,
+    MIN_ITERATIONS,
+    SALT_BITS,
+    credential_record,
+    salt_of,
+    salted_password,
+)
 from kafkapy.server.dev_security import LOCAL_NAMES, DevAuthority
 from kafkapy.server.embedded_security import USER_NAME
 from kafkapy.server.system_clock import SystemClock, SystemRandom
@@ -33,7 +40,6 @@ MECHANISM: Final = "SCRAM-SHA-512"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORD_BYTES: Final = 18
-SALT_BYTES: Final = 16
 TOKEN_KEY_BYTES: Final = 32
 HOST_NAME: Final = re.compile(r"[A-Za-z0-9._:-]+")
 """Or an address. Certificates have the ASCII form of other names (xn--...)."""
@@ -138,7 +144,7 @@ def _write_private(path: Path, text: str) -> None:
 def _format(properties: Mapping[str, str], setup: Setup) -> None:
     config, _ = load(properties)
     mechanism, random = MECHANISMS[MECHANISM], SystemRandom()
-    salt = secrets.token_bytes(SALT_BYTES)
+    salt = salt_of(secrets.randbits(SALT_BITS))
     salted = salted_password(mechanism, setup.password, salt, MIN_ITERATIONS)
     record = credential_record(setup.user, mechanism, salt=salt, salted=salted, iterations=MIN_ITERATIONS)
     request = FormatRequest(

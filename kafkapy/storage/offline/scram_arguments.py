@@ -14,15 +14,16 @@ from kafkapy.metadata.scram_types import (
     MAX_ITERATIONS,
     MECHANISMS,
     MIN_ITERATIONS,
+    SALT_BITS,
     ScramMechanism,
     credential_record,
+    salt_of,
     salted_password,
 )
 from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkapy.seams import Random
 from kafkapy.storage.offline.format import FormatError
 
-SALT_BYTES: Final = 16
 MOST_DIGITS: Final = 1_000
 """Of the iterations, leading zeros included."""
 
@@ -50,7 +51,7 @@ def parse_scram_argument(argument: str, random: Random) -> UserScramCredentialRe
     if not (password or salted):
         raise FormatError("The 'password' or 'saltedpassword' for add-scram must not be empty")
     if salt is None:
-        salt = random.randrange(0, 1 << 8 * SALT_BYTES).to_bytes(SALT_BYTES, "big")
+        salt = salt_of(random.randrange(0, 1 << SALT_BITS))
     if password is not None:
         salted = salted_password(mechanism, password, salt, iterations)
     assert salted is not None
