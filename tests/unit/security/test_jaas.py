@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.security import jaas
 from kafkapy.security.jaas import JaasError, check_module, expanded, option_text, parse_entry, parse_file
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "jaas.jsonl.gz"
@@ -134,3 +135,17 @@ def test_parts_of_a_password_that_is_not_quoted_well_are_not_shown(options, repo
 def test_a_wrong_flag_is_shown() -> None:
     with pytest.raises(JaasError, match="Invalid login module control flag 'needed' in JAAS config"):
         parse_entry(f"{MODULE} needed;")
+
+
+@pytest.mark.parametrize("flag", ["required", "REQUISITE", "Sufficient", "optional"])
+def test_every_control_flag_is_read_in_any_case(flag) -> None:
+    assert jaas.parse_entry(f"Module {flag} a=b;").options == {"a": "b"}
+
+
+def test_escapes_are_javas() -> None:
+    entry = jaas.parse_entry(r'Module required a="\a\b\f\n\r\t\v\q\101\477" b="";')
+    assert entry.options == {"a": "\a\b\f\n\r\t\vqA'7", "b": ""}
+
+
+def test_a_number_has_one_point() -> None:
+    assert [token.kind for token in jaas.tokenize("12.5.6")] == ["number", "number"]
