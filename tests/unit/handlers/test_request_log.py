@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from kafkapy import Broker
+from kafkapy.handlers.request_log import logged
 from kafkapy.handlers.request_logger import request_logger
+from kafkapy.protocol.api import APIS, request_type, response_type
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import write_request_header, write_response_header
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -23,6 +26,8 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo
 from tests.support.client_requests import batch_of, create_topic, produce
 from tests.support.wire import WireClient
 
@@ -115,3 +120,37 @@ def test_a_level_that_was_set_before_the_broker_was_imported_counts(tmp_path: Pa
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert found.stdout == "True\nFalse\n"
+
+
+WITH_SECRETS = {
+    "AlterConfigs": 2,
+    "AlterUserScramCredentials": 0,
+    "CreateDelegationToken": 3,
+    "DescribeDelegationToken": 3,
+    "Envelope": 0,
+    "ExpireDelegationToken": 2,
+    "IncrementalAlterConfigs": 1,
+    "RenewDelegationToken": 2,
+    "SaslAuthenticate": 2,
+}
+"""Those of CVE-2026-33558, and the request that carries another."""
+
+
+@pytest.mark.parametrize("name", WITH_SECRETS)
+async def test_neither_side_of_an_api_with_secrets_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    (key,) = (each.key for each in APIS.values() if each.name == name)
+    version = WITH_SECRETS[name]
+    asked = Writer()
+    write_request_header(asked, api_key=key, api_version=version, correlation_id=1, client_id="a")
+    request_type(key)().write(asked, version)
+    answer = Writer()
+    write_response_header(answer, key, version, 1)
+    response_type(key)().write(answer, version)
+
+    async def route(info: ConnectionInfo, frame: memoryview) -> Writer:
+        return answer
+
+    caplog.set_level(logging.DEBUG, "kafka.request.logger")
+    await logged(route, ConnectionInfo("a", "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1), memoryview(bytes(asked)))
+    (line,) = lines(caplog)
+    assert (line["request"], line["response"]) == ("", "")
