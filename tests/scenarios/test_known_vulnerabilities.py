@@ -9,6 +9,7 @@ import hmac
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ Connect = Callable[[str], WireClient]
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+def ports(provided: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
     with sasl_broker(tmp_path_factory.mktemp("cves"), (LISTENER,), USERS, PROPERTIES) as ports:
         yield ports
 
@@ -294,18 +295,32 @@ def test_cve_2025_27817_no_url_is_read_that_is_not_allowed_by_name(url: str) -> 
             read(url) and parse_jwks(read(url))
 
 
-@pytest.mark.parametrize("value", ["${file:/etc/passwd:root}", "${env:PATH}", "${directory:/etc:passwd}"])
-def test_cve_2024_31141_no_file_and_no_environment_is_read_for_a_client(admin: WireClient, value: str) -> None:
-    """There are no config providers: what looks like their variables is not of the values that a key takes."""
-    create_topic(admin, f"providers-{abs(hash(value))}")
-    resource = AlterConfigsResource(
-        TOPIC, f"providers-{abs(hash(value))}", [AlterableConfig("retention.ms", SET, value)]
-    )
-    assert alter(admin, resource) == ErrorCode.INVALID_CONFIG
-    throttled = "follower.replication.throttled.replicas"
-    assert alter(admin, AlterConfigsResource(TOPIC, resource.resource_name, [AlterableConfig(throttled, SET, value)]))
+@pytest.mark.parametrize(
+    "variable", ["${file:%s/all.properties:number}", "${env:KAFKAPY_NUMBER}", "${directory:%s:number}"]
+)
+def test_cve_2024_31141_no_file_and_no_environment_is_read_for_a_client(
+    admin: WireClient, provided: Path, variable: str
+) -> None:
+    """There are no config providers: their variables would stand for 1000000, a valid value of all these keys."""
+    value = variable.replace("%s", str(provided))
+    name = f"providers-{variable[2:5]}"
+    create_topic(admin, name)
+    for key in ("retention.ms", "max.message.bytes"):
+        resource = AlterConfigsResource(TOPIC, name, [AlterableConfig(key, SET, value)])
+        assert alter(admin, resource) == ErrorCode.INVALID_CONFIG
     with pytest.raises(ConfigError):
         load({**embedded_properties("/nowhere", overrides={}), "config.providers": "file", "num.partitions": value})
+
+
+@pytest.fixture(scope="module")
+def provided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory whose file `number` says 1000000, as does the environment of the broker."""
+    directory = tmp_path_factory.mktemp("provided")
+    (directory / "number").write_text("1000000")
+    (directory / "all.properties").write_text("number=1000000\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAFKAPY_NUMBER", "1000000")
+        yield directory
 
 
 def test_cve_2019_12399_no_secret_is_described(admin: WireClient) -> None:
