@@ -142,7 +142,7 @@ def never_end_a_reassignment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
     [
-        (acknowledge_at_once, 20),
+        (acknowledge_at_once, 3),
         (commit_what_the_leader_has, 0),
         (commit_below_min_isr, 39),
         (count_any_fetch_as_progress, 3),

@@ -3,21 +3,29 @@
 test_cluster_checker.py has faults that any rule may find.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from kafkapy.errors import ApiError
+from kafkapy.group.classic.group import ClassicGroup
+from kafkapy.group.classic.state import ClassicGroupLog
 from kafkapy.group.shard import GroupShard
+from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.reactor.processor import Processor
+from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import Partition, Role
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
+from kafkapy.runtime.shard_host import ShardHost
 from tests.simulator.cluster_lives import live
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.interpreter import needs_interpreter
@@ -87,6 +95,45 @@ def append_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicaManager, "_append", append_and_refuse)
 
 
+def begin_the_same_generation_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = ClassicGroupLog.begin_generation
+
+    def begin_generation(self: ClassicGroupLog) -> None:
+        begin(self)
+        self.generation = max(self.generation - 1, 1)
+
+    monkeypatch.setattr(ClassicGroupLog, "begin_generation", begin_generation)
+
+
+def take_offsets_of_any_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClassicGroup, "check_offset_commit", lambda *_, **__: None)
+
+
+def keep_the_bytes_of_answered_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Processor, "release", lambda self, _byte_count: self.maybe_resume_waiting())
+
+
+def receive_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RequestMemory, "may_receive", lambda *_: True)
+
+
+def keep_a_task_for_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = ShardHost.committed
+
+    async def committed_and_waiting(self: ShardHost[Any]) -> None:
+        self.waiting_forever = asyncio.get_running_loop().create_task(asyncio.sleep(1e9))  # type: ignore[attr-defined]
+        await committed(self)
+
+    monkeypatch.setattr(ShardHost, "committed", committed_and_waiting)
+
+
+def elect_nobody_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer ElectLeaders as if all preferred replicas were leading."""
+    monkeypatch.setattr(
+        LeaderElectionControl, "_elect", lambda *_: (_ for _ in ()).throw(ApiError(ErrorCode.ELECTION_NOT_NEEDED))
+    )
+
+
 @needs_interpreter("faults are planted by replacing methods")
 @pytest.mark.parametrize(
     ("plant", "rule", "first_seed"),
@@ -96,6 +143,12 @@ def append_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (forget_offsets_of_a_loaded_shard, "I9: ", 42),
         (skip_changes_between_two_images, "I10: ", 3),
         (append_what_is_refused, "I11: ", 0),
+        (begin_the_same_generation_again, "I9, one owner: ", 0),
+        (take_offsets_of_any_generation, "I9, fenced: ", 0),
+        (keep_the_bytes_of_answered_requests, "I13: ", 0),
+        (receive_beyond_the_bound, "I13: ", 5),
+        (keep_a_task_for_each_commit, "I13: ", 0),
+        (elect_nobody_on_request, "I12: ", 0),
     ],
 )
 def test_a_fault_is_found_by_the_rule_it_breaks(
