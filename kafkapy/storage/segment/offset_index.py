@@ -65,8 +65,11 @@ class OffsetIndex(SparseIndex):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. The index must not be full, the offset above the last."""
-        assert not self.is_full, f"append to a full index {self.handle.path}"
-        assert self.entry_count == 0 or offset > self.last_offset, f"{offset} is not above {self.last_offset}"
+        count = self.entry_count
+        assert count < self.max_entries, f"append to a full index {self.handle.path}"
+        if count:
+            last_offset = self._last_offset if self._last_offset >= 0 else self.last_offset
+            assert offset > last_offset, f"{offset} is not above {last_offset}"
         relative_offset = offset - self.base_offset
         assert 0 <= relative_offset <= INT32_MAX, f"{offset} does not fit an index from {self.base_offset}"
         self._add_entry(ENTRY.pack(relative_offset, position))

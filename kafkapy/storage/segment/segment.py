@@ -103,7 +103,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.is_index_full = False
         self.index_room = 0
-        """The number of entries that both indexes of an active segment can still take."""
+        """Entries that both indexes of an active segment can still take, at least: exact whenever it reaches 0."""
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
         self._is_longer = False
@@ -174,12 +174,14 @@ class Segment:
         self.size = position
 
     def _append_index_entries(self, last_offset: int, position: int) -> None:
-        largest = self.largest
+        largest = self._largest or self.largest
         self.offset_index.append(last_offset, position)
         failpoint("log.index.between")
         self.time_index.maybe_append(largest.timestamp_ms, largest.offset)
         self.bytes_since_index_entry = 0
-        self._note_full()
+        self.index_room -= 1  # the time index may have got none
+        if self.index_room <= 0:
+            self._note_full()
 
     def _take_back_append(self, offset_entries: int, time_entries: int) -> None:
         """Truncate what a failed append may have written. If that fails too, recovery truncates it."""
@@ -198,7 +200,7 @@ class Segment:
             return
 
     def _note_timestamp(self, max_timestamp: int, last_offset: int) -> None:
-        if max_timestamp > self.largest.timestamp_ms:
+        if max_timestamp > (self._largest or self.largest).timestamp_ms:
             self._largest = TimestampOffset(max_timestamp, last_offset)
         if self._first_timestamp is None and self.size == 0:
             self._first_timestamp = max_timestamp

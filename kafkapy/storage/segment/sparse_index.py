@@ -136,14 +136,16 @@ class SparseIndex:
 
     def _add_entry(self, entry: bytes) -> None:
         """Add an entry to the buffer. Raises OSError if a full buffer cannot be written; then it was not added."""
-        before = self._kept_back
-        assert not before[1] or before[0] + len(before[1]) // self.ENTRY_BYTES == self._entry_count, (
-            f"buffered entries from {before[0]} do not end at {self._entry_count}"
+        before = slot, buffered = self._kept_back
+        if not buffered:
+            slot = self._entry_count
+        assert slot + len(buffered) // len(entry) == self._entry_count, (
+            f"buffered entries from {slot} do not end at {self._entry_count}"
         )
-        entries = before[1] + entry if before[1] else entry
-        self._kept_back = (self._entry_count + 1 - len(entries) // self.ENTRY_BYTES, entries)
+        entries = buffered + entry
+        self._kept_back = (slot, entries)
         self._entry_count += 1
-        if len(entries) >= KEPT_BACK_ENTRIES * self.ENTRY_BYTES:
+        if len(entries) >= KEPT_BACK_ENTRIES * len(entry):
             try:
                 self.write_buffered()
             except OSError:

@@ -71,11 +71,12 @@ class TimeIndex(SparseIndex):
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, use_last_slot: bool = False) -> bool:
         """Add an entry if the timestamp is above the last one's; return whether it was added."""
-        assert use_last_slot or not self.is_full, f"append to a full index {self.handle.path}"
-        last = self.last_entry
+        count = self.entry_count
+        assert use_last_slot or count < self.max_entries - 1, f"append to a full index {self.handle.path}"
+        last = self._last_entry or self.last_entry
         if timestamp_ms <= last.timestamp_ms:
             return False
-        assert self._entry_count == 0 or offset >= last.offset, f"offset {offset} is below the last, {last.offset}"
+        assert count == 0 or offset >= last.offset, f"offset {offset} is below the last, {last.offset}"
         assert offset >= self.base_offset, f"offset {offset} is below the base offset {self.base_offset}"
         self._add_entry(ENTRY.pack(timestamp_ms, offset - self.base_offset))
         self._last_entry = TimestampOffset(timestamp_ms, offset)

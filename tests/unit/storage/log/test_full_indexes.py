@@ -49,3 +49,16 @@ def test_an_append_that_fills_the_indexes_is_written(append: Callable[[Log], Non
     disk.crash("all")
     log = open_small_log(disk, was_clean_shutdown=False, **CONFIG)
     assert log.log_end_offset == 2 * BATCHES
+
+
+def test_a_segment_is_used_until_one_of_its_indexes_is_full() -> None:
+    """A time index that gets no entries, as timestamps do not rise, ends a segment no sooner than the offset index."""
+    log = open_small_log(SimDisk(), **CONFIG)
+    segment = log.segments.active
+    while log.segments.active is segment:
+        assert segment.index_room <= min(segment.offset_index.room, segment.time_index.room)
+        log.append_as_follower(
+            batch(base_offset=log.log_end_offset, leader_epoch=0, timestamp_ms=NOW_MS), NOW_MS, leader_epoch=0
+        )
+    assert segment.offset_index.entry_count == CONFIG["segment_index_bytes"] // segment.offset_index.ENTRY_BYTES
+    assert segment.time_index.entry_count == 1
