@@ -139,13 +139,13 @@ class SparseIndex:
         before = slot, buffered = self._kept_back
         if not buffered:
             slot = self._entry_count
-        assert slot + len(buffered) // len(entry) == self._entry_count, (
-            f"buffered entries from {slot} do not end at {self._entry_count}"
-        )
         entries = buffered + entry
+        buffered_count = len(entries) // self.ENTRY_BYTES
+        count = self._entry_count + 1
+        assert slot + buffered_count == count, f"buffered entries from {slot} do not end at {count}"
         self._kept_back = (slot, entries)
-        self._entry_count += 1
-        if len(entries) >= KEPT_BACK_ENTRIES * len(entry):
+        self._entry_count = count
+        if buffered_count >= KEPT_BACK_ENTRIES:
             try:
                 self.write_buffered()
             except OSError:
