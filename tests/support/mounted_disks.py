@@ -1,6 +1,9 @@
 """A file system of a node's own, on a loop device over memory, that can be full, fail for real, and be repaired.
 
 Sealed memory takes no more writes: the kernel says EIO. What an fsync did not write before is lost, as in a power cut.
+The file system has no journal, so more is lost than on most disks. A new directory's name may be durable without its
+inode: e2fsck then removes the name, or leaves it to a regular file if the inode had been a deleted file's (40 of 40
+directories made directly after the deletion).
 Memory that was cut short lacks what was there.
 Needs root and loop devices; `MountedDisk` raises OSError or CalledProcessError without them.
 """
