@@ -203,7 +203,7 @@ class HostedPartitions:
 
     def _get_or_create(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> HostedPartition:
         partition = self._in_table(local.topic_id, topic_partition.partition)
-        if partition is not None:
+        if partition is not None and not self._has_lost_what_others_have(partition, local.registration):
             return partition
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
         partition = Partition(topic_partition, local.topic_id, log, local_id=self.node_id, brokers=self.brokers)
@@ -212,6 +212,20 @@ class HostedPartitions:
         self._by_name.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         self._by_id.setdefault(local.topic_id, {})[topic_partition.partition] = partition
         return partition
+
+    def _has_lost_what_others_have(self, partition: HostedPartition, registration: PartitionRegistration) -> bool:
+        """Whether the log was damaged at the start, and another broker leads now, so that a new log may replace it."""
+        is_damaged = partition.log is None and partition.topic_partition in self.log_manager.damaged_logs
+        return is_damaged and self._is_replaceable(registration)
+
+    def _is_replaceable(self, registration: PartitionRegistration) -> bool:
+        """Whether this replica's records are elsewhere: another broker leads, and may not be succeeded by this one.
+
+        A member of ISR or ELR counts as having all records. The controller removes a broker from both when it registers
+        after an unclean stop, unless it is the only one.
+        """
+        has_other_leader = registration.leader >= 0 and registration.leader != self.node_id
+        return has_other_leader and self.node_id not in (*registration.isr, *registration.elr)
 
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, registration: PartitionRegistration, now_ms: int
@@ -229,6 +243,7 @@ class HostedPartitions:
                 now_ms,
                 directory_id=None if directory_id in RESERVED_DIRECTORIES else directory_id,
                 is_new=not self._is_starting,
+                is_replaceable=self._is_replaceable(registration),
             )
         except (ApiError, StorageError) as error:
             logger.error("Could not open the log of %s: %s", topic_partition, error)

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.errors import KafkapyError
+from kafkapy.errors import KafkapyError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.seams import File
 
@@ -63,6 +63,10 @@ class NeedsWarming(KafkapyError):
 
 class CorruptSnapshotError(KafkapyError):
     """A producer snapshot has a wrong version, length or CRC. Recovery uses an older snapshot, or the log itself."""
+
+
+class DamagedLogError(StorageError):
+    """A log cannot be loaded although its disk works, after an unclean stop. Its log directory stays online."""
 
 
 class CheckpointError(KafkapyError):

@@ -139,6 +139,17 @@ def prepare_flush(log: "Log", end_offset: int | None = None, *, is_closing: bool
     return flush
 
 
+def due_flush_end(log: "Log", now_ms: int) -> int | None:
+    """Return the offset up to which a flush is due, or None."""
+    if log.recovery_point >= log.log_end_offset:
+        return None
+    is_due = log.log_end_offset - log.recovery_point >= log.config.flush_messages
+    if is_due or now_ms - log.last_flush_ms >= log.config.flush_ms:
+        return log.log_end_offset
+    rolled_offset = log.segments.active.base_offset
+    return rolled_offset if log.recovery_point < rolled_offset else None
+
+
 def flush_log(log: "Log", end_offset: int | None = None) -> None:
     """Make the log durable below `end_offset` (default: the log end offset). Blocks. Raises StorageError, ApiError."""
     run_flush(prepare_flush(log, end_offset))

@@ -1,12 +1,13 @@
 """Open a log: create or recover its directory, read or write its topic id (KIP-516)."""
 
+import errno
 from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
-from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID
+from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, DamagedLogError
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.recovery.loader import LastStop, LogLoader
@@ -14,6 +15,17 @@ from kafkapy.types import TopicPartition, Uuid
 
 NEW_LOG: Final = LastStop()
 """The last stop of a log that is not there yet. One that is there was closed cleanly, and its checkpoints are 0."""
+
+NOT_THE_DISK: Final = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENXIO,
+    errno.ENODEV,
+    errno.ESPIPE,
+)
+"""Errors of a name that is no file or directory as it should be, on a disk that works."""
 
 
 def open_log(
@@ -28,7 +40,8 @@ def open_log(
 ) -> Log:
     """Open the log in `directory`, creating it if missing; recover it unless the last stop was clean. Blocks.
 
-    shared: None for a log of its own. Raises StorageError.
+    shared: None for a log of its own. Raises StorageError. It is a DamagedLogError if only this log is at fault and the
+    last stop was unclean; after a clean stop the controller counts on the log, so its directory goes offline.
     """
     if shared is None:
         shared = SharedByLogs.by_one(disk, directory)
@@ -46,9 +59,14 @@ def open_log(
         log = Log(loaded, directory, topic_partition, config, shared, now_ms=now_ms)
         log.note_topic_id(log.local_log.read_topic_id())
     except OSError as error:
+        shared.files.close_in(directory)
+        if error.errno in NOT_THE_DISK and not last_stop.was_clean:
+            raise DamagedLogError(shared.log_dir.path, f"loading {topic_partition}: {error}") from error
         raise shared.log_dir.note_failure(error, f"loading {topic_partition}") from error
     except RecordsError as error:  # after a clean stop nothing is truncated: an operator decides
-        raise StorageError(shared.log_dir.path, f"{directory} is damaged: {error.message}") from error
+        shared.files.close_in(directory)
+        failure = StorageError if last_stop.was_clean else DamagedLogError
+        raise failure(shared.log_dir.path, f"{directory} is damaged: {error.message}") from error
     return log
 
 

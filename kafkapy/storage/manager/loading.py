@@ -21,6 +21,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage import checkpoint
+from kafkapy.storage.errors import DamagedLogError
 from kafkapy.storage.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
@@ -126,6 +127,8 @@ class LogLoading:
 
     def _plan_directory(self, directory: LogDirectory) -> list[LogToLoad]:
         names = self._partition_directories(directory)
+        for name, partition in directory.damaged_names():
+            self._manager.damaged_logs.note(partition, directory.state, directory.file(name), "it is no directory")
         is_clean = directory.take_clean_shutdown()
         recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
         start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
@@ -194,6 +197,12 @@ class LogLoading:
         started_ms = self._clock_ms() - item.recovery_ms
         try:
             log = self._load(item)
+        except DamagedLogError as error:
+            if item.marker:  # not the log in service
+                item.directory.state.go_offline(f"Error while loading log dir {item.directory.path}: {error}")
+                return
+            log = None
+            self._manager.damaged_logs.note(item.topic_partition, item.directory.state, item.path, error.message)
         except (OSError, StorageError, ApiError) as error:
             item.directory.state.go_offline(f"Error while loading log dir {item.directory.path}: {error}")
             return
@@ -282,7 +291,8 @@ class LogLoading:
         assigned = self._assigned_directory(future) if self._assigned_directory is not None else None
         is_assigned = assigned is not None and assigned == self._id_of(future)
         if current is None:
-            return is_assigned or not self._manager.directories.offline_paths
+            is_missing = future.topic_partition not in self._manager.damaged_logs
+            return is_assigned or (is_missing and not self._manager.directories.offline_paths)
         has_all = (future.log_end_offset, future.latest_epoch) == (current.log_end_offset, current.latest_epoch)
         return is_assigned and has_all
 

@@ -117,9 +117,14 @@ class LogDirectories:
 
     def last_broker_epoch(self) -> int:
         """Return the broker epoch of the last clean stop if all directories agree on it, else -1."""
+        epochs = set()
+        for directory in self.live:
+            try:
+                epochs.add(directory.last_broker_epoch())
+            except OSError as error:
+                directory.state.go_offline(f"reading the clean-shutdown file: {error}")
         if self.offline_paths:
             return -1
-        epochs = {directory.last_broker_epoch() for directory in self}
         epoch = epochs.pop() if len(epochs) == 1 else None
         return epoch if epoch is not None else -1
 

@@ -9,8 +9,9 @@ from kafkapy.seams import DirectoryLock, Disk
 from kafkapy.storage import checkpoint
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, CheckpointError
+from kafkapy.storage.file_names import parse_partition_directory
 from kafkapy.storage.log_dir import SHORTAGES, LogDirState
-from kafkapy.types import TopicPartition, Uuid
+from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -78,9 +79,26 @@ class LogDirectory:
         self.meta = meta
 
     def last_broker_epoch(self) -> int | None:
-        """Return the broker epoch of the last clean stop; None if there was none or it is unknown."""
+        """Return the broker epoch of the last clean stop; None if there was none, or it is unknown.
+
+        Also None if a log was lost since, so that the controller does not count on it. Raises OSError.
+        """
         path = self.file(checkpoint.CLEAN_SHUTDOWN_FILE)
-        return checkpoint.decode_clean_shutdown(self._disk.read_file(path)) if self._disk.exists(path) else None
+        if not self._disk.exists(path) or self.damaged_names():
+            return None
+        return checkpoint.decode_clean_shutdown(self._disk.read_file(path))
+
+    def damaged_names(self) -> list[tuple[str, TopicPartition]]:
+        """Return the names of partitions that are not directories. Raises OSError."""
+        parsed = [(name, parse_partition_directory(name)) for name in self._disk.list_directory(self.path)]
+        return [
+            (name, found[0])
+            for name, found in parsed
+            if found is not None
+            and not found[1]
+            and found[0] != METADATA_PARTITION
+            and not self._disk.is_directory(self.file(name))
+        ]
 
     def take_clean_shutdown(self) -> bool:
         """Return whether the last stop was clean; delete the clean-shutdown file, as a later crash is not a clean stop.

@@ -21,7 +21,7 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
-from kafkapy.storage.log.flush import Flush, prepare_flush
+from kafkapy.storage.log.flush import Flush, due_flush_end, prepare_flush
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.maintenance import delete_old_segments
@@ -30,6 +30,7 @@ from kafkapy.storage.log.pending_files import FileDeletion
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.manager.checkpoints import LogCheckpoints
+from kafkapy.storage.manager.damaged_logs import DamagedLogs
 from kafkapy.storage.manager.log_directories import LogDirectories
 from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.storage.manager.log_table import LogTable
@@ -101,6 +102,7 @@ class LogManager:
         )
         self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
         self.pending_deletions = PendingLogDeletions(disk, random)
+        self.damaged_logs = DamagedLogs(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
         self._random = random
         self.is_verification_enabled = True
@@ -187,12 +189,14 @@ class LogManager:
         *,
         directory_id: Uuid | None = None,
         is_new: bool = False,
+        is_replaceable: bool = False,
     ) -> Log:
         """Return the partition's log. If missing, create it in the requested directory or the one with the fewest logs.
 
-        is_new: the partition cannot have had a log here before. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID if
-        the log belongs to another topic of that name; ApiError KAFKA_STORAGE_ERROR if no directory is online, or if the
-        log may be in an offline one: a new empty log would hide its records.
+        is_new: the partition cannot have had a log here before. is_replaceable: its records are on other brokers, so
+        that a damaged log may be replaced. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID if the log belongs to
+        another topic of that name; ApiError KAFKA_STORAGE_ERROR if no directory is online, or if the log is damaged or
+        may be in an offline directory: a new empty log would hide its records.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
@@ -202,6 +206,7 @@ class LogManager:
         may_be_offline = topic_partition in self.offline_logs or (self.directories.offline_paths and not is_new)
         if may_be_offline or not self.directories.live:
             raise ApiError(KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
+        self.damaged_logs.make_way(topic_partition, is_replaceable=is_new or is_replaceable)
         log = self._create_log(topic_partition, topic_id, config, now_ms, directory_id)
         self._preferred_paths.pop(topic_partition, None)
         self.logs[topic_partition] = log
@@ -271,6 +276,7 @@ class LogManager:
         logger.info("Attempting to replace current log %s with %s for %s", current, future, topic_partition)
         failpoint("log_manager.move.before_rename")
         self.pending_deletions.make_way(future.log_dir.path + f"/{topic_partition}")
+        self.damaged_logs.make_way(topic_partition, is_replaceable=True)
         with future.failures("renaming the directory"):
             self.pending_deletions.rename(future, str(topic_partition))
         failpoint("log_manager.move.after_rename")
@@ -372,7 +378,7 @@ class LogManager:
         for count, log in enumerate(self._all_logs(), 1):
             if count % LOGS_PER_SLICE == 0:
                 yield None
-            end_offset = _flush_end_offset(log, now_ms)
+            end_offset = due_flush_end(log, now_ms)
             if end_offset is None or log.flush_under_way is not None or not self._is_in_service(log):
                 continue
             try:
@@ -487,14 +493,3 @@ def _selected(logs: LogTable, wanted: Collection[TopicPartition] | None) -> Iter
     if wanted is None:
         return logs.values()
     return [logs[topic_partition] for topic_partition in wanted if topic_partition in logs]
-
-
-def _flush_end_offset(log: Log, now_ms: int) -> int | None:
-    """Return the offset up to which a flush is due, or None."""
-    if log.recovery_point >= log.log_end_offset:
-        return None
-    is_due = log.log_end_offset - log.recovery_point >= log.config.flush_messages
-    if is_due or now_ms - log.last_flush_ms >= log.config.flush_ms:
-        return log.log_end_offset
-    rolled_offset = log.segments.active.base_offset
-    return rolled_offset if log.recovery_point < rolled_offset else None

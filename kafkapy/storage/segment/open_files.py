@@ -103,6 +103,11 @@ class OpenFiles:
     def discard(self, handle: "FileHandle") -> None:
         self._ring.pop(handle, None)
 
+    def close_in(self, directory: str) -> None:
+        """Close the files in a directory whose log could not be loaded, and which therefore have no owner."""
+        for handle in [each for each in self._ring if each.path.startswith(f"{directory}/")]:
+            handle.close()
+
     def _close_some(self, opened: "FileHandle") -> None:
         """Walk the ring and close files not pinned and not used since the last walk, down to `capacity`."""
         ring = self._ring

@@ -1,6 +1,7 @@
 """How hosted partitions follow the metadata, on a simulated disk."""
 
 from kafkapy.config.log import LogConfig
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord
@@ -226,3 +227,61 @@ async def test_a_leader_that_has_followed_since_does_not_acknowledge_what_it_app
     assert partition.log.high_watermark == 1
     assert append.is_settled()
     assert append.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def damaged(hosting: Hosting) -> None:
+    """Stop the node; a file has the place of its log when it starts again. Its metadata is published later."""
+    hosting.expirer.stop()
+    hosting.manager.shutdown()
+    hosting.log_manager.close()
+    hosting.disk.delete_tree("/data/orders-0")
+    hosting.disk.write_file_atomically("/data/orders-0", b"a file")
+    hosting._load()
+
+
+def led_by(hosting: Hosting, leader: int, isr: list[int], elr: list[int] | None = None) -> Role | None:
+    """Have the controller elect a leader; return the role of the node's partition."""
+    change = PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=leader, isr=isr)
+    change.eligible_leader_replicas = elr or []
+    hosting.commit(change)
+    partition = hosting.manager.partitions.find("orders", 0)
+    return partition.role if partition is not None else None
+
+
+async def test_a_follower_whose_log_is_damaged_starts_over(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic(replicas=(2, 1), isr=(2,))
+    damaged(hosting)
+    hosting._publish(MetadataImage())
+    assert hosting.log().log_end_offset == 0
+    assert hosting.manager.partitions.find("orders", 0).role is Role.FOLLOWER  # type: ignore[union-attr]
+
+
+async def test_a_leader_whose_log_is_damaged_serves_no_empty_one(loop: SimLoop) -> None:
+    """Until another broker leads and does not count on it."""
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic(replicas=(1, 2))
+    append(hosting, 5)
+    damaged(hosting)
+    hosting._publish(MetadataImage())
+    assert led_by(hosting, 1, [1]) is Role.OFFLINE
+    assert led_by(hosting, -1, [1]) is Role.OFFLINE
+    assert led_by(hosting, 2, [2, 1]) is Role.OFFLINE
+    assert led_by(hosting, 2, [2], elr=[1]) is Role.OFFLINE
+    assert led_by(hosting, -1, []) is Role.OFFLINE
+    assert not hosting.disk.is_directory("/data/orders-0")
+    assert led_by(hosting, 2, [2]) is Role.FOLLOWER
+    assert hosting.log().log_end_offset == 0
+    assert led_by(hosting, 1, [1, 2]) is Role.LEADER
+
+
+async def test_the_topic_of_a_damaged_log_can_be_deleted_and_created_again(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic()
+    append(hosting, 5)
+    damaged(hosting)
+    hosting._publish(MetadataImage())
+    hosting.delete_topic()
+    partition = hosting.create_topic(generation=2)
+    assert partition.role is Role.LEADER
+    assert hosting.log().log_end_offset == 0
