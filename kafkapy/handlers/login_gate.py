@@ -114,7 +114,7 @@ class LoginGate:
         delay_ms = self._gate.failure_delay_ms[info.listener_name]
         if delay_ms > 0:
             await asyncio.sleep(delay_ms / 1000)
-        pass
+        info.close_after_answer = True
         return reply.answer
 
 

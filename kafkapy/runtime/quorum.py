@@ -11,14 +11,13 @@ records, downloads of snapshots).
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.quorum import QuorumConfig
-from kafkapy.errors import ApiError, KafkapyError, StorageError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Event
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.core import RaftCore
@@ -51,7 +50,7 @@ from kafkapy.runtime.quorum_snapshots import ImageSource, OwnSnapshots
 from kafkapy.runtime.quorum_waiters import QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.runtime.voter_candidates import VoterCandidates
-from kafkapy.seams import IoPool, System
+from kafkapy.seams import System
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch
@@ -100,15 +99,11 @@ class Quorum:
         directory: MetadataDirectory,
         config: QuorumConfig,
         system: System,
-        flush_pool: IoPool | None = None,
         on_fatal: Callable[[BaseException], None],
         transport: RaftTransport | None = None,
         counts: "QuorumCounts | None" = None,
     ) -> None:
-        """flush_pool: a worker for the fsyncs alone, so that other calls of the IO pool on a slow disk delay no
-        commit; without one they run in the system's pool. transport: None for a quorum of one. counts: what latencies
-        are counted in, if anywhere.
-        """
+        """transport: None for a quorum of one. counts: what latencies are counted in, if anywhere."""
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
         self._identity = identity
@@ -119,7 +114,7 @@ class Quorum:
         self._transport = transport
         self._counting = None if counts is None else _new_counting(counts, system)
         self._delivery = Delivery(identity.node_id, None if self._counting is None else self._counting.note_commits)
-        self._flushes = QuorumFlushes(flush_pool or system.io_pool, system.clock, self._step, self._fail)
+        self._flushes = QuorumFlushes(directory.flush_pool or system.io_pool, system.clock, self._step, self._fail)
         self._snapshots = OwnSnapshots(directory.path, system, self._on_snapshot_written)
         self._events: deque[Event] = deque()
         """What is to be stepped next: events that came amid a step, and the results of effects."""
@@ -285,20 +280,6 @@ class Quorum:
         Raises the error that stopped the quorum; NotLeaderError once it is closed.
         """
         await self._waiters.wait(condition)
-
-    async def hand_over(self, timeout_s: float) -> None:
-        """Resign if leader, and return once another node leads. Until then this one votes: others may need its vote.
-
-        It waits for timeout_s at most, and for no longer than the shortest election timeout, so that it does not stand
-        itself. A deviation: Apache Kafka waits for up to 5 s, and does not stand while it does.
-        """
-        if self._is_closed or not self._is_recovered or not self.is_leader or self._core.is_only_voter:
-            return
-        self._step(ResignRequested(self.leader_epoch))
-        timeout_s = min(timeout_s, self._config.controller_quorum_election_timeout_ms / 1000)
-        with contextlib.suppress(TimeoutError, KafkapyError):  # a failure of the disk is reported by on_fatal
-            async with asyncio.timeout(timeout_s):
-                await self.wait_until(lambda: self.leader_id not in (-1, self.node_id))
 
     async def close(self) -> None:
         """Resign if leader, cancel running work, fsync and close the log. Raises StorageError."""

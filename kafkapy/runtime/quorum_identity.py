@@ -6,6 +6,7 @@ from kafkapy.config.quorum import QuorumConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.config import RaftConfig
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet, static_voter
+from kafkapy.seams import IoPool
 from kafkapy.types import ReplicaKey, Uuid
 
 
@@ -61,10 +62,12 @@ class MetadataDirectory:
 
     was_clean_shutdown: the log directory had .kafka_cleanshutdown, so the log need not be recovered. make_room: called
     if there is too little space for an append (storage/manager/space_reserve.py). on_flushed: called with how long each
-    flush took, in microseconds.
+    flush took, in microseconds. flush_pool: a worker for the fsyncs alone, so that other calls of the IO pool on a slow
+    disk delay no commit; without one they run in the system's pool.
     """
 
     path: str
     was_clean_shutdown: bool = False
     make_room: Callable[[], None] = lambda: None
     on_flushed: Callable[[int], None] | None = None
+    flush_pool: IoPool | None = None

@@ -10,8 +10,8 @@ A partition that fails is retried alone after replica.fetch.backoff.ms. Fetching
 changes if its log fails, if its leader has a later epoch than this broker, or after an unexpected error. Sources:
 KIP-101, KIP-279, KIP-320; Apache Kafka's AbstractFetcherThread.
 
-Deviation: after a Fetch without a response, the next one follows after 100 ms, so that followers soon find a leader that
-has restarted. Apache Kafka waits replica.fetch.backoff.ms, by default a second.
+Deviation: after a Fetch without a response, the next one follows after 100 ms, so that followers soon find a leader
+that has restarted. Apache Kafka waits replica.fetch.backoff.ms, by default a second.
 
 Deviation: records that do not continue the log are requested again after replica.fetch.backoff.ms. Apache Kafka stops
 fetching the partition until its metadata changes.

@@ -29,6 +29,7 @@ from kafkapy.reactor.socket_channel import listen
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
 from kafkapy.runtime.controller_settings import ControllerSettings
+from kafkapy.runtime.hand_over import hand_over
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
 from kafkapy.security.authorizer import Authorizer
@@ -110,7 +111,6 @@ class QuorumNode:
         directory: MetadataDirectory,
         *,
         system: "seams.System",
-        flush_pool: "seams.IoPool",
         network: Network,
         edge: ControllerEdge,
         failures: Failures,
@@ -151,7 +151,6 @@ class QuorumNode:
             directory=directory,
             config=config.quorum,
             system=system,
-            flush_pool=flush_pool,
             on_fatal=failures.on_quorum_failed,
             transport=self._transport,
             counts=None if edge.counts is None else edge.counts.quorum,
@@ -259,7 +258,8 @@ class QuorumNode:
     async def close_quorum(self) -> None:
         """Resign, close the metadata log and all connections. Raises StorageError."""
         try:
-            await self.quorum.hand_over(GOODBYE_S)
+            election_timeout_s = self._config.quorum.controller_quorum_election_timeout_ms / 1000
+            await hand_over(self.quorum, min(GOODBYE_S, election_timeout_s))
             await self.quorum.close()
         finally:
             self.close_network()

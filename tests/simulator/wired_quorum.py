@@ -15,6 +15,7 @@ from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.raft.wire import WirePeer
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
+from kafkapy.runtime.hand_over import hand_over
 from kafkapy.runtime.peer import Peer, PeerSettings
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.raft_transport import NetworkRaftTransport
@@ -129,7 +130,7 @@ class WiredNode:
 
     async def stop(self) -> None:
         """Stop as QuorumNode.close_quorum does: a leader hands over."""
-        await self.quorum.hand_over(GOODBYE_S)
+        await hand_over(self.quorum, GOODBYE_S)
         await self.quorum.close()
         self.transport.close()
         self.reactor.close()
