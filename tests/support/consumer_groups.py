@@ -58,14 +58,14 @@ class GroupWorld:
         self.random = SeededRandom(seed)
         self.restart()
 
-    def restart(self) -> None:
-        """Fail over: a fresh shard that knows what the log says and nothing else."""
+    def restart(self, *, wall_ahead_ms: int = 0) -> None:
+        """Fail over: a fresh shard that knows what the log says and nothing else. Its wall clock may be wrong."""
         settings = GroupSettings(lambda: self.config, lambda group_id: self.group_configs.get(group_id, {}))
         self.shard = GroupShard(
             settings,
             metadata=lambda: self.image,
             random=self.random,
-            wall_ms=lambda: WALL_START_MS + self.now_ms,
+            wall_ms=lambda: WALL_START_MS + self.now_ms + wall_ahead_ms,
             now_ms=lambda: self.now_ms,
         )
         self.groups, self.consumer = self.shard.groups, self.shard.consumer

@@ -258,10 +258,14 @@ class ConsumerGroup:
     # Assignment
 
     def may_assign(self, wall_ms: int) -> bool:
-        """Whether the target assignment may be recomputed yet (group.consumer.assignment.interval.ms)."""
+        """Whether the target assignment may be recomputed yet (group.consumer.assignment.interval.ms).
+
+        A deviation: a last time in the future, by the clock of another coordinator, is not waited for. Apache Kafka
+        waits: a group gets no assignment until the new coordinator's clock is as far.
+        """
         interval_ms = self.settings.consumer_assignment_interval_ms(self.group_id)
         last_ms = self.log.assignment_timestamp_ms
-        return last_ms == 0 or interval_ms == 0 or wall_ms >= last_ms + interval_ms
+        return last_ms == 0 or not last_ms <= wall_ms < last_ms + interval_ms
 
     def preferred_assignor(self, before: ConsumerMember | None = None, after: ConsumerMember | None = None) -> str:
         """Return the assignor named by most members, with `after` replacing `before`; else the first configured."""

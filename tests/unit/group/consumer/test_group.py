@@ -267,6 +267,19 @@ def test_assignment_waits_for_the_interval() -> None:
     assert len(second.partitions()) == 1
 
 
+def test_assignment_does_not_wait_for_a_coordinators_clock_to_reach_that_of_the_one_before() -> None:
+    world = GroupWorld(image_of(foo=2), group_consumer_assignment_interval_ms=1_000)
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+
+    world.restart(wall_ahead_ms=-120_000)
+    second.join()
+    settle(first, second)
+
+    assert world.group().state_name == "Stable"
+    assert len(second.partitions()) == 1
+
+
 def test_static_member_comes_back_to_its_partitions_under_a_new_id() -> None:
     world = GroupWorld(image_of(foo=4))
     first, second = FakeConsumer(world, "a", "foo", instance_id="i"), FakeConsumer(world, "b", "foo")
