@@ -32,7 +32,10 @@ Connect = Callable[[], WireClient]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory) -> Iterator[dict[str, int]]:
-    properties = {"listener.name.expiring.plain.connections.max.reauth.ms": str(SESSION_MS)}
+    properties = {
+        "listener.name.expiring.plain.connections.max.reauth.ms": str(SESSION_MS),
+        "kafkapy.authentication.timeout.ms": "600000",  # a refused login must close without it
+    }
     directory = tmp_path_factory.mktemp("kafka")
     with sasl_broker(directory, ("SASL_PLAINTEXT", "EXPIRING"), USERS, properties) as ports:
         yield ports
