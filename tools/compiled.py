@@ -7,6 +7,7 @@ checkout, without the package: run there, tests import the compiled one.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
+COMPILER_ERROR: Final = re.compile(r":\d+: (fatal )?error: |:\d+:\d+: (fatal )?error: ")
 VENV: Final = ROOT / ".venv-compiled"
 WHEELS: Final = ROOT / "dist" / "compiled"
 SOURCES: Final = ("kafkapy", "packaging", "setup.py", "pyproject.toml", "README.md", "LICENSE")
@@ -47,7 +49,7 @@ def build(wheels: Path = WHEELS, venv: Path = VENV) -> Path:
         environment.pop("PYTHONPATH", None)  # mypyc would find the source twice
         result = subprocess.run(build, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
-            raise SystemExit(f"{_refusals(result.stdout)}\nmypyc or the C compiler refused, see above")
+            raise SystemExit(f"{refusals(result.stdout)}\nmypyc or the C compiler refused, see above")
     (built,) = wheels.glob("*.whl")
     wheel = with_manylinux_tag(built)
     subprocess.run([*pip, "install", "--no-deps", "--force-reinstall", str(wheel)], check=True)
@@ -69,10 +71,13 @@ def with_manylinux_tag(wheel: Path) -> Path:
         return Path(shutil.move(repaired, wheel.parent))
 
 
-def _refusals(output: str) -> str:
-    """Return the lines of a build that say what could not be compiled; the last ones if none does."""
+def refusals(output: str) -> str:
+    """Return the lines of a build that say what could not be compiled; the last ones if none does.
+
+    These name a line of a file; pip's own "error: subprocess-exited-with-error" does not.
+    """
     lines = output.splitlines()
-    return "\n".join([line for line in lines if "error:" in line] or lines[-40:])
+    return "\n".join([line for line in lines if COMPILER_ERROR.search(line)] or lines[-40:])
 
 
 def new_environment(venv: Path) -> Path:
