@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
+LAST_FILE: Final = "base.pth"
+"""What is written last into a layered environment."""
 COMPILER_ERROR: Final = re.compile(r":\d+: (fatal )?error: |:\d+:\d+: (fatal )?error: ")
 VENV: Final = ROOT / ".venv-compiled"
 WHEELS: Final = ROOT / "dist" / "compiled"
@@ -90,9 +92,9 @@ def new_environment(venv: Path) -> Path:
 
 
 def layered_environment(venv: Path) -> Path:
-    """Make a virtual environment over the one that runs this; return its Python."""
+    """Make a virtual environment over the one that runs this, unless it is there as a whole; return its Python."""
     python = venv / "bin" / "python"
-    if not python.exists():
+    if not list(venv.glob(f"lib/*/site-packages/{LAST_FILE}")):
         new_environment(venv)
         packages = subprocess.run(
             [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
@@ -100,7 +102,7 @@ def layered_environment(venv: Path) -> Path:
             capture_output=True,
             text=True,
         ).stdout.strip()
-        (Path(packages) / "base.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        (Path(packages) / LAST_FILE).write_text(sysconfig.get_path("purelib") + "\n")
     return python
 
 

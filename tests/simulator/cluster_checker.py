@@ -17,6 +17,7 @@ Names of the invariants: reliability, 1.4.
          no broker takes the log of a replica that it has for a stray one
 """
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -211,6 +212,13 @@ class ClusterChecker:
         self._check_strays()
         for computer in self._world.computers.values():
             self._check_memory(computer, held_at_rest(computer))
+        with contextlib.ExitStack() as looking:
+            for computer in self._world.computers.values():
+                looking.enter_context(computer.disk.undisturbed())
+            self._check_logs()
+
+    def _check_logs(self) -> None:
+        """Check that replicas hold the same, and in it what was acknowledged."""
         for partition, registration in self._world.registrations().items():
             logs = [self._world.computers[node_id].partition(partition).log for node_id in registration.replicas]  # type: ignore[union-attr]
             if len({tail(log) for log in logs}) != 1:
