@@ -225,7 +225,8 @@ class HostedPartitions:
         after an unclean stop, unless it is the only one.
         """
         has_other_leader = registration.leader >= 0 and registration.leader != self.node_id
-        return has_other_leader and self.node_id not in (*registration.isr, *registration.elr)
+        may_succeed = self.node_id in registration.isr or self.node_id in registration.elr
+        return has_other_leader and not may_succeed
 
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, registration: PartitionRegistration, now_ms: int
