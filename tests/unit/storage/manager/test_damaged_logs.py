@@ -138,14 +138,19 @@ BROKEN_DIRECTORY = [
 ]
 
 
+def restarted_after(damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogManager:
+    """Return the manager of a start after an unclean stop and a damage to PARTITION's directory."""
+    monkeypatch.chdir(tmp_path)
+    left(tmp_path, cleanly=False)
+    damage(tmp_path / "a-0")
+    return restarted(tmp_path)
+
+
 @pytest.mark.parametrize("damage", [*NO_DIRECTORY, *BROKEN_DIRECTORY])
 def test_a_damaged_partition_takes_no_other_out_of_service(
     damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    left(tmp_path, cleanly=False)
-    damage(tmp_path / "a-0")
-    manager = restarted(tmp_path)
+    manager = restarted_after(damage, tmp_path, monkeypatch)
     assert manager.directories.offline_paths == []
     assert list(manager.logs) == [SOUND]
     refuses(KAFKA_STORAGE_ERROR, created, manager, PARTITION)
@@ -157,10 +162,7 @@ def test_a_damaged_partition_takes_no_other_out_of_service(
 def test_a_damaged_log_is_set_aside_for_a_new_one_if_its_records_are_elsewhere(
     damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    left(tmp_path, cleanly=False)
-    damage(tmp_path / "a-0")
-    manager = restarted(tmp_path)
+    manager = restarted_after(damage, tmp_path, monkeypatch)
     log = created(manager, PARTITION, is_replaceable=True)
     assert (log.log_end_offset, manager.logs[SOUND].log_end_offset) == (0, 20)
     append(log)
