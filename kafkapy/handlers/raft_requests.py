@@ -4,8 +4,9 @@ The controller listener serves all of these; brokers forward AddRaftVoter and Re
 
 Vote 0-2, BeginQuorumEpoch 0-1, EndQuorumEpoch 0-1, Fetch 12-18 of `__cluster_metadata`, FetchSnapshot 0-1, AddRaftVoter
 0-1, RemoveRaftVoter 0, UpdateRaftVoter 0. kafkapy.raft.wire has the changes of each version. A request with another
-cluster id gets INCONSISTENT_CLUSTER_ID, one for another partition than `__cluster_metadata-0` INVALID_REQUEST. Replicas
-need CLUSTER_ACTION; adding and removing voters needs ALTER.
+cluster id gets INCONSISTENT_CLUSTER_ID, one for another partition than `__cluster_metadata-0` INVALID_REQUEST. Only an
+UpdateRaftVoter that is refused so gets the leader as well. Replicas need CLUSTER_ACTION; adding and removing voters
+needs ALTER.
 """
 
 import asyncio
@@ -14,10 +15,11 @@ from typing import Final
 from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.protocol.primitives import Message
-from kafkapy.raft.messages import Response
+from kafkapy.raft.messages import Response, VoterChangeResponse
 from kafkapy.raft.wire import (
     ADD_RAFT_VOTER,
     REMOVE_RAFT_VOTER,
+    UPDATE_RAFT_VOTER,
     PeerError,
     WirePeer,
     message_to_request,
@@ -35,7 +37,16 @@ async def handle(services: Services | ControllerServices, context: RequestContex
     try:
         requested = message_to_request(request, context.api_version, wire)
     except PeerError as error:
-        return refusal(error, request)
+        if context.api_key != UPDATE_RAFT_VOTER:
+            return refusal(error, request)
+        quorum = services.quorum
+        refused = VoterChangeResponse(
+            error=error.code,
+            leader_epoch=quorum.leader_epoch,
+            leader_id=quorum.leader_id,
+            leader_endpoints=quorum.leader_endpoints,
+        )
+        return response_to_message(refused, request, context.api_version, wire)
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
     def reply(response: Response) -> None:

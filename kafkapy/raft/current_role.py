@@ -339,7 +339,11 @@ class CurrentRole:
 
     def voter_change_response(self, error: int, message: str | None = None) -> VoterChangeResponse:
         return VoterChangeResponse(
-            error=error, message=message, leader_epoch=self.leader_epoch, leader_id=self.leader_id
+            error=error,
+            message=message,
+            leader_epoch=self.leader_epoch,
+            leader_id=self.leader_id,
+            leader_endpoints=self.role.leader_endpoints,
         )
 
     def _election_timeout_ms(self) -> int:

@@ -96,7 +96,10 @@ class Voting:
             Reply(
                 reply_to,
                 BeginEpochResponse(
-                    error=error, leader_epoch=self._current.leader_epoch, leader_id=self._current.leader_id
+                    error=error,
+                    leader_epoch=self._current.leader_epoch,
+                    leader_id=self._current.leader_id,
+                    leader_endpoints=self._current.role.leader_endpoints,
                 ),
             )
         )
@@ -110,7 +113,10 @@ class Voting:
             Reply(
                 reply_to,
                 EndEpochResponse(
-                    error=error, leader_epoch=self._current.leader_epoch, leader_id=self._current.leader_id
+                    error=error,
+                    leader_epoch=self._current.leader_epoch,
+                    leader_id=self._current.leader_id,
+                    leader_endpoints=self._current.role.leader_endpoints,
                 ),
             )
         )

@@ -9,8 +9,11 @@ from kafkapy.handlers.forwarding import encode_principal
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages import (
     alter_partition_request,
+    begin_quorum_epoch_request,
     describe_quorum_request,
+    end_quorum_epoch_request,
     fetch_snapshot_request,
+    update_raft_voter_request,
     vote_request,
 )
 from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -178,6 +181,62 @@ def test_a_snapshot_request_must_name_this_cluster(controller: WireClient, quoru
 def test_a_snapshot_request_must_name_this_epoch(controller: WireClient, quorum: Quorum) -> None:
     assert snapshot(controller, quorum, current_leader_epoch=quorum.epoch - 1) == (0, ErrorCode.FENCED_LEADER_EPOCH)
     assert snapshot(controller, quorum, current_leader_epoch=quorum.epoch + 1) == (0, ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+def updated(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int, tuple[int, int, str]]:
+    """Return the code of an UpdateRaftVoter response, and the leader, its epoch and its address."""
+    defaults = {
+        "cluster_id": quorum.cluster_id,
+        "current_leader_epoch": quorum.epoch,
+        "voter_id": STRANGER,
+        "voter_directory_id": STRANGERS_DIRECTORY,
+        "listeners": [update_raft_voter_request.Listener("CONTROLLER", "127.0.0.1", 9093)],
+        "kraft_version_feature": update_raft_voter_request.KRaftVersionFeature(0, 1),
+    }
+    request = update_raft_voter_request.UpdateRaftVoterRequest(**{**defaults, **fields})
+    response = controller.call(request, 0)
+    leader = response.current_leader
+    return response.error_code, (leader.leader_id, leader.leader_epoch, f"{leader.host}:{leader.port}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"cluster_id": OTHER_CLUSTER}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"current_leader_epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"current_leader_epoch": 1 << 30}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"voter_id": -1}, ErrorCode.INVALID_REQUEST),
+        ({"listeners": []}, ErrorCode.INVALID_REQUEST),
+        ({"kraft_version_feature": update_raft_voter_request.KRaftVersionFeature(0, 0)}, ErrorCode.INVALID_REQUEST),
+        ({}, ErrorCode.VOTER_NOT_FOUND),
+    ],
+)
+def test_a_voter_that_may_not_describe_itself_is_given_the_leader(
+    controller: WireClient, quorum: Quorum, fields: dict[str, Any], code: ErrorCode
+) -> None:
+    assert updated(controller, quorum, **fields) == (code, (quorum.voter.node_id, quorum.epoch, quorum.address))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        (begin_quorum_epoch_request, begin_quorum_epoch_request.BeginQuorumEpochRequest),
+        (end_quorum_epoch_request, end_quorum_epoch_request.EndQuorumEpochRequest),
+    ],
+)
+def test_a_leader_of_an_earlier_epoch_is_given_the_one_of_now(
+    controller: WireClient, quorum: Quorum, kind: tuple[Any, Any]
+) -> None:
+    module, request_type = kind
+    requested = module.PartitionData(partition_index=0, leader_id=STRANGER, leader_epoch=quorum.epoch - 1)
+    topics = [module.TopicData(topic_name=METADATA, partitions=[requested])]
+    response = controller.call(request_type(cluster_id=quorum.cluster_id, topics=topics), 1)
+    (partition,), leader_id = response.topics[0].partitions, quorum.voter.node_id
+    assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (partition.leader_id, partition.leader_epoch) == (leader_id, quorum.epoch)
+    assert [(each.node_id, f"{each.host}:{each.port}") for each in response.node_endpoints] == [
+        (leader_id, quorum.address)
+    ]
 
 
 def registered(controller: WireClient, quorum: Quorum, **fields: Any) -> int:

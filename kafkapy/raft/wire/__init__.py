@@ -27,6 +27,7 @@ __all__ = [
     "ADD_RAFT_VOTER",
     "API_KEYS",
     "REMOVE_RAFT_VOTER",
+    "UPDATE_RAFT_VOTER",
     "PeerError",
     "WirePeer",
     "lowest_version",
