@@ -119,16 +119,26 @@ class Node:
     async def wait_at_start(self, awaited: Awaitable[R], for_what: str) -> R:
         """Await a part of the start, until at most server.max.startup.time.ms after the start began; return its result.
 
-        Raises ApiError REQUEST_TIMED_OUT with a message that names the key and `for_what`.
+        Raises the error that the node fails with meanwhile, or has failed with; else ApiError REQUEST_TIMED_OUT with a
+        message that names the key and `for_what`.
         """
+        assert self.failed is not None, "a node runs when it starts"
         timeout_ms = self.config.node.server_max_startup_time_ms
         left_s = timeout_ms / 1000 - (self.loop.time() - self._started_at)
+        part = asyncio.ensure_future(awaited)
+        if self.failed.done():
+            part.cancel()  # before its first step
         try:
             async with asyncio.timeout(left_s if left_s < MAX_TIMEOUT_S else None):
-                return await awaited
+                await asyncio.wait((part, self.failed), return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             message = f"The start took longer than server.max.startup.time.ms={timeout_ms} ms, waiting for {for_what}"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        finally:
+            part.cancel()
+            await asyncio.gather(part, return_exceptions=True)
+        self.check_not_failed()
+        return part.result()
 
     def _start_admin_listener(self) -> None:
         if not self.config.node.kafkapy_admin_listener:

@@ -1,10 +1,14 @@
 """A broker that cannot register, as its node id is taken or it has no right to, does not start, and says why."""
 
+import asyncio
+import errno
 from typing import Any
+
+import pytest
 
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkapy.security.authorizer import AllowAll
-from tests.simulator.cluster_world import ClusterWorld, Computer
+from tests.simulator.cluster_world import ClusterWorld, Computer, combined, host_of
 from tests.simulator.process_lives import ProcessLoop, run_processes
 
 TIMEOUT_MS = 3000
@@ -50,6 +54,32 @@ def test_a_start_without_a_controller_says_so() -> None:
         world.start()
         await world.until(lambda: bool(world.history), 10, "the broker gives up")
         assert "No controller appears to be active. Is a majority of the controllers running?" in world.history[0]
+
+    run_processes(main, seed=0, limit_seconds=60)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_start_whose_metadata_directory_fails_says_so(is_late: bool) -> None:
+    """Not that a registration without directories is invalid. is_late: it fails while the broker waits to register."""
+
+    async def main(loop: ProcessLoop) -> None:
+        world = ClusterWorld(loop, 0, combined(3))
+        world.start()
+        await world.until(world.is_whole, 10, "all serve")
+        computer = world.computers[3]
+        links = {(host_of(node_id), computer.host) for node_id in (1, 2)} if is_late else set()
+        world.network.packets.cut |= links
+        computer.kill()
+        life_count = computer.life_count
+        computer.has_disk_fault = True
+        if is_late:
+            await world.until(lambda: computer.life_count > life_count, 10, "the broker starts")
+            await asyncio.sleep(1)
+        computer.disk.fail("write", errno.EIO, path="/quorum-state")
+        world.network.packets.cut -= links
+        await world.until(lambda: bool(world.history), 5, "the broker gives up")
+        assert "node 3 ends: StorageError(" in world.history[0]
+        assert "quorum-state" in world.history[0]
 
     run_processes(main, seed=0, limit_seconds=60)
 
