@@ -107,6 +107,26 @@ async def test_a_leader_that_stops_does_not_wait_for_long_for_who_is_cut_off(clu
 
 
 @wired(1, 2, 3)
+async def test_a_candidate_that_stops_hands_over_when_it_is_elected(cluster: WiredCluster) -> None:
+    """Without that, the one that voted for it would wait for its election timeout, of 1 s at least."""
+    leader_id = (await cluster.leader()).node_id
+    others = [node.quorum for node_id, node in cluster.nodes.items() if node_id != leader_id]
+    cluster.isolate(leader_id)
+    standing = [asyncio.ensure_future(each.wait_until(lambda each=each: each.leader_id == -1)) for each in others]  # type: ignore[misc]
+    await asyncio.wait(standing, return_when=asyncio.FIRST_COMPLETED)
+    cluster.heal()
+    (candidate,) = [each for each in others if each.voted_id == each.node_id]
+    began, leader_epoch = cluster.loop.time(), candidate.leader_epoch
+    await cluster.stop(candidate.node_id)
+    for node in cluster.nodes.values():
+        quorum = node.quorum
+        await quorum.wait_until(lambda quorum=quorum: quorum.leader_epoch > leader_epoch and quorum.leader_id >= 0)  # type: ignore[misc]
+        assert quorum.leader_epoch == leader_epoch + 1
+    assert cluster.loop.time() - began < 0.5
+    await asyncio.gather(*standing)
+
+
+@wired(1, 2, 3)
 async def test_a_leader_that_is_cut_off_steps_down_and_takes_back_what_it_appended(cluster: WiredCluster) -> None:
     former = await cluster.leader()
     others = [node_id for node_id in cluster.nodes if node_id != former.node_id]
