@@ -105,6 +105,10 @@ class Disk(Protocol):
         """Return the names in a directory, sorted."""
         ...
 
+    def scan_directory(self, path: str) -> list[tuple[str, bool]]:
+        """Return the names in a directory, sorted, each with whether it is a directory or a link to one."""
+        ...
+
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents; an existing one is fine."""
         ...

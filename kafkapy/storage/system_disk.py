@@ -187,6 +187,10 @@ class SystemDisk:
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
+    def scan_directory(self, path: str) -> list[tuple[str, bool]]:
+        with os.scandir(path) as entries:
+            return sorted((entry.name, _is_directory(entry)) for entry in entries)
+
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
 
@@ -265,3 +269,8 @@ class SystemDisk:
     def total_bytes(self, path: str) -> int:
         facts = os.statvfs(path)
         return facts.f_blocks * facts.f_frsize
+
+
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
+    """As os.path.isdir, without a call of the system unless the entry is a link or its type is not in the listing."""
+    return entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry.path))

@@ -447,6 +447,9 @@ class SimDisk:
     def list_directory(self, path: str) -> list[str]:
         return sorted(self._directory(path).entries)
 
+    def scan_directory(self, path: str) -> list[tuple[str, bool]]:
+        return sorted((name, isinstance(node, _Directory)) for name, node in self._directory(path).entries.items())
+
     def make_directory(self, path: str) -> None:
         directory = self.root
         for name in _names(path):

@@ -126,9 +126,10 @@ class LogLoading:
         return items
 
     def _plan_directory(self, directory: LogDirectory) -> list[LogToLoad]:
-        names = self._partition_directories(directory)
+        names = _partition_directories(directory)
         for name, partition in directory.damaged_names():
             self._manager.damaged_logs.note(partition, directory.state, directory.file(name), "it is no directory")
+        directory.forget_names()
         is_clean = directory.take_clean_shutdown()
         recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
         start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
@@ -160,22 +161,6 @@ class LogLoading:
         if config is None:
             config = self._configs[topic] = self._config_for(topic)
         return config
-
-    def _partition_directories(self, directory: LogDirectory) -> list[tuple[str, TopicPartition, str]]:
-        """Return (name, partition, marker) of the directories to load."""
-        disk = self._manager.disk
-        found = []
-        for name in disk.list_directory(directory.path):
-            if not disk.is_directory(directory.file(name)):
-                continue
-            parsed = parse_partition_directory(name)
-            if parsed is None:
-                logger.warning("Ignoring %s in %s: not a partition directory", name, directory.path)
-            elif parsed[1] == STRAY_DIRECTORY_SUFFIX:
-                logger.warning("Found stray log dir %s in %s; it is left to the operator", name, directory.path)
-            elif parsed[0] != METADATA_PARTITION:
-                found.append((name, *parsed))
-        return found
 
     def unflushed_bytes(self, item: LogToLoad) -> int:
         """Estimate the number of bytes that recovery has to read. Raises OSError."""
@@ -295,6 +280,22 @@ class LogLoading:
             return is_assigned or (is_missing and not self._manager.directories.offline_paths)
         has_all = (future.log_end_offset, future.latest_epoch) == (current.log_end_offset, current.latest_epoch)
         return is_assigned and has_all
+
+
+def _partition_directories(directory: LogDirectory) -> list[tuple[str, TopicPartition, str]]:
+    """Return (name, partition, marker) of the directories to load. Raises OSError."""
+    found = []
+    for name, is_directory in directory.names():
+        if not is_directory:
+            continue
+        parsed = parse_partition_directory(name)
+        if parsed is None:
+            logger.warning("Ignoring %s in %s: not a partition directory", name, directory.path)
+        elif parsed[1] == STRAY_DIRECTORY_SUFFIX:
+            logger.warning("Found stray log dir %s in %s; it is left to the operator", name, directory.path)
+        elif parsed[0] != METADATA_PARTITION:
+            found.append((name, *parsed))
+    return found
 
 
 def _size_of(item: LogToLoad, name: str, manager: "LogManager") -> int:

@@ -30,6 +30,8 @@ class LogDirectory:
         self._clean_shutdown: bytes | None = None
         """Content of the last stop's clean-shutdown file, set by take_clean_shutdown."""
         self._disk = disk
+        self._names: list[tuple[str, bool]] | None = None
+        """What `names` has found, until the logs are planned."""
         self._lock: DirectoryLock | None = None
         self._written: dict[str, bytes] = {}
         self._sequences: dict[str, int] = {}
@@ -88,16 +90,26 @@ class LogDirectory:
             return None
         return checkpoint.decode_clean_shutdown(self._disk.read_file(path))
 
+    def names(self) -> list[tuple[str, bool]]:
+        """Return the names in it, each with whether it is a directory, as they were when a start first asked.
+
+        So one look at the directory decides on the broker epoch and on the logs. Raises OSError.
+        """
+        if self._names is None:
+            self._names = self._disk.scan_directory(self.path)
+        return self._names
+
+    def forget_names(self) -> None:
+        """Let the next call of `names` look again."""
+        self._names = None
+
     def damaged_names(self) -> list[tuple[str, TopicPartition]]:
         """Return the names of partitions that are not directories. Raises OSError."""
-        parsed = [(name, parse_partition_directory(name)) for name in self._disk.list_directory(self.path)]
+        parsed = [(name, parse_partition_directory(name)) for name, is_directory in self.names() if not is_directory]
         return [
             (name, found[0])
             for name, found in parsed
-            if found is not None
-            and not found[1]
-            and found[0] != METADATA_PARTITION
-            and not self._disk.is_directory(self.file(name))
+            if found is not None and not found[1] and found[0] != METADATA_PARTITION
         ]
 
     def take_clean_shutdown(self) -> bool:

@@ -61,6 +61,9 @@ def test_directories(place: tuple[Disk, str]) -> None:
     assert disk.read_file(f"{path}/a/b/f") == b"2"
     assert disk.list_directory(f"{path}/a/b") == ["f"]
     assert (disk.is_directory(f"{path}/a/b"), disk.is_directory(f"{path}/a/b/f")) == (True, False)
+    disk.write_file_atomically(f"{path}/a/c", b"1")
+    disk.make_directory(f"{path}/a/a")
+    assert disk.scan_directory(f"{path}/a") == [("a", True), ("b", True), ("c", False)]
     disk.rename(f"{path}/a", f"{path}/c")
     assert (disk.exists(f"{path}/a"), disk.exists(f"{path}/c/b/f")) == (False, True)
     disk.sync_directory(path)
@@ -68,6 +71,8 @@ def test_directories(place: tuple[Disk, str]) -> None:
     disk.delete(f"{path}/c/b/f")
     disk.delete_tree(f"{path}/c")
     disk.delete_tree(f"{path}/c")
+    with pytest.raises(OSError):
+        disk.scan_directory(f"{path}/c")
     assert disk.list_directory(path) == []
     assert 0 < disk.free_bytes(path) <= disk.total_bytes(path)
 
@@ -201,3 +206,14 @@ def test_a_short_write_is_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert file.pwrite(buffers, 1) == 6
     assert file.pread(9, 1) == b"abcdef"
     file.close()
+
+
+def test_a_link_is_what_it_leads_to(tmp_path: Path) -> None:
+    disk, path = SystemDisk(), str(tmp_path)
+    disk.make_directory(f"{path}/directory")
+    disk.write_file_atomically(f"{path}/file", b"1")
+    for name, target in (("to-directory", "directory"), ("to-file", "file"), ("to-nothing", "gone"), ("turn", "turn")):
+        (tmp_path / name).symlink_to(target)
+    found = dict(disk.scan_directory(path))
+    assert found == {name: disk.is_directory(f"{path}/{name}") for name in disk.list_directory(path)}
+    assert [name for name, is_directory in found.items() if is_directory] == ["directory", "to-directory"]

@@ -8,6 +8,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,6 +189,29 @@ def test_a_clean_stop_is_known_by_its_broker_epoch(tmp_path: Path) -> None:
     left(tmp_path, cleanly=True)
     (tmp_path / "a-notes").write_text("not a partition's name")
     assert managed(tmp_path).directories.last_broker_epoch() == BROKER_EPOCH
+
+
+def test_a_start_after_a_clean_stop_looks_at_a_log_directory_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And asks the system about no partition for it: a listing says what is a directory."""
+    left(tmp_path, cleanly=True)
+    manager = managed(tmp_path)
+    calls: list[tuple[str, str]] = []
+    for name in ("scandir", "listdir", "stat"):
+        real = getattr(os, name)
+
+        def noted(path: Any, *args: Any, name: str = name, real: Any = real, **options: Any) -> Any:
+            calls.append((name, str(path)))
+            return real(path, *args, **options)
+
+        monkeypatch.setattr(os, name, noted)
+    assert manager.directories.last_broker_epoch() == BROKER_EPOCH
+    partitions = [str(tmp_path / str(partition)) for partition in (PARTITION, SOUND)]
+    assert [call for call in calls if call[1] in partitions] == []
+    load_logs(manager)
+    assert [name for name, path in calls if path == str(tmp_path)] == ["scandir"]
+    assert set(manager.logs) == {PARTITION, SOUND}
 
 
 @pytest.mark.parametrize("damage", BROKEN_DIRECTORY)
