@@ -25,6 +25,7 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import Partition, Role
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
+from kafkapy.runtime.commit_waits import settle
 from kafkapy.runtime.shard_host import ShardHost
 from tests.simulator.cluster_lives import live
 from tests.simulator.crash_enumeration import SOAK_FACTOR
@@ -105,6 +106,18 @@ def begin_the_same_generation_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroupLog, "begin_generation", begin_generation)
 
 
+def answer_before_the_assignment_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer requests that waited, as a SyncGroup does, when the records of the decision are appended."""
+    take_waiting = ShardHost._take_waiting
+
+    def answer(self: ShardHost[Any], replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
+        for future, response in take_waiting(self, replies):
+            settle(future, response)
+        return []
+
+    monkeypatch.setattr(ShardHost, "_take_waiting", answer)
+
+
 def take_offsets_of_any_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "check_offset_commit", lambda *_, **__: None)
 
@@ -144,6 +157,7 @@ def elect_nobody_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
         (skip_changes_between_two_images, "I10: ", 3),
         (append_what_is_refused, "I11: ", 0),
         (begin_the_same_generation_again, "I9, one owner: ", 0),
+        (answer_before_the_assignment_is_committed, "I9, one owner: ", 20),
         (take_offsets_of_any_generation, "I9, fenced: ", 0),
         (keep_the_bytes_of_answered_requests, "I13: ", 0),
         (receive_beyond_the_bound, "I13: ", 5),

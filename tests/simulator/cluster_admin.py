@@ -7,6 +7,7 @@ effect has to be seen in the metadata of every node.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kafkapy.metadata.registrations import PartitionRegistration
@@ -27,8 +28,10 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
-from tests.simulator.cluster_clients import Client, LostError, produce_request
+from tests.simulator.cluster_clients import Client, Connections, LostError, produce_request
+from tests.simulator.cluster_plan import Plan
 from tests.simulator.cluster_transactions import errors_in
+from tests.simulator.cluster_transactions import topics as topics_of_transactions
 from tests.simulator.cluster_world import ClusterWorld
 from tests.simulator.loop import START_WALL_MS
 from tests.support.batches import build_batch
@@ -37,6 +40,7 @@ MADE: Final = "made"
 TOPIC_RESOURCE: Final = 2
 RETENTION_MS: Final = "86400123"
 CALL_MS: Final = 2000
+DONE_OR_EXISTS: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 class Administrator(Client):
@@ -174,3 +178,23 @@ class Administrator(Client):
             and not each.removing_replicas
             for each in made.values()
         )
+
+
+async def create_topics(connections: Connections, plan: Plan, name: str, moved: str) -> None:
+    """Create a run's topics: those of its clients, of which `moved` has two replicas, and the coordinators'."""
+    configs = [CreatableTopicConfig("min.insync.replicas", str(MIN_ISR))]
+    of_clients = [*configs, *([CreatableTopicConfig("flush.messages", "2")] if plan.flushes_often else [])]
+    of_coordinator = [*configs, CreatableTopicConfig("cleanup.policy", "compact")]
+    topics = [
+        CreatableTopic(name=name, num_partitions=2, replication_factor=3, configs=of_clients),
+        CreatableTopic(name=moved, num_partitions=1, replication_factor=2, configs=of_clients),
+        CreatableTopic(name="__consumer_offsets", num_partitions=1, replication_factor=3, configs=of_coordinator),
+    ]
+    if plan.has_transactions:
+        topics += topics_of_transactions(MIN_ISR)
+    while True:
+        with suppress(LostError):
+            response = await connections.send_to_any(CreateTopicsRequest(topics=topics, timeout_ms=5000))
+            if all(topic.error_code in DONE_OR_EXISTS for topic in response.topics):
+                return
+        await asyncio.sleep(0.2)

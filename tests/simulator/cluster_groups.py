@@ -19,12 +19,15 @@ from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkapy.types import TopicPartition
 from tests.simulator.cluster_checker import ClusterChecker
 from tests.simulator.cluster_clients import Client, LostError, find_coordinator
 from tests.simulator.cluster_world import ClusterWorld
 from tests.support.membership import assignment, subscription
 
 GROUP: Final = "members"
+GROUPS_PARTITION: Final = TopicPartition("__consumer_offsets", 0)
+"""There is one: its leader coordinates all groups."""
 PARTITIONS: Final = (0, 1)
 SESSION_MS, REBALANCE_MS = 700, 400
 PROPERTIES: Final = {"group_min_session_timeout_ms": "600", "group_initial_rebalance_delay_ms": "0"}
@@ -46,6 +49,8 @@ class GroupMember(Client):
         self._generation = -1
         self._owned: list[int] = []
         self._committed = 0
+        self.is_to_go = False
+        """Whether its next step in the group is to be its last one."""
 
     async def step(self) -> None:
         rng = self.world.loop.rng
@@ -54,7 +59,7 @@ class GroupMember(Client):
                 self._coordinator_id = await find_coordinator(self.connections, GROUP)
             if self._generation < 0:
                 await self._join()
-            elif rng.random() < LEAVING_SHARE:
+            elif rng.random() < LEAVING_SHARE or self.is_to_go:
                 await self._go()
             elif rng.random() < 0.5 and self._owned:
                 await self._commit(rng.choice(self._owned))
@@ -131,6 +136,7 @@ class GroupMember(Client):
     async def _go(self) -> None:
         """Leave the group, or fall silent without a word."""
         member_id, self._member_id, self._generation = self._member_id, "", -1
+        self.is_to_go = False
         if self.world.loop.rng.random() < 0.5:
             await self.connections.call(
                 self._coordinator_id, LeaveGroupRequest(GROUP, members=[MemberIdentity(member_id)])

@@ -22,11 +22,10 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from kafkapy.types import METADATA_PARTITION
 from tests.simulator import cluster_groups, cluster_memory, cluster_transactions
-from tests.simulator.cluster_admin import Administrator
+from tests.simulator.cluster_admin import Administrator, create_topics
 from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
 from tests.simulator.cluster_clients import (
     Client,
@@ -38,7 +37,7 @@ from tests.simulator.cluster_clients import (
     PlainProducer,
 )
 from tests.simulator.cluster_flood import Flooder
-from tests.simulator.cluster_groups import GroupMember
+from tests.simulator.cluster_groups import GROUP, GROUPS_PARTITION, GroupMember
 from tests.simulator.cluster_plan import plan_of
 from tests.simulator.cluster_transactions import TransactionClients
 from tests.simulator.cluster_world import ClusterWorld, Computer
@@ -51,6 +50,8 @@ LOOK_S: Final = 0.05
 HEAL_S: Final = 60.0
 MEMBER_COUNT: Final = 3
 """Of the classic group: more than there are partitions, so that one is without."""
+COORDINATOR_S: Final = 5.0
+"""How long a coordinator may be isolated, and a group be waited for before, until the other faults begin."""
 LATE_S: Final = 2.2
 """How long a fault may last when no other begins any more: longer than a broker's session."""
 MET_S: Final = 3.0
@@ -109,7 +110,7 @@ class ClusterLives:
     async def run(self) -> None:
         self.world.start()
         await self.world.until(self.world.is_whole, HEAL_S, "the cluster starts")
-        await self._create_topics()
+        await create_topics(self._admin, self._plan, TOPIC, MOVED)
         await self.world.until(self.world.is_whole, HEAL_S, "topics are created")
         self._late.remember()
         self._add_clients()
@@ -138,30 +139,6 @@ class ClusterLives:
             if task.done():
                 task.result()
         self.world.check()
-
-    async def _create_topics(self) -> None:
-        configs = [CreatableTopicConfig("min.insync.replicas", str(MIN_ISR))]
-        flushed = [CreatableTopicConfig("flush.messages", "2")] if self._plan.flushes_often else []
-        topics = [
-            CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=3, configs=[*configs, *flushed]),
-            CreatableTopic(name=MOVED, num_partitions=1, replication_factor=2, configs=[*configs, *flushed]),
-            CreatableTopic(
-                name="__consumer_offsets",
-                num_partitions=1,
-                replication_factor=3,
-                configs=[*configs, CreatableTopicConfig("cleanup.policy", "compact")],
-            ),
-        ]
-        if self._has_transactions:
-            topics += cluster_transactions.topics(MIN_ISR)
-        while True:
-            try:
-                response = await self._admin.send_to_any(CreateTopicsRequest(topics=topics, timeout_ms=5000))
-                if all(topic.error_code in (0, 36) for topic in response.topics):
-                    return
-            except LostError:
-                pass
-            await asyncio.sleep(0.2)
 
     def _add_clients(self) -> None:
         world, checker, add = self.world, self.checker, self.clients.append
@@ -195,6 +172,9 @@ class ClusterLives:
     # -- faults -----------------------------------------------------------------------------------------------------
 
     async def _break(self) -> None:
+        if self._plan.loses_coordinator:
+            self._end = self._loop.now + COORDINATOR_S
+            await self._lose_coordinator()
         self._end = self._loop.now + self._plan.faults_s
         lines = [[getattr(self, f"_{name}") for name in line] for line in self._plan.faults]
         await asyncio.gather(*(self._repeat(*line) for line in lines))
@@ -234,16 +214,34 @@ class ClusterLives:
     async def _isolate(self) -> None:
         """Cut a node off from all other nodes, in one direction or both; clients may reach it."""
         computer, cut = self._any(), self.world.network.packets.cut
-        others = [each.host for each in self.world.computers.values() if each is not computer]
         is_out, is_in = self._chance.choice(((True, True), (True, True), (True, False), (False, True)))
-        links = {(computer.host, other) for other in others if is_out} | {
-            (other, computer.host) for other in others if is_in
-        }
+        links = self.world.links_of(computer, is_out=is_out, is_in=is_in)
         cut |= links
         await self._for(0.1, 5)
         cut -= links
         if self._chance.random() < 0.3:
             self.world.network.reset_connections(lambda a, b: computer.host in (a, b))
+
+    async def _lose_coordinator(self) -> None:
+        """Isolate the coordinator of a group, as a member goes, until another broker has taken over.
+
+        Members reach all nodes, so they rebalance at the one that is isolated.
+        """
+        await self._soon(lambda: self.checker.newest_generation(GROUP) >= 0 and self._coordinator_id() >= 0)
+        await self._for(0, 0.5)
+        leader_id = self._coordinator_id()
+        if leader_id < 0:
+            return
+        self.world.note(f"coordinator {leader_id} is isolated")
+        links = self.world.links_of(self.world.computers[leader_id])
+        self.world.network.packets.cut |= links
+        self._chance.choice([client for client in self.clients if isinstance(client, GroupMember)]).is_to_go = True
+        await self._soon(lambda: self._coordinator_id() != leader_id, 4)
+        self.world.network.packets.cut -= links
+
+    def _coordinator_id(self) -> int:
+        registration = self.world.registrations().get(GROUPS_PARTITION)
+        return registration.leader if registration is not None else -1
 
     async def _lose(self) -> None:
         self.world.network.packets.loss = self._chance.choice((0.02, 0.1, 0.3))

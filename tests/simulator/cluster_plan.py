@@ -12,7 +12,7 @@ Seeds from SHORT_SEEDS on have an administrator, too, who changes replication fa
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulator.cluster_world import combined
@@ -46,6 +46,7 @@ class Plan:
 
     fetches_little: followers get one batch a fetch, so that those that were away are behind for long.
     flushes_often: partitions are flushed after each few records, so that an fsync of theirs can fail.
+    loses_coordinator: before all other faults the coordinator of a group with members is isolated.
     has_calm_clients: once all is healed, clients that have done their part do little until all have, and all is whole.
     """
 
@@ -59,6 +60,7 @@ class Plan:
     fetches_little: bool = False
     has_calm_clients: bool = False
     flushes_often: bool = False
+    loses_coordinator: bool = False
 
 
 def seeds_of(family: int) -> range:
@@ -79,7 +81,7 @@ def plan_of(seed: int) -> Plan:
         _some(chance, disks, (0, 1, 1, 2)),
         _some(chance, PROCESSES, (1, 1, 2)),
     )
-    return Plan(
+    plan = Plan(
         roles,
         has_transactions,
         _some(chance, CLIENTS, (1, 2)),
@@ -91,6 +93,9 @@ def plan_of(seed: int) -> Plan:
         chance.random() < 0.5,
         chance.random() < 0.2,
     )
+    if "members" in plan.clients and not has_transactions and chance.random() < 0.5:
+        return replace(plan, loses_coordinator=True)
+    return plan
 
 
 def _some(chance: random.Random, names: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:

@@ -334,6 +334,12 @@ class ClusterWorld:
     def brokers(self) -> list[Computer]:
         return [each for each in self.computers.values() if each.is_broker]
 
+    def links_of(self, computer: Computer, *, is_out: bool = True, is_in: bool = True) -> set[tuple[str, str]]:
+        """Return the links between a computer and all others, as network.packets.cut has them."""
+        others = [each.host for each in self.computers.values() if each is not computer]
+        outbound = {(computer.host, other) for other in others if is_out}
+        return outbound | {(other, computer.host) for other in others if is_in}
+
     def effects(self) -> Counter[str]:
         """Count the faults of disks that took effect so far, by kind."""
         return sum((computer.disk.effects for computer in self.computers.values()), Counter[str]())
