@@ -2,7 +2,8 @@
 
 `python -m tools.record_authorization_table` (`make golden`) starts Apache Kafka with its
 StandardAuthorizer and the audit log at TRACE, sends the requests of tests/support/authorization_script.py, and writes
-tests/golden/authorization.tsv. tests/scenarios/test_authorization_table.py holds our own audit log to it.
+tests/golden/authorization.tsv; of controller_authorization_script.py there, and writes authorization_controller.tsv.
+tests/scenarios/test_authorization_table.py holds our own audit log to both.
 """
 
 import tempfile
@@ -11,9 +12,10 @@ from pathlib import Path
 from harness.servers import ApacheKafka
 from kafkapy.handlers.table import BROKER_APIS
 from tests.support.authorization_script import PROPERTIES, play
+from tests.support.controller_authorization_script import play_controller
 from tools.kafka import JAVA_LIBS, fetch_logging_libs
 
-GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "authorization.tsv"
+GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
 LOG4J = """<Configuration><Appenders><File name="audit" fileName="{path}" immediateFlush="true">
 <PatternLayout pattern="%p %m%n"/></File></Appenders><Loggers><Root level="OFF"/>
 <Logger name="kafka.authorizer.logger" level="TRACE"><AppenderRef ref="audit"/></Logger></Loggers></Configuration>"""
@@ -35,14 +37,20 @@ class AuditedKafka(ApacheKafka):
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as directory, AuditedKafka(Path(directory) / "data", PROPERTIES) as kafka:
-        rows = record(kafka)
-    GOLDEN.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    for name, record in (("authorization.tsv", of_broker), ("authorization_controller.tsv", of_controller)):
+        with tempfile.TemporaryDirectory() as directory, AuditedKafka(Path(directory) / "data", PROPERTIES) as kafka:
+            rows = record(kafka)
+        (GOLDEN / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
 
 
-def record(kafka: AuditedKafka) -> list[str]:
+def of_broker(kafka: AuditedKafka) -> list[str]:
     with open(kafka.audit_path, encoding="utf-8") as audit:
         return list(play(kafka.bootstrap, audit.readlines, BROKER_APIS))
+
+
+def of_controller(kafka: AuditedKafka) -> list[str]:
+    with open(kafka.audit_path, encoding="utf-8") as audit:
+        return list(play_controller(kafka.bootstrap, f"127.0.0.1:{kafka.controller_port}", audit.readlines))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def _checked_operations(
         requested.configs, has_value=lambda config: config.config_operation != ConfigOperationType.DELETE
     )
     resource = resource_of(requested)
-    check_permission(services, context, resource, AclOperation.ALTER_CONFIGS)
+    check_permission(services, context, resource, _right(services, resource))
     operations = [_operation(config) for config in requested.configs]
     if resource.resource_type == RESOURCE_TOPIC:
         check_topic_name(resource.name)
@@ -97,6 +97,13 @@ def _checked_operations(
     elif resource.resource_type not in CONTROLLED_TYPES:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     return operations
+
+
+def _right(services: Services | ControllerServices, resource: ConfigResource) -> AclOperation:
+    """Return the right that a change needs. Log levels of a controller need that of nodes, those of a broker do not."""
+    if resource.resource_type == RESOURCE_BROKER_LOGGER and isinstance(services, ControllerServices):
+        return AclOperation.CLUSTER_ACTION
+    return AclOperation.ALTER_CONFIGS
 
 
 def _operation(config: AlterableConfig) -> ConfigOperation:

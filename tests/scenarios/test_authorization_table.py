@@ -2,6 +2,7 @@
 
 tests/golden/authorization.tsv is the table: API and version, what is requested, from which address (127.0.0.2 may do
 everything, .3 nothing, .4 nothing to the cluster, .5 nothing to topics), a question, the authorization errors answered.
+authorization_controller.tsv is the same for the controllers' listener.
 """
 
 import logging
@@ -11,14 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from harness.listeners import listener_keys
+from harness.servers import free_port
 from kafkapy import Broker
-from kafkapy.handlers.table import BROKER_APIS
+from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.protocol.api import APIS
 from tests.support.authorization_script import ALL, NO_TOPIC, PROPERTIES, play, request, set_up
 from tests.support.batches import build_batch
+from tests.support.controller_authorization_script import play_controller
 from tests.support.wire import WireClient, request_frame
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.tsv"
+OF_CONTROLLER = GOLDEN.with_name("authorization_controller.tsv")
 ASKED_NOTHING = frozenset((17, 18, 36, 71, 72))
 """SaslHandshake, ApiVersions, SaslAuthenticate, and those of telemetry: no right is asked for."""
 TRACE = 5
@@ -63,8 +68,22 @@ def by_request(rows: list[str]) -> dict[str, list[str]]:
 def test_every_handler_authorizes_what_apache_kafkas_authorizes(audit: AuditLog) -> None:
     with Broker(properties=PROPERTIES) as broker:
         found = by_request(list(play(broker.bootstrap_servers, audit.take, BROKER_APIS)))
-    expected = by_request(GOLDEN.read_text(encoding="utf-8").splitlines())
-    assert found.keys() <= expected.keys(), "record anew: python -m tools.record_authorization_table"
+    compare(found, GOLDEN)
+
+
+def test_every_handler_of_a_controller_authorizes_what_apache_kafkas_authorizes(audit: AuditLog) -> None:
+    ports = {"PLAINTEXT": free_port(), "CONTROLLER": free_port()}
+    controller = f"127.0.0.1:{ports['CONTROLLER']}"
+    keys = {**PROPERTIES, **listener_keys(ports), "controller.quorum.bootstrap.servers": controller}
+    with Broker(properties=keys) as broker:
+        found = by_request(list(play_controller(broker.bootstrap_servers, controller, audit.take)))
+    compare(found, OF_CONTROLLER)
+
+
+def compare(found: dict[str, list[str]], golden: Path) -> None:
+    """Fail with the rows that differ from Apache Kafka's."""
+    expected = by_request(golden.read_text(encoding="utf-8").splitlines())
+    assert found.keys() == expected.keys(), "record anew: python -m tools.record_authorization_table"
     differing = {key: (rows, expected[key]) for key, rows in found.items() if rows != expected[key]}
     assert not differing, "\n".join(
         f"{whose}: {row}"
@@ -94,7 +113,8 @@ def test_small_produces_that_come_together_are_authorized_once_each(audit: Audit
     assert requested == [f"{level} Principal = User:ANONYMOUS is {verdict} operation = WRITE"] * 5
 
 
-def test_every_api_that_is_served_is_in_the_table() -> None:
-    covered = {row.split(" ")[0] for row in GOLDEN.read_text(encoding="utf-8").splitlines()}
-    served = {APIS[key].request_name.removesuffix("Request") for key in BROKER_APIS if key not in ASKED_NOTHING}
-    assert served <= covered
+@pytest.mark.parametrize(("golden", "apis"), [(GOLDEN, BROKER_APIS), (OF_CONTROLLER, CONTROLLER_APIS)])
+def test_every_api_that_is_served_is_in_the_table(golden: Path, apis: dict[int, ServedApi]) -> None:
+    covered = {row.split(" ")[0] for row in golden.read_text(encoding="utf-8").splitlines()}
+    served = {APIS[key].request_name.removesuffix("Request") for key in apis if key not in ASKED_NOTHING}
+    assert served == covered

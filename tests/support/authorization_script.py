@@ -55,6 +55,8 @@ class Step(NamedTuple):
     version: int
     what: str
     fields: Fields
+    inside: str = ""
+    """The API of the request that an Envelope carries, whose questions belong to the step, too."""
 
 
 def request(api: str, fields: Fields) -> Any:
@@ -81,25 +83,29 @@ def play(bootstrap: str, audit: Callable[[], Iterable[str]], apis: Iterable[int]
     with WireClient(bootstrap) as client:
         topic_id = set_up(client)
     served = {APIS[key].request_name.removesuffix("Request") for key in apis}
-    script = [(host, step) for host in HOSTS for step in steps(_number(host), topic_id)]
-    script += [(host, step) for host in HOSTS for step in steps_that_create(_number(host))]
+    script = [(host, step) for host in HOSTS for step in steps(number_of(host), topic_id)]
+    script += [(host, step) for host in HOSTS for step in steps_that_create(number_of(host))]
+    yield from send(bootstrap, audit, [(host, step) for host, step in script if step.api in served])
+
+
+def send(bootstrap: str, audit: Callable[[], Iterable[str]], script: Iterable[tuple[str, Step]]) -> Iterator[str]:
+    """Send each step from its host, and yield its rows."""
     with ExitStack() as stack:
         clients = {host: stack.enter_context(WireClient(bootstrap, source_host=host)) for host in HOSTS}
         for host, step in script:
-            if step.api in served:
-                list(audit())
-                answer = clients[host].call(request(step.api, step.fields), step.version)
-                yield from _rows(step, host, audit(), answer)
+            list(audit())
+            answer = clients[host].call(request(step.api, step.fields), step.version)
+            yield from _rows(step, host, audit(), answer)
 
 
-def _number(host: str) -> str:
+def number_of(host: str) -> str:
     return host.rpartition(".")[2]
 
 
 def _rows(step: Step, host: str, lines: Iterable[str], answer: Any) -> Iterator[str]:
     errors = ",".join(map(str, sorted(set(_errors(answer)) & AUTHORIZATION_ERRORS))) or "none"
     matches = (match for match in map(LINE.search, lines) if match and match["host"] == host)
-    requested = sorted(_question(match) for match in matches if match["api"] == step.api)
+    requested = sorted(_question(match) for match in matches if match["api"] in (step.api, step.inside))
     for question in requested or ["nothing"]:
         yield "\t".join((f"{step.api} {step.version}", step.what, host, question, errors))
 
@@ -150,13 +156,13 @@ def _begin_transaction(client: WireClient) -> None:
 
 def _acls() -> Iterator[Fields]:
     for resource_type, name in EVERY_RESOURCE:
-        yield _acl(resource_type, name, "*", PermissionType.ALLOW)
-        yield _acl(resource_type, name, NOTHING, PermissionType.DENY)
-    yield _acl(ResourceType.CLUSTER, CLUSTER, NO_CLUSTER, PermissionType.DENY)
-    yield _acl(ResourceType.TOPIC, "*", NO_TOPIC, PermissionType.DENY)
+        yield acl(resource_type, name, "*", PermissionType.ALLOW)
+        yield acl(resource_type, name, NOTHING, PermissionType.DENY)
+    yield acl(ResourceType.CLUSTER, CLUSTER, NO_CLUSTER, PermissionType.DENY)
+    yield acl(ResourceType.TOPIC, "*", NO_TOPIC, PermissionType.DENY)
 
 
-def _acl(resource_type: ResourceType, name: str, host: str, permission_type: PermissionType) -> Fields:
+def acl(resource_type: ResourceType, name: str, host: str, permission_type: PermissionType) -> Fields:
     return {
         "resource_type": resource_type,
         "resource_name": name,
@@ -356,7 +362,7 @@ def _cluster() -> Iterator[Step]:
     yield from _delegation_tokens()
     yield Step("DescribeAcls", 3, "of nobody", any_acl)
     yield Step("DeleteAcls", 3, "of nobody", {"filters": [any_acl]})
-    refused = [_acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
+    refused = [acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
     yield Step("CreateAcls", 3, "one that cannot be", {"creations": refused})
 
 
