@@ -19,11 +19,12 @@ WITH_REQUESTER = 3
 async def handle(
     services: Services | ControllerServices, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    requester = owner = context.principal
+    requester = owner = split(context.principal)
     if request.owner_principal_name:
         if request.owner_principal_type is None:
-            return _refused(_named(context, ANONYMOUS, requester=ANONYMOUS), ErrorCode.UNKNOWN_SERVER_ERROR)
-        owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+            anonymous = split(ANONYMOUS)
+            return _refused(_named(context, anonymous, requester=anonymous), ErrorCode.UNKNOWN_SERVER_ERROR)
+        owner = (request.owner_principal_type, request.owner_principal_name)
     response = _named(context, owner, requester=requester)
     try:
         _check(services, context, request, owner)
@@ -38,8 +39,8 @@ async def handle(
         created = await change(
             services,
             lambda controller, now_ms: controller.tokens.decide_create(
-                requester=requester,
-                owner=owner,
+                requester=context.principal,
+                owner=":".join(owner),
                 renewers=renewers,
                 max_lifetime_ms=request.max_lifetime_ms,
                 now_ms=now_ms,
@@ -61,23 +62,31 @@ def _refused(response: CreateDelegationTokenResponse, error_code: int) -> Create
     return response
 
 
-def _named(context: RequestContext, owner: str, *, requester: str) -> CreateDelegationTokenResponse:
+def _named(
+    context: RequestContext, owner: tuple[str, str], *, requester: tuple[str, str]
+) -> CreateDelegationTokenResponse:
     """Return a response with the token's owner and requester set."""
-    kind, name = split(owner)
+    kind, name = owner
     response = CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
     if context.api_version >= WITH_REQUESTER:
-        kind, name = split(requester)
+        kind, name = requester
         response.token_requester_principal_type, response.token_requester_principal_name = kind, name
     return response
 
 
 def _check(
-    services: Services | ControllerServices, context: RequestContext, request: CreateDelegationTokenRequest, owner: str
+    services: Services | ControllerServices,
+    context: RequestContext,
+    request: CreateDelegationTokenRequest,
+    owner: tuple[str, str],
 ) -> None:
-    """Raise ApiError if the request is refused before the controller decides."""
+    """Raise ApiError if the request is refused before the controller decides.
+
+    Type and name of the owner are compared each for itself: a type that contains a colon is no other principal's.
+    """
     check_connection(context)
-    if owner != context.principal and not services.authorizer.authorize(
-        context, AclOperation.CREATE_TOKENS, ResourceType.USER, owner
+    if owner != split(context.principal) and not services.authorizer.authorize(
+        context, AclOperation.CREATE_TOKENS, ResourceType.USER, ":".join(owner)
     ):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if any(each.principal_type != "User" for each in request.renewers):

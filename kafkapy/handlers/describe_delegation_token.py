@@ -1,5 +1,6 @@
-"""DescribeDelegationToken 1-3: one's own tokens, those one may renew, others one has a right to see. KIP-48, KIP-373.
+"""DescribeDelegationToken 1-3: the tokens of a client, and others that it has a right to see. KIP-48, KIP-373.
 
+A client's tokens are those it owns, may renew, or has requested for others; it cannot change the last.
 The answer carries the HMACs, which the metadata does not hold: they are computed from the ids and the secret key.
 """
 
@@ -30,7 +31,10 @@ async def handle(
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
     if request.owners is not None:
-        owners = frozenset(f"{each.principal_type}:{each.principal_name}" for each in request.owners)
+        # A principal of the metadata is split at its first colon, so that no type has one.
+        owners = frozenset(
+            f"{each.principal_type}:{each.principal_name}" for each in request.owners if ":" not in each.principal_type
+        )
     secret = key.value.encode()
     tokens = [
         _described(token, secret, context.api_version)
@@ -41,11 +45,13 @@ async def handle(
 
 
 def _is_requested(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
-    return owners is None or token.owner in owners or not owners.isdisjoint(token.renewers)
+    if owners is None or token.owner in owners or token.requester in owners:
+        return True
+    return not owners.isdisjoint(token.renewers)
 
 
 def _may_see(services: Services, context: RequestContext, token: DelegationTokenRecord) -> bool:
-    if is_owner_or_renewer(token, context.principal):
+    if is_owner_or_renewer(token, context.principal) or token.requester == context.principal:
         return True
     authorize = services.authorizer.authorize
     return authorize(context, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id) or authorize(

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.metadata.scram_types import MECHANISMS
 from kafkapy.protocol.messages.create_delegation_token_request import CreatableRenewers, CreateDelegationTokenRequest
 from kafkapy.protocol.messages.describe_delegation_token_request import (
@@ -21,9 +22,11 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.security.scram import ScramClient
+from tests.support.authorization_script import request
 from tests.support.certificates import Authority
 from tests.support.client_requests import until
 from tests.support.logins import log_in, sasl_broker, sasl_client, shake_hands
+from tests.support.scram_users import add_user
 from tests.support.wire import ConnectionClosed, WireClient
 
 DISABLED, NOT_FOUND, OWNER_MISMATCH, NOT_ALLOWED, AUTHORIZATION_FAILED, EXPIRED = 61, 62, 63, 64, 65, 66
@@ -389,6 +392,54 @@ def test_others_tokens_need_rights(alice, bob, ports) -> None:
     assert refused.error_code == AUTHORIZATION_FAILED
     assert (refused.principal_name, refused.token_requester_principal_name) == ("alice", "bob")
     assert (refused.issue_timestamp_ms, refused.token_id, bytes(refused.hmac)) == (-1, "", b"")
+
+
+def allow(ports, user: str, operation: AclOperation, owner: str) -> None:
+    """Give a user a right to the tokens of an owner; return once the broker knows."""
+    creation = {
+        "resource_type": ResourceType.USER,
+        "resource_name": owner,
+        "resource_pattern_type": PatternType.LITERAL,
+        "principal": f"User:{user}",
+        "host": "*",
+        "operation": operation,
+        "permission_type": PermissionType.ALLOW,
+    }
+    with logged_in(ports, "admin") as admin:
+        (result,) = admin.call(request("CreateAcls", {"creations": [creation]}), 3).results
+    assert result.error_code == 0
+
+
+def test_who_requested_a_token_for_another_sees_it_without_any_other_right(alice, bob, ports) -> None:
+    allow(ports, "carol", AclOperation.CREATE_TOKENS, "User:alice")
+    with logged_in(ports, "carol") as carol:
+        token = create(carol, owner="alice")
+        assert token.error_code == 0
+        until(lambda: token.token_id in describe(carol))
+        assert token.token_id in describe(carol, "alice")
+        assert token.token_id in describe(carol, "carol")
+        assert token.token_id in describe(alice, "carol")
+        assert token.token_id not in describe(carol, "bob")
+        assert token.token_id not in describe(bob, "carol")
+        assert renew(carol, token).error_code == OWNER_MISMATCH
+
+
+def test_a_type_with_a_colon_is_no_others_principal(ports) -> None:
+    """y of type User:x and x:y of type User print alike. Only the second is the client itself."""
+    add_user(f"127.0.0.1:{ports['PLAINTEXT']}", "x:y", "secret")
+    odd, plain = ("User:x", "y"), ("User", "x:y")
+    with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
+        until(lambda: log_in(client, sasl_client("SCRAM-SHA-256", "x:y", "secret")).error_code == 0)
+        for kind, name in (odd, plain):
+            token = client.call(CreateDelegationTokenRequest(kind, name, [], -1), 3)
+            assert token.error_code == (AUTHORIZATION_FAILED if (kind, name) == odd else 0)
+            assert (token.principal_type, token.principal_name) == (kind, name)
+            assert (token.token_requester_principal_type, token.token_requester_principal_name) == plain
+        until(lambda: describe(client))
+        (found,) = describe(client, "x:y").values()
+        assert (found.principal_type, found.principal_name) == plain
+        requested = DescribeDelegationTokenRequest([DescribeDelegationTokenOwner(*odd)])
+        assert client.call(requested, 3).tokens == []
 
 
 def test_what_cannot_be_is_refused(alice, ports) -> None:
