@@ -1,8 +1,11 @@
 """DescribeUserScramCredentials 0: the mechanisms and iterations of users, of all of them if none is named. KIP-554.
 
-As in Apache Kafka, the message of a success is empty, and that of a refused request null. Deviation: without the right,
-a request for all users is refused; Apache Kafka never answers one whose array of users is null.
+As in Apache Kafka, the message of a success is empty, and that of a refused request null; a request whose answer would
+have a message too long for its field gets UNKNOWN_SERVER_ERROR. Deviation: without the right, a request for all users
+is refused; Apache Kafka never answers one whose array of users is null.
 """
+
+from typing import Final
 
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.scram_types import BY_CODE
@@ -15,14 +18,15 @@ from kafkapy.protocol.messages.describe_user_scram_credentials_response import (
 )
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
+MOST_MESSAGE_BYTES: Final = 32_767
+"""The longest string of a field. The longest name of a user has as many bytes, and a message has more than the name."""
+
 
 async def handle(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        refused = [DescribeUserScramCredentialsResult(error_code=code, error_message=None) for _ in request.users or ()]
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=refused)
+        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     credentials = services.metadata.image.scram
     counts: dict[str, int] = {}
     if request.users:
@@ -39,7 +43,17 @@ async def handle(
         async for name in walk(services, context).over(counts)
     }
     results = [_result(name, count, infos[name]) for name, count in counts.items()]
+    if any(each.error_message and len(each.error_message.encode()) > MOST_MESSAGE_BYTES for each in results):
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _refused(
+    request: DescribeUserScramCredentialsRequest, error_code: ErrorCode
+) -> DescribeUserScramCredentialsResponse:
+    code = int(error_code)
+    refused = [DescribeUserScramCredentialsResult(error_code=code, error_message=None) for _ in request.users or ()]
+    return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=refused)
 
 
 def _result(name: str, count: int, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:

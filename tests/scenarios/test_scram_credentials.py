@@ -275,6 +275,26 @@ def test_what_is_no_error_is_described_with_an_empty_message(client) -> None:
     assert by_name == {"named": (0, ""), "": (RESOURCE_NOT_FOUND, reported)}
 
 
+@pytest.mark.parametrize("is_twice", [False, True])
+def test_a_name_too_long_for_the_message_about_it_fails_the_request(client, is_twice) -> None:
+    """The message names the user, and a string has 32,767 bytes at most."""
+    alter(client, upsertion("named"))
+    until(lambda: "named" in describe(client))
+    before = "Cannot describe SCRAM credentials for the same user twice in a single request: "
+    if not is_twice:
+        before = "Attempt to describe a user credential that does not exist: "
+    for length, code in ((32_767 - len(before), 0), (32_768 - len(before), UNKNOWN_SERVER_ERROR)):
+        users = [UserName("u" * length)] * (1 + is_twice) + [UserName("named")]
+        response = client.call(DescribeUserScramCredentialsRequest(users), 0)
+        if code:
+            assert (response.error_code, response.error_message) == (code, None)
+            results = [(each.user, each.error_code, each.error_message) for each in response.results]
+            assert results == [("", code, None)] * len(users)
+        else:
+            assert (response.error_code, len(response.results)) == (0, 2)
+            assert before + "u" * length in {each.error_message for each in response.results}
+
+
 def test_thousands_are_made_in_one_request_and_ten_thousand_at_most(client) -> None:
     salted = b"salted"
 
