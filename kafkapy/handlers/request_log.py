@@ -23,9 +23,10 @@ from kafkapy.protocol.primitives import Message, Writer
 
 MAX_BYTES: Final = 1 << 20
 MAX_ELEMENTS: Final = 1000
-SECRET_APIS: Final = frozenset({17, 33, 36, 38, 39, 40, 41, 44, 51, 58})
-"""SaslHandshake, AlterConfigs, SaslAuthenticate, the four of delegation tokens, IncrementalAlterConfigs,
-AlterUserScramCredentials, Envelope."""
+SECRET_APIS: Final = frozenset({33, 36, 38, 39, 40, 41, 44, 51, 58})
+"""AlterConfigs, SaslAuthenticate, the four of delegation tokens, IncrementalAlterConfigs, AlterUserScramCredentials,
+Envelope. A SaslHandshake names a mechanism only. One that a login expects is no request of the router: it has no line,
+as in Apache Kafka."""
 RECORDS_AT: Final = {"ProduceRequest": ("topic_data", "partition_data"), "FetchResponse": ("responses", "partitions")}
 """The messages with records, and the arrays that contain them. Of records only the size is logged."""
 RECORDS_SIZE: Final = "recordsSizeInBytes"

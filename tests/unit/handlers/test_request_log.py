@@ -26,6 +26,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
 from tests.support.client_requests import batch_of, create_topic, produce
@@ -134,6 +135,13 @@ WITH_SECRETS = {
     "SaslAuthenticate": 2,
 }
 """Those of CVE-2026-33558, and the request that carries another."""
+
+
+def test_a_handshake_shows_the_mechanism(client: WireClient, caplog: pytest.LogCaptureFixture) -> None:
+    client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    (line,) = lines(caplog)
+    assert line["request"] == {"mechanism": "PLAIN"}
+    assert line["response"] == {"errorCode": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
 
 
 @pytest.mark.parametrize("name", WITH_SECRETS)
