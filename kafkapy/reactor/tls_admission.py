@@ -103,7 +103,12 @@ class TlsAdmission:
                 channel, reason = None, str(error)
         if channel is None:
             info = entry.info
-            logger.info("Failed authentication with %s (%s): %s", info.peer_host, info.connection_id, one_line(reason))
+            from kafkapy.reactor.tls_handshake import FOREIGN_CLIENT
+
+            # A client of another protocol is misconfigured, as one that speaks TLS to a plain port: both are warnings.
+            level = logging.WARNING if reason.startswith(FOREIGN_CLIENT) else logging.INFO
+            where = (info.peer_host, info.connection_id)
+            logger.log(level, "Failed authentication with %s (%s): %s", *where, one_line(reason))
             if info.traffic is not None:
                 info.traffic.failed_logins += 1
             self.forget(entry)

@@ -25,6 +25,9 @@ HANDSHAKE_RECEIVE_BYTES: Final = 16 * 1024
 MOST_HANDSHAKE_BYTES: Final = 256 * 1024
 """Limit of the bytes that a peer sends before its handshake is done. OpenSSL accepts certificates of 100 KiB."""
 
+FOREIGN_CLIENT: Final = "the client speaks "
+"""How the reason begins if a peer speaks another protocol to a TLS port."""
+
 logger = logging.getLogger(__name__)
 
 OnDone: TypeAlias = Callable[[TlsChannel | None, str], None]
@@ -208,7 +211,7 @@ def _check_is_tls(data: bytes) -> None:
     """Raise ProtocolError if a client speaks another protocol to a TLS port."""
     spoken = "Kafka's plain protocol" if data[:1] == b"\0" else foreign_protocol(int.from_bytes(data[:4], "big"))
     if spoken is not None and spoken != "TLS":
-        raise ProtocolError(f"the client speaks {spoken} to a TLS port")
+        raise ProtocolError(f"{FOREIGN_CLIENT}{spoken} to a TLS port")
 
 
 def reason_of(error: ssl.SSLError) -> str:

@@ -296,9 +296,9 @@ def test_another_protocol_on_a_tls_port_is_one_line_that_says_so(
 
     caplog.set_level(logging.INFO)
     run(main)
-    assert [record.message.partition(": ")[2] for record in caplog.records] == [
-        f"the client speaks {spoken} to a TLS port"
-    ]
+    (record,) = caplog.records
+    assert record.message.partition(": ")[2] == f"the client speaks {spoken} to a TLS port"
+    assert record.levelname == "WARNING", "as TLS on a plain port: shown by default"
 
 
 async def test_handshakes_that_stall_end_after_ten_seconds(loop: SimLoop, tls: ServerTls, context: ssl.SSLContext):
