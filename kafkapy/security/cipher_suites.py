@@ -17,12 +17,24 @@ TLS13_SUITES: Final = (
 OFFERED_TLS13: Final = frozenset(TLS13_SUITES[:3])
 """The TLS 1.3 suites that OpenSSL offers; ssl.SSLContext cannot select among them (CPython 3.14)."""
 
+RENEGOTIATION_SIGNAL: Final = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
+"""In Java's list of suites, but none: with it a client says that it knows RFC 5746."""
+
 _SUITE: Final = re.compile(
     r"(?:TLS|SSL)_(?P<exchange>RSA|DHE_RSA|DHE_DSS|ECDHE_RSA|ECDHE_ECDSA)_WITH_(?P<cipher>[A-Z0-9_]+)"
 )
+_FIXED_ECDH: Final = re.compile(r"(?<=TLS)_ECDH_(?:RSA|ECDSA)_")
+"""Key exchange with the certificate's own ECDH key, which Java knows and OpenSSL has not had since 1.1."""
 _CIPHER: Final = re.compile(
     r"(?P<name>AES|CAMELLIA)_(?P<bits>128|256)_(?P<mode>CBC|GCM|CCM_8|CCM)(?:_(?P<mac>SHA\d*))?"
 )
+
+
+def is_javas(suite: str) -> bool:
+    """Return whether Java takes the name in ssl.cipher.suites, and the suite is not one without security."""
+    if suite in TLS13_SUITES or suite == RENEGOTIATION_SIGNAL:
+        return True
+    return openssl_name(_FIXED_ECDH.sub("_RSA_", suite, 1)) is not None
 
 
 def openssl_name(suite: str) -> str | None:

@@ -4,8 +4,9 @@ Rules and error messages for combinations of keys are those of Kafka's DefaultSs
 distinguished by their first bytes, as Java opens either under either name. Errors name the key, the file and the
 reason, but no secret.
 
-Deviation: all certificates of a PKCS12 file without a private key are trusted; Java ignores those without a
-trustedKeyUsage attribute, which openssl does not write.
+Deviations: all certificates of a PKCS12 file without a private key are trusted; Java ignores those without a
+trustedKeyUsage attribute, which openssl does not write. A private key in PEM may be of a form that openssl wrote before
+PKCS#8 (RSA PRIVATE KEY, EC PRIVATE KEY); Java takes PKCS#8 only.
 """
 
 import os
@@ -183,6 +184,8 @@ def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMate
             keys = tuple(KeyMaterial(_pkcs8(jks.open_key(each, key_password)), None, each.chain) for each in entries)
         else:
             keys = _pkcs12_keys(_open_pkcs12(data, password))
+            if keys and key_password != password:  # cryptography opens only files with one password for both
+                raise jks.KeyStoreError("the key cannot be decrypted: ssl.key.password is not the store's password")
     except jks.KeyStoreError as error:
         raise ConfigError(LOCATION, path, str(error)) from error
     keys = tuple(each for each in keys if each.chain)

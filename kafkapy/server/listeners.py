@@ -62,7 +62,7 @@ def _tls_listeners(endpoints: Iterable[ConfigEndpoint], dynamic_config: "Dynamic
         return None
     from kafkapy.server.tls_listeners import TlsListeners  # not needed without TLS
 
-    tls = TlsListeners()
+    tls = TlsListeners(dynamic_config.static)
     dynamic_config.add_check(tls.check)
     dynamic_config.add_reader(tls.update)
     return tls

@@ -57,7 +57,7 @@ class Peers:
         if self._config.listener_protocols[listener].uses_tls:
             from kafkapy.server.tls_listeners import ClientContexts
 
-            ClientContexts(listener, lambda: self._config).current()
+            ClientContexts(listener, self._config, lambda: self._config).current()
 
     def new_controller_peer(self, host: str, port: int) -> "Peer":
         """Return a new connection to the active controller."""
@@ -152,7 +152,7 @@ class Peers:
         from kafkapy.reactor.tls_connector import TlsConnector
         from kafkapy.server.tls_listeners import ClientContexts
 
-        contexts = ClientContexts(listener, lambda: self._dynamic_config.current)
+        contexts = ClientContexts(listener, self._dynamic_config.static, lambda: self._dynamic_config.current)
         timeout_ms = self._config.network.kafkapy_authentication_timeout_ms
         return TlsConnector(self._loop, connector, contexts.current, timeout_ms)
 

@@ -139,29 +139,33 @@ def _choose_protocols(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 
 def _choose_ciphers(context: ssl.SSLContext, tls: TlsConfig) -> None:
-    """Offer the suites of ssl.cipher.suites; those of TLS 1.3 are all offered or none."""
+    """Offer the suites of ssl.cipher.suites that OpenSSL has; those of TLS 1.3 are all offered or none.
+
+    Deviation: suites without authentication or encryption (anon, NULL), and with broken ciphers (RC4, DES) stop the
+    start. A JVM takes them, and does not negotiate them unless its own security properties were changed.
+    """
     suites = tls.ssl_cipher_suites
     if not suites:
         return
-    from kafkapy.security.cipher_suites import OFFERED_TLS13, TLS13_SUITES, openssl_name  # few set the key
+    from kafkapy.security.cipher_suites import OFFERED_TLS13, TLS13_SUITES, is_javas, openssl_name  # few set the key
 
     key, shown = "ssl.cipher.suites", ",".join(suites)
+    unknown = [suite for suite in suites if not is_javas(suite)]
+    if unknown:
+        raise ConfigError(key, shown, f"Unsupported CipherSuite: {unknown[0]}")
     modern = {suite for suite in suites if suite in TLS13_SUITES}
-    older = [suite for suite in suites if suite not in TLS13_SUITES]
-    names = [openssl_name(suite) for suite in older]
-    for suite, name in zip(older, names, strict=True):
-        if name is None:
-            raise ConfigError(key, shown, f"Unsupported CipherSuite: {suite}")
-    try:
-        if names:
-            context.set_ciphers(":".join(filter(None, names)))
-    except ssl.SSLError:
-        raise ConfigError(key, shown, "OpenSSL offers none of these suites") from None
-    offered = {cipher["name"] for cipher in context.get_ciphers()}
-    for suite, name in zip(older, names, strict=True):
+    older = {suite: openssl_name(suite) for suite in suites if suite not in TLS13_SUITES}
+    names = [name for name in older.values() if name is not None]
+    if names:
+        with suppress(ssl.SSLError):  # raised if it has none of them; then the former ones stay
+            context.set_ciphers(":".join(names))
+    offered = {cipher["name"] for cipher in context.get_ciphers()}.intersection(names)
+    if not offered and not modern:
+        raise ConfigError(key, shown, "OpenSSL offers none of these suites")
+    for suite, name in older.items():
         if name not in offered:
             logger.warning("%s: OpenSSL does not offer %s", key, suite)
-    _bound_versions(context, has_modern=bool(modern), has_older=bool(older), shown=shown)
+    _bound_versions(context, has_modern=bool(modern), has_older=bool(offered), shown=shown)
     if modern and modern != OFFERED_TLS13:
         logger.warning("%s: Python cannot choose among the TLS 1.3 suites; all of them are offered", key)
 

@@ -5,12 +5,16 @@ the same value, files that have changed are read again. New connections use the 
 Another value is tested before it is written: an invalid one is refused. A broken file under the same value is logged,
 and the former context stays. Names in the certificates must stay the same, unless ssl.allow.dn.changes and
 ssl.allow.san.changes permit otherwise.
+
+A dynamic config of any other ssl.* key is accepted and has no effect, also after a restart, as in Apache Kafka: who may
+alter configs cannot turn off the checks of names, or those of clients' certificates. A warning tells of it.
 """
 
 import logging
 import os
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -39,9 +43,9 @@ RELOADED: Final = frozenset(
         "ssl_truststore_certificates",
     }
 )
+CLIENT_AUTH: Final = "ssl.client.auth"
 MOST_PRINCIPALS: Final = 256
 """Certificates of clients whose principals are remembered. OpenSSL has verified them; one has some 1,000 bytes."""
-FREE: Final = RELOADED | {"ssl_allow_dn_changes", "ssl_allow_san_changes"}
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -61,13 +65,20 @@ class _Served:
 class TlsListeners:
     """The TLS listeners of one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, static: BrokerConfig) -> None:
+        """`static`: the configuration without dynamic changes."""
+        self._static = static
         self._secured: dict[str, tuple[_Served, ServerTls]] = {}
+        self._ignored: set[str] = set()
+        """Keys of dynamic configs without effect, of which a warning has told."""
 
     def secure(self, config: BrokerConfig, endpoint: Endpoint) -> ServerTls:
         """Return the TLS settings of a listener's handshakes. Raises ConfigError."""
-        tls = listener_tls(config, endpoint.listener)
+        tls = effective_tls(self._static, config, endpoint.listener)
         served = _serve(config, endpoint.listener, tls)
+        if tls.ssl_client_auth == "none" != self._static.listener_value(endpoint.listener, CLIENT_AUTH):
+            own = f"listener.name.{endpoint.listener.lower()}.{CLIENT_AUTH}"
+            logger.warning("%s counts only on SSL listeners: %s has no %s", CLIENT_AUTH, endpoint.listener, own)
         principal_of = None if endpoint.security_protocol.uses_sasl else principals(tls)
         secured = ServerTls(served.context, principal_of)
         self._secured[endpoint.listener] = (served, secured)
@@ -79,12 +90,13 @@ class TlsListeners:
         Files of unchanged settings are not read, as in Apache Kafka: a broken one refuses no other change of a config.
         """
         for name, (served, _) in self._secured.items():
-            if listener_tls(config, name) != served.tls:
+            if effective_tls(self._static, config, name) != served.tls:
                 self._renewed(config, name)
 
     def update(self, config: BrokerConfig) -> None:
         """Use the TLS settings of `config` for new connections; an invalid one is logged, and changes nothing."""
         for name, (_, secured) in self._secured.items():
+            self._warn_of_ignored(config, name)
             try:
                 served = self._renewed(config, name)
             except ConfigError as error:
@@ -95,13 +107,20 @@ class TlsListeners:
                 self._secured[name] = (served, secured)
                 logger.info("Listener %s has new certificates", name)
 
+    def _warn_of_ignored(self, config: BrokerConfig, name: str) -> None:
+        prefix = f"listener.name.{name.lower()}."
+        fixed = {f"{prefix}{key}" for key, field in TlsConfig.keys().items() if field not in RELOADED}
+        found = {key for key in fixed if config.originals.get(key) != self._static.originals.get(key)}
+        for key in sorted(found - self._ignored):
+            logger.warning("The dynamic config %s has no effect: the key cannot change at run time", key)
+        self._ignored = self._ignored - fixed | found
+
     def _renewed(self, config: BrokerConfig, name: str) -> _Served | None:
         """Return a listener's new context, None if nothing has changed. Raises ConfigError."""
         before, _ = self._secured[name]
-        tls = listener_tls(config, name)
+        tls = effective_tls(self._static, config, name)
         if tls == before.tls and _written_ns(tls) == before.written_ns:
             return None
-        _check_fixed(name, before.tls, tls)
         try:
             if before.tls.ssl_truststore_location is None and before.tls.ssl_truststore_certificates is None:
                 _check_no_trust_store(tls)
@@ -117,18 +136,25 @@ class TlsListeners:
 class ClientContexts:
     """The client contexts for a listener of other nodes, from this node's keys for the listener of that name."""
 
-    def __init__(self, listener: str, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(self, listener: str, static: BrokerConfig, current: Callable[[], BrokerConfig]) -> None:
         self._listener = listener
-        self._config = config
+        self._static = static
+        self._current = current
         self._made: tuple[TlsConfig, tuple[int, ...], ssl.SSLContext] | None = None
 
     def current(self) -> ssl.SSLContext:
         """Return the context, rebuilt if keys or files have changed. Raises ConfigError."""
-        tls = listener_tls(self._config(), self._listener)
+        tls = effective_tls(self._static, self._current(), self._listener)
         written_ns = _written_ns(tls)
         if self._made is None or self._made[:2] != (tls, written_ns):
             self._made = (tls, written_ns, client_context(tls))
         return self._made[2]
+
+
+def effective_tls(static: BrokerConfig, current: BrokerConfig, listener: str) -> TlsConfig:
+    """Return the ssl.* keys of a listener that are in force: of those in RELOADED the current values."""
+    fixed, changed = listener_tls(static, listener), listener_tls(current, listener)
+    return replace(fixed, **{field: getattr(changed, field) for field in RELOADED})
 
 
 def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:
@@ -158,16 +184,6 @@ def _file_written_ns(path: str | None) -> int:
         return 0 if path is None else os.stat(path).st_mtime_ns
     except OSError:
         return 0
-
-
-def _check_fixed(name: str, before: TlsConfig, after: TlsConfig) -> None:
-    for key, field in TlsConfig.keys().items():
-        if field not in FREE and getattr(before, field) != getattr(after, field):
-            message = (
-                f"Configs cannot be updated dynamically for existing listener {name}, restart broker or create a new "
-                "listener for update"
-            )
-            raise ConfigRuleError(key, None, message)
 
 
 def _check_no_trust_store(after: TlsConfig) -> None:

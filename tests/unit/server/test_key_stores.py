@@ -78,6 +78,7 @@ def test_keytools_trust_stores_hold_what_java_trusts(kind: str, name: str, passw
         ("keys.jks", "Wrong1", None, "tampered with, or its password is wrong"),
         ("keys.jks", "storepass", None, "the key of broker cannot be decrypted: its password is wrong"),
         ("keys.p12", "Wrong1", None, "cannot be opened, is its password right?"),
+        ("keys.p12", "storepass", "another", "the key cannot be decrypted: ssl.key.password is not the store's"),
         ("keys.jceks", "storepass", None, "JCEKS is not known"),
         ("trust.jks", "storepass", None, "holds no private key with its certificate"),
         ("trust.p12", "storepass", None, "holds no private key with its certificate"),

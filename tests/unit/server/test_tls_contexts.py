@@ -3,6 +3,7 @@
 import logging
 import os
 import ssl
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,42 @@ def test_a_choice_among_the_suites_of_tls_13_is_a_warning(caplog: pytest.LogCapt
     assert "cannot choose among the TLS 1.3 suites" in caplog.text
 
 
+def test_suites_that_openssl_lacks_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture):
+    """Java's list has suites of fixed keys, and one that is none: it says that renegotiation is secure."""
+    lacking = ("TLS_ECDH_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_EMPTY_RENEGOTIATION_INFO_SCSV")
+    for others in (("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",), TLS13_SUITES[:3]):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            context = server_context(tls(ssl_cipher_suites=(*lacking, *others)))
+        assert caplog.messages == [f"ssl.cipher.suites: OpenSSL does not offer {suite}" for suite in lacking]
+        assert shake(context, client_context(tls()))[0] == (openssl_name(others[0]) or others[0])
+    with pytest.raises(ConfigError, match="OpenSSL offers none of these suites"):
+        server_context(tls(ssl_cipher_suites=lacking))
+
+
+CBC = "AES_256_CBC_SHA AES_128_CBC_SHA"
+GCM = "AES_256_GCM_SHA384 AES_128_GCM_SHA256"
+CBC_256 = f"AES_256_CBC_SHA256 AES_128_CBC_SHA256 {CBC}"
+JAVAS_CIPHERS = {
+    "ECDHE_ECDSA": f"{GCM} CHACHA20_POLY1305_SHA256 AES_256_CBC_SHA384 AES_128_CBC_SHA256 {CBC}",
+    "ECDHE_RSA": f"{GCM} CHACHA20_POLY1305_SHA256 AES_256_CBC_SHA384 AES_128_CBC_SHA256 {CBC}",
+    "DHE_RSA": f"{GCM} CHACHA20_POLY1305_SHA256 {CBC_256}",
+    "DHE_DSS": f"{GCM} {CBC_256}",
+    "RSA": f"{GCM} {CBC_256}",
+}
+"""What SSLEngine.getSupportedCipherSuites of OpenJDK 17 returns, by key exchange."""
+
+
+def test_javas_whole_list_of_suites_is_taken(caplog: pytest.LogCaptureFixture):
+    older = [f"TLS_{exchange}_WITH_{each}" for exchange, found in JAVAS_CIPHERS.items() for each in found.split()]
+    suites = (*TLS13_SUITES[:3], *older, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV")
+    with caplog.at_level(logging.WARNING):
+        context = server_context(tls(ssl_cipher_suites=suites))
+    assert shake(context, client_context(tls()))[0] in suites
+    left_out = {message.rpartition(" ")[2] for message in caplog.messages}
+    assert {suite for suite in left_out if "_DSS_" not in suite} == {"TLS_EMPTY_RENEGOTIATION_INFO_SCSV"}
+
+
 def test_names_of_suites_are_those_that_openssl_knows():
     output = subprocess.run(
         ["openssl", "ciphers", "-stdname", "ALL"], capture_output=True, text=True, check=True
@@ -194,6 +231,66 @@ def test_an_encrypted_key_is_opened_and_no_file_is_left(tmp_path: Path, monkeypa
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert shake(server_context(tls(password="secret")), client_context(tls()))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_with_a_key_is_its_users_alone_and_goes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """On a system without files in memory; a key that cannot be loaded leaves none, either."""
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    modes: list[int] = []
+    unlink = os.unlink
+
+    def noted(path: str) -> None:
+        modes.append(stat.S_IMODE(os.stat(path).st_mode))
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", noted)
+    server_context(tls())
+    wrong = {**_fields(tls(password="right")), "ssl_key_password": Password("wrong")}
+    with pytest.raises(ConfigError, match=r"is ssl.key.password right\?"):
+        server_context(TlsConfig(**wrong))
+    assert modes == [0o600, 0o600]
+    assert not list(tmp_path.iterdir())
+
+
+WRITERS = """
+import os, sys
+from pathlib import Path
+from kafkapy.config.definitions import Password
+from kafkapy.config.tls import TlsConfig
+from kafkapy.server.tls_contexts import client_context, server_context
+
+stores, key, chain = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+password = {"ssl_keystore_password": Password("storepass")}
+settings = [
+    TlsConfig(
+        ssl_keystore_type="PEM", ssl_keystore_key=Password(key), ssl_keystore_certificate_chain=Password(chain),
+        ssl_key_password=Password("secret"),
+    ),
+    TlsConfig(ssl_keystore_location=str(stores / "keys.p12"), **password),
+    TlsConfig(ssl_keystore_location=str(stores / "keys.jks"), ssl_key_password=Password("keypass"), **password),
+]
+written = []
+
+def note(event, arguments):
+    if event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        written.append(arguments[0])
+
+sys.addaudithook(note)
+for tls in settings:
+    server_context(tls)
+    client_context(tls)
+print(written)
+with open(os.devnull, "w"):
+    assert written == [os.devnull], "a file that is written is noted"
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no files in memory")
+def test_no_key_reaches_a_disk():
+    arguments = [str(STORES), BROKER.key_pem("secret"), BROKER.certificate_pem]
+    command = [sys.executable, "-B", "-c", WRITERS, *arguments]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 ECDSA, RSA = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"

@@ -14,7 +14,7 @@ from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.server.peers import Peers
-from kafkapy.server.tls_listeners import TlsListeners
+from kafkapy.server.tls_listeners import ClientContexts, TlsListeners
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop
 from tests.simulator.network import SimConnector, SimNetwork
@@ -46,7 +46,7 @@ class Node:
             | properties
         )
         self.configs = DynamicConfig(config)
-        self.listeners = TlsListeners()
+        self.listeners = TlsListeners(config)
         self.configs.add_check(self.listeners.check)
         self.configs.add_reader(self.listeners.update)
         (endpoint,) = (each for each in config.listeners if each.listener == "EXT")
@@ -172,9 +172,51 @@ def test_each_kind_of_name_may_change_by_its_own_key(tmp_path: Path, allowed: st
     assert node.served() == changed[allowed].certificate_der
 
 
-def test_what_is_fixed_while_a_listener_is_open_is_refused(node: Node):
-    with pytest.raises(ConfigError, match="Configs cannot be updated dynamically for existing listener EXT"):
-        node.alter(client_auth="required")
+def test_a_dynamic_config_of_another_key_has_no_effect(node: Node, caplog: pytest.LogCaptureFixture):
+    """As in Apache Kafka, whose configs a directory may hold: it refuses no other change, either."""
+    before = node.secured.context
+    others = {"client_auth": "required", "allow_dn_changes": "true", "cipher_suites": "NONSENSE"}
+    for _ in range(2):
+        node.alter(**others)
+    assert node.secured.context is before
+    assert [message.partition(" has no effect")[0] for message in caplog.messages] == [
+        f"The dynamic config {PREFIX}{key}" for key in ("allow.dn.changes", "cipher.suites", "client.auth")
+    ]
+    node.write("second", AUTHORITY.issue("other"))
+    with pytest.raises(ConfigError, match="DistinguishedName does not match"):
+        node.alter(**others, keystore_location=str(node.directory / "second"))
+    third = AUTHORITY.issue("broker", key_number=3)
+    node.write("third", third)
+    node.alter(**others, keystore_location=str(node.directory / "third"))
+    assert node.served() == third.certificate_der
+    assert node.secured.context.verify_mode == ssl.CERT_NONE
+    restarted = TlsListeners(node.configs.static)
+    (endpoint,) = (each for each in node.config.listeners if each.listener == "EXT")
+    assert restarted.secure(node.config, endpoint).context.verify_mode == ssl.CERT_NONE
+
+
+def test_a_dynamic_config_turns_off_no_check_of_other_nodes_names(node: Node):
+    contexts = ClientContexts("EXT", node.configs.static, lambda: node.config)
+    assert contexts.current().check_hostname
+    node.alter(endpoint_identification_algorithm="", truststore_location=str(node.directory / "ca.pem"))
+    assert contexts.current().check_hostname
+
+
+def test_client_auth_that_is_not_the_listeners_own_counts_on_no_sasl_ssl_listener_and_a_warning_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """KIP-684."""
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXT:SASL_SSL,CONTROLLER:PLAINTEXT"}
+    mechanisms = {"sasl.enabled.mechanisms": "PLAIN", "ssl.client.auth": "required"}
+    node = Node(tmp_path, **protocols, **mechanisms)
+    assert node.secured.context.verify_mode == ssl.CERT_NONE
+    warning = "ssl.client.auth counts only on SSL listeners: EXT has no listener.name.ext.ssl.client.auth"
+    assert caplog.messages == [warning]
+    caplog.clear()
+    for own, mode in (("required", ssl.CERT_REQUIRED), ("none", ssl.CERT_NONE)):
+        node = Node(tmp_path, **protocols, **mechanisms, **{f"{PREFIX}client.auth": own})
+        assert node.secured.context.verify_mode == mode
+    assert not caplog.messages
 
 
 def test_what_turns_bad_after_it_was_taken_changes_nothing(node: Node, caplog: pytest.LogCaptureFixture):
