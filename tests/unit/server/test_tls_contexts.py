@@ -124,6 +124,19 @@ def test_suites_are_chosen_by_javas_names(suites: tuple[str, ...], expected: str
     assert shake(server_context(tls(ssl_cipher_suites=suites)), client_context(tls()))[0] == expected
 
 
+def test_the_servers_order_of_suites_counts():
+    suites = ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
+    client = client_context(tls())
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    client.set_ciphers(":".join(filter(None, map(openssl_name, reversed(suites)))))
+    for order in (suites, suites[::-1]):
+        assert shake(server_context(tls(ssl_cipher_suites=order)), client)[0] == openssl_name(order[0])
+
+
+def test_renegotiation_is_off_whatever_the_version_of_openssl():
+    assert server_context(tls()).options & ssl.OP_NO_RENEGOTIATION
+
+
 def test_a_server_without_suites_of_a_version_does_not_speak_it():
     modern = server_context(tls(ssl_cipher_suites=TLS13_SUITES[:3]))
     with pytest.raises(ssl.SSLError):
@@ -221,6 +234,24 @@ def test_expired_locked_foreign_and_missing_keys_stop_the_start():
 
 def _fields(config: TlsConfig) -> dict[str, Any]:
     return {field: getattr(config, field) for field in TlsConfig.keys().values()}
+
+
+def test_a_trust_store_that_cannot_be_read_stops_the_start_of_a_listener_that_asks_for_no_certificate():
+    broken = {**_fields(tls()), "ssl_truststore_certificates": Password("nothing")}
+    with pytest.raises(ConfigError, match="At least one certificate expected, but none found"):
+        server_context(TlsConfig(**broken))
+
+
+def test_without_a_trust_store_the_systems_authorities_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "ca.pem").write_text(AUTHORITY.certificate_pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    untrusting = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": None}
+    server = server_context(TlsConfig(**{**_fields(tls(ssl_client_auth="required")), **untrusting}))
+    client = client_context(TlsConfig(**{**_fields(tls(ALICE)), **untrusting}))
+    assert shake(server, client)[1] == ALICE.certificate_der
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake(server, client_context(TlsConfig(**{**_fields(tls(ALICE)), **untrusting})))
 
 
 def test_an_encrypted_key_is_opened_and_no_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

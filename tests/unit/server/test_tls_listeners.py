@@ -18,23 +18,24 @@ from kafkapy.server.tls_listeners import ClientContexts, TlsListeners
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop
 from tests.simulator.network import SimConnector, SimNetwork
-from tests.support.certificates import Authority, Identity, client_context
+from tests.support.certificates import LOCAL_NAMES, Authority, Identity, client_context
 from tests.support.chance import SeededRandom
 
 AUTHORITY, STRANGER = Authority(), Authority("another CA")
 FIRST = AUTHORITY.issue("broker")
+STORES = Path(__file__).parents[2] / "golden" / "key_stores"
 PREFIX = "listener.name.ext.ssl."
 
 
 class Node:
     """A node with a TLS listener, EXT, between whose files and keys tests choose."""
 
-    def __init__(self, directory: Path, **properties: str) -> None:
+    def __init__(self, directory: Path, **properties: str | None) -> None:
         self.directory = directory
         self.write("first", FIRST)
         (directory / "ca.pem").write_text(AUTHORITY.certificate_pem)
-        config, _ = load(
-            embedded_properties(data_dir="/logs")
+        keys: dict[str, str | None] = (
+            {**embedded_properties(data_dir="/logs")}
             | {
                 "listeners": "PLAINTEXT://:1,EXT://:2,CONTROLLER://:3",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXT:SSL,CONTROLLER:PLAINTEXT",
@@ -45,6 +46,7 @@ class Node:
             }
             | properties
         )
+        config, _ = load({key: value for key, value in keys.items() if value is not None})
         self.configs = DynamicConfig(config)
         self.listeners = TlsListeners(config)
         self.configs.add_check(self.listeners.check)
@@ -109,6 +111,42 @@ def test_another_trust_store_is_taken(node: Node):
     before = node.secured.context
     node.alter(truststore_location=str(node.directory / "others.pem"))
     assert node.secured.context is not before
+
+
+def test_a_trust_store_under_the_same_name_is_read_anew(node: Node):
+    """By a change of any key: its file is newer."""
+    path = node.directory / "ca.pem"
+    path.write_text(STRANGER.certificate_pem)
+    os.utime(path, ns=(0, 7))
+    before = node.secured.context
+    node.alter(truststore_location=str(path))
+    assert node.secured.context is not before
+
+
+def test_a_listener_without_a_trust_store_gets_none(tmp_path: Path):
+    node = Node(tmp_path, **{f"{PREFIX}truststore.location": None, f"{PREFIX}truststore.type": "PEM"})
+    for changed in (
+        {"truststore_location": str(tmp_path / "ca.pem")},
+        {"truststore_certificates": AUTHORITY.certificate_pem},
+    ):
+        with pytest.raises(
+            ConfigError, match="Cannot add SSL truststore to an existing listener for which no truststore"
+        ):
+            node.alter(**changed)
+
+
+def test_another_number_of_keys_is_refused(tmp_path: Path):
+    stores = {"keystore.type": "JKS", "keystore.location": str(STORES / "keys.jks"), "keystore.password": "storepass"}
+    node = Node(tmp_path, **{f"{PREFIX}{key}": value for key, value in {**stores, "key.password": "keypass"}.items()})
+    with pytest.raises(ConfigError, match="existing store contains 2 entries, new store contains 1 entries"):
+        node.alter(keystore_location=str(STORES / "keys.p12"), key_password="storepass")
+
+
+def test_a_certificate_may_gain_names(node: Node):
+    more = AUTHORITY.issue("broker", [*LOCAL_NAMES, "broker.example"])
+    node.write("more", more)
+    node.alter(keystore_location=str(node.directory / "more"))
+    assert node.served() == more.certificate_der
 
 
 def _renamed(node: Node) -> None:
@@ -274,6 +312,19 @@ def test_certificates_between_brokers_change_so_that_the_others_still_trust_this
     node.alter(truststore_location=both, keystore_location=second)
     node.alter(truststore_location=stranger, keystore_location=second)
     assert node.served(STRANGER) is not None
+
+
+@pytest.mark.parametrize(("before", "after"), [("both.pem", "stranger.pem"), ("ca.pem", "both.pem")])
+def test_neither_side_of_a_change_between_brokers_may_distrust_the_other(tmp_path: Path, before: str, after: str):
+    """This node would not trust those that have not changed yet, or they not this one."""
+    (tmp_path / "stranger.pem").write_text(STRANGER.certificate_pem)
+    (tmp_path / "both.pem").write_text(STRANGER.certificate_pem + AUTHORITY.certificate_pem)
+    trusted = {f"{PREFIX}truststore.location": str(tmp_path / before)}
+    node = Node(tmp_path, **{"inter.broker.listener.name": "EXT"}, **trusted)
+    node.write("second", STRANGER.issue("broker"))
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine created with those settings"):
+        node.alter(keystore_location=str(tmp_path / "second"), truststore_location=str(tmp_path / after))
+    assert node.served() == FIRST.certificate_der
 
 
 async def test_a_broker_that_could_connect_to_no_controller_does_not_start(loop: SimLoop, tmp_path: Path):
