@@ -2,11 +2,13 @@
 
 `python -m tools.record_names` writes tests/golden/distinguished_names.tsv.gz (a name as DER in hex, and what
 X500Principal.getName() says of it) and tests/golden/principal_mappings.tsv (rules, a name, and the user that
-SslPrincipalMapper makes of it, or ! where it refuses). Tabs and line ends are written as Java's \\uXXXX.
+SslPrincipalMapper makes of it, or ! where it refuses). Tabs, line ends and all that is not ASCII are written as Java's
+\\uXXXX.
 """
 
 import gzip
 import random
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ MAPPINGS = GOLDEN / "principal_mappings.tsv"
 RANDOM_NAMES = 1000
 
 JAVA = """
-import java.io.*; import java.nio.charset.StandardCharsets; import java.util.*;
+import java.io.*; import java.nio.charset.StandardCharsets; import java.util.*; import java.util.regex.*;
 import javax.security.auth.x500.X500Principal;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
@@ -32,6 +34,11 @@ public class Names {
     return out.toString();
   }
 
+  static String unescape(String text) {
+    return Pattern.compile("\\\\\\\\u([0-9a-f]{4})").matcher(text).replaceAll(
+        found -> Matcher.quoteReplacement("" + (char) Integer.parseInt(found.group(1), 16)));
+  }
+
   public static void main(String[] arguments) throws Exception {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -40,7 +47,7 @@ public class Names {
       try {
         said = fields.length == 1
             ? escape(new X500Principal(HexFormat.of().parseHex(line)).getName())
-            : escape(SslPrincipalMapper.fromRules(fields[0]).getName(fields[1]));
+            : escape(SslPrincipalMapper.fromRules(unescape(fields[0])).getName(unescape(fields[1])));
       } catch (Exception error) {
         said = "!";
       }
@@ -127,11 +134,26 @@ RULES = (
     "DEFAULTX",
     "RULE:(/x/",
     "RULE:^CN=(\\\\w+)$/$1/L",
+    "RULE:^CN=(\\w+)(,.*)?$/$1/L",
+    "RULE:^.*?CN=([\\w\\s.]+)\\b.*$/$1$2$10/",
+    "RULE:(?i)^.*cn=([^,\\d]+).*$/\\$1$0/U",
+    "RULE:(?s)^CN=(.*)$/[$1]/",
+    "RULE:^CN=(.)(.*)$/$2.$1/",
+    "RULE:^CN=([^.]*)[.]?([.]?.*)$/$1|$2/",
+    "RULE:^(?:CN|O)=(a|A|b).*$/$1/, RULE:^.*$/rest/",
+    "RULE:^CN=\\.?(.+)\\/?$/\\/$1/",
 )
+PARTS = (
+    "CN=", "(.*)", "(.*?)", ".", "(\\w+)", "\\w*", "[^,]*", "([^,=]+)", "(?:a|b)?", "(a|x)", ",", "$", "^", "O=",
+    "\\.", "=", "(?<n>.+)", ".*", "\\\\", "(\\d)", "a{1,2}", "\\s?", "\\S+", "(CN|O)", "[.]",
+)  # fmt: skip
+TEXTS_BETWEEN = ("$0", "x", "\\$", "\\/", "@", "-", "\\\\", ".")
+RANDOM_MAPPINGS = 1200
 MAPPED = (
     "CN=alice", "CN=Alice,OU=Dev,O=Example,L=Paris,ST=IDF,C=FR",
     "CN=a\\,b,O=x", "O=x,CN=bob", "cn=x,ou=y,dc=z,dc=w", "",
     "CN=", "CN=x.y,EMAIL=z", "CN=\u00fc", "const", "CN=user1,O=1", "CN=aa",
+    "CN=a\rb", "CN=a\nb", "CN=a\x85b", "CN=a\u2028b", "CN=a\u2029b", "CN=\U0001f600", "CN=\\ two\\ ,O=\\#x", "CN=a\tb",
 )  # fmt: skip
 
 
@@ -175,9 +197,39 @@ def _value(dice: random.Random) -> bytes:
     return tlv(tag, text.encode(TAGS[tag], "replace"))
 
 
+def random_mappings() -> Iterator[tuple[str, str]]:
+    dice = random.Random(371)
+    for _ in range(RANDOM_MAPPINGS):
+        yield ",".join(random_rule(dice) for _ in range(dice.choice((1, 1, 2)))), dice.choice(MAPPED)
+
+
+def random_rule(dice: random.Random) -> str:
+    """Return a rule. A reference to no group stops the start here, but fails in Apache Kafka when the rule applies.
+
+    So does a second number above all groups; one is literal.
+    """
+    pattern = "".join(dice.choices(PARTS, k=dice.randint(1, 4)))
+    anchored = dice.choice((pattern, f"{pattern}.*", f"CN={pattern}.*", f"^(CN|O)={pattern}"))
+    group_count = re.compile(anchored.replace("(?<n>", "(")).groups
+    numbers = [1, 1, *range(2, group_count + 1), 12] if group_count else []
+    replacements = [*TEXTS_BETWEEN, *(f"${number}" for number in numbers)]
+    replacement = "".join(dice.choices(replacements, k=dice.randint(0, 3))) + dice.choice(
+        ("", "", "$9"[: 2 * bool(numbers)])
+    )
+    return f"RULE:{anchored}/{replacement}/{dice.choice(('', '', 'L', 'U'))}"
+
+
+def escaped(text: str) -> str:
+    """Return a text in which characters that are not printable ASCII are Java's escapes."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
+
+
 def main() -> None:
     encoded = list(names())
-    mappings = [f"{rules}\t{each}" for rules in RULES for each in MAPPED]
+    pairs = [*((rules, each) for rules in RULES for each in MAPPED), *random_mappings()]
+    mappings = [f"{escaped(rules)}\t{escaped(each)}" for rules, each in pairs]
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "Names.java"
         source.write_text(JAVA)

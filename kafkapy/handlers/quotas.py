@@ -18,7 +18,8 @@ Deviation: moving bytes between sockets and memory, and other work of workers, i
 Deviation: the size of a Fetch response is counted as its records and some bytes for each partition with records or an
 error; Apache Kafka counts the encoded response.
 Deviation: BrokerHeartbeat, BrokerRegistration and other requests that only nodes may send are exempt from
-request_percentage; Apache Kafka throttles some of these.
+request_percentage; Apache Kafka throttles some of these. Deviation: a Fetch that names a replica without CLUSTER_ACTION
+is not exempt, so that no client can escape its quotas that way; in Apache Kafka it is.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Iterable

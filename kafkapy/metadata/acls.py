@@ -3,6 +3,7 @@
 Creating an existing ACL succeeds without a record, so equal ACLs never have two ids.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -62,15 +63,18 @@ class AclControl:
     ) -> "Decision[RemoveAccessControlEntryRecord, list[list[Acl]]]":
         """Delete ACLs; answer for each sequence of ids the ACLs that existed, in Kafka's order.
 
-        Raises ApiError INVALID_REQUEST for more than MAX_RECORDS_PER_OPERATION ACLs; nothing is deleted then.
+        Raises ApiError INVALID_REQUEST for more than MAX_RECORDS_PER_OPERATION ACLs, and if after as many one is found
+        again, as in Apache Kafka; nothing is deleted then.
         """
         from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 
         present = [[self._by_id[acl_id] for acl_id in ids if acl_id in self._by_id] for ids in found]
-        unwanted = dict.fromkeys(record.id for records in present for record in records)
-        if len(unwanted) > MAX_RECORDS_PER_OPERATION:
-            message = f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."
-            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        unwanted: dict[Uuid, None] = {}
+        for record in itertools.chain.from_iterable(present):
+            if len(unwanted) >= MAX_RECORDS_PER_OPERATION:
+                message = f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."
+                raise ApiError(ErrorCode.INVALID_REQUEST, message)
+            unwanted[record.id] = None
         deleted = [in_order([Acl.of(record) for record in records]) for records in present]
         return Decision(deleted, [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in unwanted], is_atomic=True)
 

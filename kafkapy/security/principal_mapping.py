@@ -7,6 +7,7 @@ if the pattern matches the whole subject; it replaces like Java's replaceAll, th
 
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Final
 
 from kafkapy.dataclass import dataclass
@@ -15,8 +16,13 @@ _DEFAULT: Final = "DEFAULT"
 _RULE: Final = r"(?a)(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
 _END_OF_RULE: Final = r"(?a)\s*(?:,\s*|$)"
 _NAMED_GROUP: Final = r"\(\?<(?=[a-zA-Z])"
+_ITEM: Final = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\."
+"""In a pattern: an escaped character, a character class, or a dot."""
+_DOTALL: Final = r"\(\?[a-zA-Z]*s"
+_DOT: Final = "[^\n\r\x85\u2028\u2029]"
+"""What a dot matches in Java; in Python only a line feed ends a line."""
 MOST_NAME_LENGTH: Final = 4096
-"""Longer subjects match no rule, as matching may take superlinear time; real certificates are far below."""
+"""Deviation: longer subjects match no rule, as matching may take superlinear time; real certificates are far below."""
 
 
 class MappingRuleError(ValueError):
@@ -37,13 +43,23 @@ class Rule:
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        replaced = self.pattern.sub(self._replace, name)
+        replaced = "".join(self._replaced(self.pattern, name))
         if self.case == "L":
             return replaced.lower()
         return replaced.upper() if self.case == "U" else replaced
 
-    def _replace(self, match: re.Match[str]) -> str:
-        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.replacement)
+    def _replaced(self, pattern: re.Pattern[str], name: str) -> Iterator[str]:
+        """Yield the parts of Java's replaceAll, which goes on a character further after an empty match.
+
+        Python's `sub` looks there for a longer match first.
+        """
+        copied = position = 0
+        while position <= len(name) and (match := pattern.search(name, position)) is not None:
+            yield name[copied : match.start()]
+            yield from (part if isinstance(part, str) else match[part] or "" for part in self.replacement)
+            copied = match.end()
+            position = copied + (match.start() == copied)
+        yield name[copied:]
 
 
 class PrincipalMapper:
@@ -87,10 +103,18 @@ def _rule(matched: re.Match[str]) -> Rule:
         return Rule(None, (), "")
     try:
         with warnings.catch_warnings(action="error", category=FutureWarning):  # Java's nested sets: [a-z&&[^x]]
-            pattern = re.compile(re.sub(_NAMED_GROUP, "(?P<", matched[2]), re.ASCII)
+            pattern = re.compile(_python_pattern(matched[2]), re.ASCII)
     except (re.error, FutureWarning) as error:
         raise MappingRuleError(f"Invalid rule: {matched[0]}: {error}") from error
     return Rule(pattern, tuple(_replacement(matched[3], pattern)), matched[4])
+
+
+def _python_pattern(pattern: str) -> str:
+    """Return a Java pattern with Python's syntax of named groups, and dots that match what Java's do."""
+    pattern = re.sub(_NAMED_GROUP, "(?P<", pattern)
+    if re.search(_DOTALL, pattern):
+        return pattern
+    return re.sub(_ITEM, lambda found: _DOT if found[0] == "." else found[0], pattern, flags=re.DOTALL)
 
 
 def _replacement(text: str, pattern: re.Pattern[str]) -> list[str | int]:

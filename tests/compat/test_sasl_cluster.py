@@ -15,6 +15,7 @@ from harness.nodes import BROKER, CONTROLLER, Nodes, Plan, ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
 from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
 from tests.compat.test_tls_cluster import check_java_in_place, create, in_sync, produce
+from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE
 from tests.support.scram_users import add_user
@@ -41,6 +42,21 @@ def properties() -> dict[str, str]:
         "super.users": "User:node;User:ANONYMOUS",
         "allow.everyone.if.no.acl.found": "false",
         "early.start.listeners": "CONTROLLER",
+    }
+
+
+def over_tls(directory: Path) -> dict[str, str]:
+    """Return the same with SASL_SSL for both listeners."""
+    authority = Authority()
+    keys = authority.issue("node", ["localhost", "127.0.0.1"]).write(directory, "node")
+    (directory / "ca.pem").write_text(authority.certificate_pem)
+    return {
+        **properties(),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_SSL,CONTROLLER:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keys),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
     }
 
 
@@ -105,6 +121,6 @@ def test_brokers_log_in_by_scram_to_a_controller_that_was_formatted_with_their_u
 @pytest.mark.skipif(KIND is ApacheKafka, reason="Java among ours")
 @pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars")
 def test_a_java_node_takes_the_place_of_one_of_ours(tmp_path: Path) -> None:
-    """It logs in to ours by PLAIN and SCRAM, and ours to it."""
-    cluster = ThreeNodes([KIND] * 3, tmp_path, properties(), more_listeners=["BROKERS"])
+    """It logs in to ours by PLAIN and SCRAM, and ours to it, over TLS."""
+    cluster = ThreeNodes([KIND] * 3, tmp_path, over_tls(tmp_path), more_listeners=["BROKERS"])
     check_java_in_place(cluster, add_node_user)

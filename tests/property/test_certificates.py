@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from hypothesis import given, settings
+from cryptography import x509
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkapy.security import pem
+from kafkapy.security import der, pem
 from kafkapy.security.certificate import read_certificate
-from kafkapy.security.der import DerError
+from kafkapy.security.der import DerError, read_one
+from kafkapy.security.distinguished_name import KEYWORDS, java_name
 from kafkapy.security.jks import KeyStoreError, open_key, read_jks
 from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
 from tests.support.certificates import Authority
@@ -39,6 +41,61 @@ def test_damaged_certificates(edits: list[tuple[int, int]], cut: int):
 def test_bytes_that_are_no_certificate(data: bytes):
     try:
         read_certificate(data)
+    except DerError:
+        return
+
+
+Attribute = tuple[str, str]
+"""An object identifier and a value."""
+VALUES = st.text(
+    st.sampled_from(',=+<>#;"\\ ae0\0é日') | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12
+)
+WITHOUT_KEYWORD = ("2.5.4.5", "2.5.4.12", "1.2.840.113549.1.9.1", "2.999.3")
+ATTRIBUTES = st.tuples(
+    st.sampled_from([*(KEYWORDS.keys() - {"2.5.4.6"})]), VALUES.filter(lambda text: "\r" not in text)
+) | (st.tuples(st.sampled_from(WITHOUT_KEYWORD), st.text(st.characters(codec="ascii"), min_size=1, max_size=12)))
+NAMES = st.lists(st.lists(ATTRIBUTES, min_size=1, max_size=3, unique=True), max_size=4)
+
+
+def encoded(name: list[list[Attribute]]) -> bytes:
+    return der.encode(der.SEQUENCE, *(der.encode(der.SET, *map(attribute, relative)) for relative in name))
+
+
+def attribute(given: Attribute) -> bytes:
+    oid, value = given
+    return der.encode(der.SEQUENCE, der.encode_oid(oid), der.encode(der.UTF8_STRING, value.encode()))
+
+
+def read_back(printed: str) -> list[list[Attribute]]:
+    """Return what cryptography's parser of RFC 4514 reads in a name."""
+    relatives = x509.Name.from_rfc4514_string(printed).rdns
+    return [[(each.oid.dotted_string, str(each.value)) for each in relative] for relative in relatives]
+
+
+def as_printed(given: Attribute) -> Attribute:
+    """Without a keyword the value is printed as its encoding: tag and length come before the text."""
+    oid, value = given
+    return given if oid in KEYWORDS else (oid, f"{chr(der.UTF8_STRING)}{chr(len(value))}{value}")
+
+
+@QUICK
+@given(NAMES)
+def test_a_printed_name_says_all_that_the_certificate_says_and_nothing_else(name: list[list[Attribute]]):
+    printed = java_name(read_one(encoded(name)))
+    assert read_back(printed) == [[as_printed(each) for each in relative] for relative in name]
+
+
+SOME_NAME = encoded(
+    [[("2.5.4.3", "alice"), ("2.999.3", "x")], [("2.5.4.10", "a,b")], [("0.9.2342.19200300.100.1.25", "dc")]]
+)
+
+
+@QUICK
+@given(EDITS, st.integers(0, 20) | st.just(0))
+@example([], len(SOME_NAME) - 1)
+def test_damaged_names(edits: list[tuple[int, int]], cut: int):
+    try:
+        assert isinstance(java_name(read_one(damaged(SOME_NAME, edits, cut))), str)
     except DerError:
         return
 

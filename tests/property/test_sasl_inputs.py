@@ -1,6 +1,7 @@
 """Whatever a client sends, and whatever stands in a JAAS text, is understood or refused: nothing else is raised."""
 
 import contextlib
+import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ SHA_256 = MECHANISMS["SCRAM-SHA-256"]
 KEYS = parse_jwks(jwks(SigningKey("one")))
 SCRAM_TEXT = st.text(st.sampled_from("nmarcpsvi=,2CD3abz+/\0\x01é "), max_size=40)
 JAAS_TEXT = st.text(st.sampled_from("abR1-.=;{}/*\"'\\ \n#$_ä"), max_size=40)
+WORD = re.compile("[abcXYZ_$é][abcXYZ_$é0.-]*")
 TOKENS = st.one_of(
     st.binary(max_size=64),
     SCRAM_TEXT.map(str.encode),
@@ -92,6 +94,26 @@ def test_no_text_breaks_the_reader_of_jaas(text: str) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_every_value_can_be_written_into_a_jaas_text(value: str) -> None:
     assert parse_entry(f"Module required password={option_text(value)};").options == {"password": value}
+
+
+WORDS = st.text(st.sampled_from("abcXYZ_$-é0."), min_size=1, max_size=8).filter(lambda text: text[0] not in "0.-")
+GAPS = st.text(st.sampled_from(" \t\n"), min_size=1, max_size=3) | st.sampled_from([" /* ;a=b */ ", " // ;\n", " /**/"])
+OPTIONS = st.dictionaries(WORDS, WORDS | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORDS, st.sampled_from(["required", "OPTIONAL"]), OPTIONS, st.data())
+def test_an_entry_is_read_as_it_was_written(
+    module: str, flag: str, options: dict[str, str], data: st.DataObject
+) -> None:
+    written = [module, flag]
+    for key, value in options.items():
+        is_bare = bool(value) and WORD.fullmatch(value) is not None and data.draw(st.booleans())
+        written += [key, "=", value if is_bare else option_text(value)]
+    text = "".join(f"{token}{data.draw(GAPS)}" for token in [*written, ";"])
+    entry = parse_entry(text)
+    assert (entry.module, dict(entry.options)) == (module, options)
+    assert parse_file(f"Context {{ {text} }};") == {"Context": [entry]}
 
 
 @settings(max_examples=200, deadline=None)

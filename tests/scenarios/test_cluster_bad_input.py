@@ -40,6 +40,7 @@ METADATA_ID = bytes(15) + b"\1"
 STRANGER, STRANGERS_DIRECTORY = 77, b"d" * 16
 OTHER_CLUSTER = "another-cluster-id-000"
 INSIDE = request_frame(ListPartitionReassignmentsRequest(), 0)
+METADATA_99 = bytes.fromhex("0003 0063 00000007 ffff 00")
 ALICE, HOST = encode_principal("User", "alice"), bytes([127, 0, 0, 1])
 
 
@@ -281,6 +282,12 @@ def test_a_request_of_an_earlier_incarnation_of_a_broker_is_refused(controller: 
         ({"request_data": b"\0"}, ErrorCode.UNSUPPORTED_VERSION),
         ({"request_data": INSIDE[:-1]}, ErrorCode.UNSUPPORTED_VERSION),
         ({"request_data": request_frame(BrokerHeartbeatRequest(), 0)}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": METADATA_99}, ErrorCode.INVALID_REQUEST),
+        ({"client_host_address": b"abc", "request_data": b"\0"}, ErrorCode.INVALID_REQUEST),
+        (
+            {"request_principal": b"\0\0garbage", "client_host_address": b"abc", "request_data": b"\0"},
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
+        ),
         ({}, ErrorCode.NONE),
     ],
 )

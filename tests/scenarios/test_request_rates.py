@@ -116,6 +116,14 @@ def test_a_consumer_gets_nothing_and_its_session_is_as_it_was(call, connect, top
     assert values_in(again.responses[0].partitions[0]) == [b"new"]
 
 
+def test_a_throttled_fetch_opens_no_session(call, connect, topic) -> None:
+    create_topic(connect(), topic)
+    produce(connect(), topic, batch_of())
+    throttled = call(FetchRequest(session_epoch=0, topics=[fetch_topic(topic, fetch_partition(0))]), FETCH_VERSION)
+    assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, 0, [])
+    assert throttled.throttle_time_ms == WINDOW_MS
+
+
 def test_a_followers_fetch_is_exempt(call, connect, topic) -> None:
     create_topic(connect(), topic)
     request = FetchRequest(replica_id=1, topics=[fetch_topic(topic, fetch_partition(0))])

@@ -120,6 +120,9 @@ def test_more_than_ten_thousand_are_refused_as_a_whole() -> None:
     assert {code for code, _ in create(running, acl("one too many"), *many)} == {ErrorCode.POLICY_VIOLATION}
     assert not cluster.image.acls
     assert {code for code, _ in create(running, *many)} == {0}
+    assert [each.error_code for each in delete(running, AclFilter(), AclFilter(resource_name="t1"))] == [
+        ErrorCode.INVALID_REQUEST
+    ] * 2, "Apache Kafka counts one that is found twice, once there are as many"
     create(running, acl("one too many"))
     (result,) = delete(running, AclFilter())
     assert (result.error_code, result.error_message) == (

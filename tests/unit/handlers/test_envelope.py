@@ -55,6 +55,8 @@ def frame(request: Any, version: int) -> bytes:
 
 
 INSIDE = frame(UnregisterBrokerRequest(broker_id=3), 0)
+NOT_FORWARDED_IN_NO_VERSION = bytes.fromhex("0003 0063 00000007 ffff 00")
+"""Metadata of version 99."""
 
 
 def sent(
@@ -176,5 +178,20 @@ def test_what_is_not_passed_on_is_not_taken(key: int) -> None:
     ],
 )
 def test_an_envelope_that_is_not_right_is_refused(how: dict[str, Any], code: ErrorCode) -> None:
+    response, _ = sent(**how)
+    assert (response.error_code, response.response_data) == (code, None)
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ({"by": "User:alice", "principal": b"", "host": b"", "data": b""}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        ({"principal": b"", "host": b"", "data": b""}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"host": b"", "data": b""}, ErrorCode.INVALID_REQUEST),
+        ({"data": NOT_FORWARDED_IN_NO_VERSION}, ErrorCode.INVALID_REQUEST),
+        ({"data": INSIDE[:3] + b"\x63" + INSIDE[4:], "is_active": False}, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_of_several_faults_the_one_that_kafka_checks_first_is_answered(how: dict[str, Any], code: ErrorCode) -> None:
     response, _ = sent(**how)
     assert (response.error_code, response.response_data) == (code, None)

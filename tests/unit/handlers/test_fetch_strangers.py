@@ -6,11 +6,15 @@ import logging
 import pytest
 
 from kafkapy.handlers import fetch
+from kafkapy.handlers.quotas import Meter
+from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.fetch_request import ReplicaState
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.security.authorizer import AclOperation
+from kafkapy.security.quotas import ClientQuotas
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import Hosting
 from tests.support.metadata_services import Deny
@@ -44,6 +48,21 @@ async def test_a_follower_does(loop: SimLoop) -> None:
     assert (await send(hosting, request(18, 0, **STRANGER))).session_id == session_id + 1
     answer = await send(hosting, request(18, session_id=session_id, session_epoch=1))
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(("denied", "throttle_ms"), [((AclOperation.CLUSTER_ACTION, "kafka-cluster"), 1000), ((), 0)])
+async def test_a_stranger_has_quotas_and_a_follower_has_none(
+    loop: SimLoop, denied: tuple[AclOperation, str], throttle_ms: int
+) -> None:
+    hosting = crowded(loop)
+    running = hosting.services(Deny(denied) if denied else Deny())
+    running.apis, running.client_quotas = BROKER_APIS, ClientQuotas(11, 1000)
+    running.client_quotas.set_entity((("client-id", "tester"),), {"request_percentage": 0.0001})
+    peer = ConnectionInfo("10.0.0.1:9092-10.0.0.3:4000-0", "PLAINTEXT", "PLAINTEXT", "10.0.0.3", 4000)
+    meter = Meter(running, RequestHeader(1, 18, 1, "tester"), peer, frame_bytes=100)
+    response = await fetch.handle(running, meter.new_context(), request(18, 0, **STRANGER))
+    meter.timed(lambda: loop.block(40))()
+    assert meter.settle(response).throttle_time_ms == peer.throttle_ms == throttle_ms
 
 
 @pytest.mark.parametrize(

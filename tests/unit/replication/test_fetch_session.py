@@ -198,6 +198,17 @@ def test_an_answer_for_an_epoch_that_has_passed_is_refused() -> None:
     assert finish(slow, high_watermark=11) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, [])
 
 
+def test_a_throttled_answer_opens_no_session_and_leaves_the_open_one_as_it_is() -> None:
+    sessions = cache()
+    assert opened(sessions, request(0, 0, 0), now_ms=0).finish_throttled() == (0, NO_SESSION_ID)
+    assert len(sessions) == 0
+    session_id = open_session(sessions, 0)
+    slow = opened(sessions, request(session_id, 1), now_ms=0)
+    assert slow.finish_throttled() == (0, session_id)
+    assert finish(opened(sessions, request(session_id, 2), now_ms=0), high_watermark=11) == (0, session_id, [0])
+    assert slow.finish_throttled() == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id)
+
+
 def test_epochs_wrap_to_one() -> None:
     assert (next_epoch(1), next_epoch(MAX_EPOCH)) == (2, 1)
 
