@@ -1,7 +1,7 @@
 """Record how Java prints certificates' names, and what Apache Kafka 4.3.1 makes users of them.
 
 `python -m tools.record_names` writes tests/golden/distinguished_names.tsv.gz (a name as DER in hex, and what
-X500Principal.getName() says of it) and tests/golden/principal_mappings.tsv (rules, a name, and the user that
+X500Principal.getName() says of it, or ! where it refuses; the last DAMAGED_NAMES may be no DER) and tests/golden/principal_mappings.tsv (rules, a name, and the user that
 SslPrincipalMapper makes of it, or ! where it refuses). Tabs, line ends and all that is not ASCII are written as Java's
 \\uXXXX.
 """
@@ -20,6 +20,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
 NAMES = GOLDEN / "distinguished_names.tsv.gz"
 MAPPINGS = GOLDEN / "principal_mappings.tsv"
 RANDOM_NAMES = 1000
+DAMAGED_NAMES = 4000
 
 JAVA = """
 import java.io.*; import java.nio.charset.StandardCharsets; import java.util.*; import java.util.regex.*;
@@ -186,6 +187,22 @@ def names() -> Iterator[str]:
         yield name(*(_relative(dice) for _ in range(dice.randint(1, 6))))
 
 
+def damaged_names(undamaged: list[str]) -> Iterator[str]:
+    """Yield names with bytes that are changed, left out or put in."""
+    dice = random.Random(690)
+    for _ in range(DAMAGED_NAMES):
+        name = bytearray.fromhex(dice.choice(undamaged))
+        for _ in range(dice.choice((1, 1, 2))):
+            at, how = dice.randrange(len(name)), dice.random()
+            if how < 0.6:
+                name[at] = dice.choice((dice.randrange(256), 0x80, 0x81, 0xFF, 0, 1, 6, 0x30, name[at] ^ 1))
+            elif how < 0.8:
+                name.insert(at, dice.choice((0x80, 0, dice.randrange(256))))
+            elif len(name) > 1:
+                del name[at]
+        yield name.hex()
+
+
 def _relative(dice: random.Random) -> list[bytes]:
     count = dice.choice((1, 1, 1, 2, 3))
     return [attribute(dice.choice(list(OIDS.values())), _value(dice)) for _ in range(count)]
@@ -228,6 +245,7 @@ def escaped(text: str) -> str:
 
 def main() -> None:
     encoded = list(names())
+    encoded += damaged_names([each for each in encoded if len(each) < 200])
     pairs = [*((rules, each) for rules in RULES for each in MAPPED), *random_mappings()]
     mappings = [f"{escaped(rules)}\t{escaped(each)}" for rules, each in pairs]
     with tempfile.TemporaryDirectory() as directory:

@@ -79,6 +79,8 @@ def oid_text(element: Element) -> str:
     numbers: list[int] = []
     number = 0
     for byte in content:
+        if byte == 0x80 and not number:
+            raise DerError("a number of an object identifier begins with zeros")
         number = number << 7 | byte & 0x7F
         if not byte & 0x80:
             numbers.append(number)
