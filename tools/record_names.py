@@ -1,9 +1,9 @@
 """Record how Java prints certificates' names, and what Apache Kafka 4.3.1 makes users of them.
 
 `python -m tools.record_names` writes tests/golden/distinguished_names.tsv.gz (a name as DER in hex, and what
-X500Principal.getName() says of it, or ! where it refuses; the last DAMAGED_NAMES may be no DER) and tests/golden/principal_mappings.tsv (rules, a name, and the user that
-SslPrincipalMapper makes of it, or ! where it refuses). Tabs, line ends and all that is not ASCII are written as Java's
-\\uXXXX.
+X500Principal.getName() says of it, or ! where it refuses; the last DAMAGED_NAMES may be no DER) and
+tests/golden/principal_mappings.tsv (rules, a name, and the user that SslPrincipalMapper makes of it, or ! where it
+refuses). Tabs, line ends and all that is not ASCII are written as Java's \\uXXXX.
 """
 
 import gzip

@@ -46,3 +46,20 @@ def test_damaged_names_are_javas_or_refused(cases: list[tuple[str, str]]):
     wrong = [case for case in damaged if case[2] not in ("!", case[1])]
     assert not wrong, f"{len(wrong)} of {len(damaged)}: {wrong[:5]}"
     assert len([case for case in damaged if case[2] != "!"]) > 500
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        "3000 00",  # a byte after the name
+        "300a 3108 3006 0603550403 05",  # a value without its length
+        "3009 3107 3005 0603550403",  # no value
+        "300e 310c 300a 0603550403 0c0161 0500",  # two values
+        "3080 310a 3008 0603550403 0c0161 0000",  # of indefinite length
+        "3085000000000c 310a 3008 0603550403 0c0161",  # a length of five bytes
+        "300e 310c 300a 0603550403 1f810c0161",  # a tag of several bytes
+    ],
+)
+def test_what_is_no_name_is_refused(encoded: str):
+    with pytest.raises(DerError):
+        java_name(read_one(bytes.fromhex(encoded)))
