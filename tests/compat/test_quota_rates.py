@@ -6,7 +6,6 @@ are answered, so that a busy machine slows down both loads alike.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
