@@ -33,6 +33,10 @@ async def last(info: ConnectionInfo, request: bytes) -> Writer:
     return answer(bytes(60_000))
 
 
+async def big(info: ConnectionInfo, request: bytes) -> Writer:
+    return answer(bytes(60_000))
+
+
 class Owner:
     """Takes so many bytes each time that it is called."""
 
@@ -70,6 +74,17 @@ async def test_an_owner_is_called_until_all_has_come_and_the_end(
     assert sum(map(len, owner.parts)) == 4 + 60_000
     assert owner.parts[-1] == b"", "close_notify is the end"
     assert max(map(len, owner.parts)) <= count
+
+
+async def test_an_owner_that_the_socket_calls_is_called_for_what_the_socket_does_not_hold_any_more(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext
+) -> None:
+    world = World(loop, tls=tls, big=big, rules=LinkRules(0, 0, capacity_bytes=200_000))
+    client = await world.connect_tls(context)
+    owner = Owner(client.channel, 100)
+    await client.send_frame(b"big x")
+    await asyncio.sleep(1)
+    assert sum(map(len, owner.parts)) == 4 + 60_000
 
 
 async def test_what_openssl_has_to_say_by_itself_leaves_when_there_is_room(

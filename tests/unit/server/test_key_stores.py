@@ -95,6 +95,17 @@ def test_a_key_store_that_cannot_be_used_says_why(name: str, password: str, key_
     assert password not in str(raised.value)
 
 
+def test_what_a_file_is_does_not_depend_on_its_name(tmp_path: Path):
+    for name, other in (("keys.p12", "p12.jks"), ("keys.jks", "jks.p12")):
+        path = tmp_path / other
+        path.write_bytes((STORES / name).read_bytes())
+        key_password = "keypass" if name == "keys.jks" else None
+        stored = {"ssl_keystore_location": str(path), "ssl_keystore_password": "storepass"}
+        assert open_key_store(tls(**stored, ssl_key_password=key_password))
+        trusted = {"ssl_truststore_location": str(path), "ssl_truststore_password": "storepass"}
+        assert open_trust_store(tls(**trusted))
+
+
 def test_a_pkcs12_trust_store_without_password_loads_nothing_as_in_java():
     with pytest.raises(ConfigError, match="trustAnchors must be non-empty"):
         open_trust_store(tls(ssl_truststore_location=str(STORES / "trust.p12")))
