@@ -7,6 +7,7 @@ authorization_controller.tsv is the same for the controllers' listener.
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.protocol.api import APIS
 from tests.support.authorization_script import ALL, NO_TOPIC, PROPERTIES, play, request, set_up
 from tests.support.batches import build_batch
+from tests.support.client_requests import until
 from tests.support.controller_authorization_script import play_controller
 from tests.support.wire import WireClient, request_frame
 
@@ -111,6 +113,36 @@ def test_small_produces_that_come_together_are_authorized_once_each(audit: Audit
         requested = [line.partition(" from host")[0] for line in audit.take() if f"from host = {host} " in line]
     level, verdict = ("DEBUG", "Allowed") if host == ALL else ("INFO", "Denied")
     assert requested == [f"{level} Principal = User:ANONYMOUS is {verdict} operation = WRITE"] * 5
+
+
+def test_topics_that_match_an_expression_are_authorized_after_the_answer(audit: AuditLog) -> None:
+    """As those of Metadata of all topics: who may not describe one is refused nothing, and the log says so at TRACE."""
+    asked: list[str] = []
+
+    def has_asked(host: str) -> bool:
+        asked.extend(line for line in audit.take() if f"host = {host} on resource = Topic:LITERAL:orders " in line)
+        return bool(asked)
+
+    with Broker(properties=PROPERTIES) as broker:
+        with WireClient(broker.bootstrap_servers) as client:
+            set_up(client)
+        for host, level, verdict in ((NO_TOPIC, "TRACE", "Denied"), (ALL, "DEBUG", "Allowed")):
+            member = {
+                "group_id": f"matching-{verdict}",
+                "member_id": "m",
+                "member_epoch": 0,
+                "rebalance_timeout_ms": 300_000,
+                "subscribed_topic_regex": "ord.*",
+                "topic_partitions": [],
+            }
+            asked.clear()
+            audit.take()
+            with WireClient(broker.bootstrap_servers, source_host=host) as client:
+                answer = client.call(request("ConsumerGroupHeartbeat", member), 1)
+                assert answer.error_code == 0
+                until(partial(has_asked, host))
+                (line,) = asked
+                assert line.startswith(f"{level} Principal = User:ANONYMOUS is {verdict} operation = DESCRIBE from")
 
 
 @pytest.mark.parametrize(("golden", "apis"), [(GOLDEN, BROKER_APIS), (OF_CONTROLLER, CONTROLLER_APIS)])

@@ -31,7 +31,7 @@ from tests.support.wire import ConnectionClosed, WireClient
 
 DISABLED, NOT_FOUND, OWNER_MISMATCH, NOT_ALLOWED, AUTHORIZATION_FAILED, EXPIRED = 61, 62, 63, 64, 65, 66
 INVALID_PRINCIPAL_TYPE, SASL_AUTHENTICATION_FAILED, UNKNOWN_SERVER_ERROR = 67, 58, -1
-USERS = {"alice": "a", "bob": "b", "carol": "c", "admin": "d"}
+USERS = {"alice": "a", "bob": "b", "carol": "c", "dave": "e", "admin": "d"}
 DAY_MS = 86_400_000
 PROPERTIES = {
     "delegation.token.secret.key": "the secret of all nodes",
@@ -394,11 +394,11 @@ def test_others_tokens_need_rights(alice, bob, ports) -> None:
     assert (refused.issue_timestamp_ms, refused.token_id, bytes(refused.hmac)) == (-1, "", b"")
 
 
-def allow(ports, user: str, operation: AclOperation, owner: str) -> None:
-    """Give a user a right to the tokens of an owner; return once the broker knows."""
+def allow(ports, user: str, operation: AclOperation, name: str, kind: ResourceType = ResourceType.USER) -> None:
+    """Give a user a right to the tokens of an owner, or to a token; return once the broker knows."""
     creation = {
-        "resource_type": ResourceType.USER,
-        "resource_name": owner,
+        "resource_type": kind,
+        "resource_name": name,
         "resource_pattern_type": PatternType.LITERAL,
         "principal": f"User:{user}",
         "host": "*",
@@ -422,6 +422,20 @@ def test_who_requested_a_token_for_another_sees_it_without_any_other_right(alice
         assert token.token_id not in describe(carol, "bob")
         assert token.token_id not in describe(bob, "carol")
         assert renew(carol, token).error_code == OWNER_MISMATCH
+
+
+def test_a_token_is_seen_with_a_right_to_it_or_to_its_owners(alice, bob, ports) -> None:
+    one, other, bobs = (settled(client, create(client)).token_id for client in (alice, alice, bob))
+    with logged_in(ports, "dave") as dave:
+        assert not describe(dave)
+        allow(ports, "dave", AclOperation.DESCRIBE, one, ResourceType.DELEGATION_TOKEN)
+        until(lambda: set(describe(dave)) == {one})
+        allow(ports, "dave", AclOperation.CREATE_TOKENS, "User:bob")
+        assert set(describe(dave)) == {one}, "to create is not to describe"
+        allow(ports, "dave", AclOperation.DESCRIBE_TOKENS, "User:alice")
+        until(lambda: {one, other} <= set(describe(dave)))
+        assert bobs not in describe(dave)
+        assert create(dave, owner="alice").error_code == AUTHORIZATION_FAILED, "to describe is not to create"
 
 
 def test_a_type_with_a_colon_is_no_others_principal(ports) -> None:
