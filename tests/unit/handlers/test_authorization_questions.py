@@ -300,6 +300,14 @@ def test_nobody_learns_that_a_forbidden_topic_is_internal() -> None:
     assert (topic.error_code, topic.is_internal) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)
 
 
+def test_of_allowed_topics_the_internal_ones_are_called_so() -> None:
+    cluster = Cluster(broker_count=1)
+    create(services(cluster), "a", "__consumer_offsets")
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="__consumer_offsets"), TopicRequest(name="a")])
+    found = on_wire(answer(describe_topic_partitions.handle(services(cluster), context(0), request)), 0).topics
+    assert {topic.name: topic.is_internal for topic in found} == {"__consumer_offsets": True, "a": False}
+
+
 async def test_brokers_may_request_leader_epochs_and_others_are_not_logged_for_not_being_one(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic("orders")
