@@ -8,6 +8,7 @@ turn. The connection is held meanwhile, so that its requests stay in order.
 A deviation: a large request is not answered from one consistent state, only each of its parts is.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -17,12 +18,15 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
 from kafkapy.protocol.element_budget import ElementBudget
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader, write_response_header
-from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.primitives import EncodeError, MessageStruct, Writer
 from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_BYTES, FEW_ELEMENTS, Room
 from kafkapy.runtime.pool import QueuedWork
 
 R = TypeVar("R")
+
+logger = logging.getLogger("kafkapy.handlers")
 
 LARGE_FRAME_BYTES: Final = 8 * 1024
 """Below it, decoding takes at most 15 ms for any number of elements. Few requests other than Produce reach it."""
@@ -222,10 +226,41 @@ def _timed(context: RequestContext, work: Callable[[], R]) -> Callable[[], R]:
 
 
 def encode(header: RequestHeader, response: Any) -> Writer:
+    """Return a response frame. Raises EncodeError.
+
+    A response with a string too long for its field (a message about a name of 32,767 bytes) becomes one in which every
+    error is UNKNOWN_SERVER_ERROR, as in Apache Kafka.
+    """
+    out = Writer()
+    write_response_header(out, header.api_key, header.api_version, header.correlation_id)
+    try:
+        response.write(out, header.api_version)
+    except EncodeError as error:
+        logger.warning("Answering UNKNOWN_SERVER_ERROR, as the response cannot be sent: %s", error)
+        return _encode_failed(header, response)
+    return out
+
+
+def _encode_failed(header: RequestHeader, response: Any) -> Writer:
+    _fail(response)
     out = Writer()
     write_response_header(out, header.api_key, header.api_version, header.correlation_id)
     response.write(out, header.api_version)
     return out
+
+
+def _fail(part: MessageStruct) -> None:
+    """Set the error of the response, and of each topic, resource and the like in it."""
+    for name in part.field_names():
+        value = getattr(part, name)
+        if name == "error_code":
+            setattr(part, name, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+        elif name == "error_message":
+            setattr(part, name, None)
+        elif isinstance(value, list):
+            for each in value:
+                if isinstance(each, MessageStruct):
+                    _fail(each)
 
 
 def _levels_of(parts: Parts, request: Any) -> Levels | None:
