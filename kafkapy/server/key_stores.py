@@ -11,7 +11,7 @@ PKCS#8 (RSA PRIVATE KEY, EC PRIVATE KEY); Java takes PKCS#8 only.
 
 import os
 import stat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.config.definitions import Password
 from kafkapy.config.tls import TlsConfig
@@ -19,9 +19,12 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ConfigError
 from kafkapy.security import pem
 from kafkapy.security.certificate import subject_of
+from kafkapy.security.der import DerError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+    from kafkapy.security.pkcs12 import PlainParts
 
 LOCATION, KEY, CHAIN = "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain"
 TRUST_LOCATION, TRUST_CERTIFICATES = "ssl.truststore.location", "ssl.truststore.certificates"
@@ -183,7 +186,7 @@ def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMate
             entries = jks.read_jks(data, password).keys
             keys = tuple(KeyMaterial(_pkcs8(jks.open_key(each, key_password)), None, each.chain) for each in entries)
         else:
-            keys = _pkcs12_keys(_open_pkcs12(data, password))
+            keys = _pkcs12_keys(_open_pkcs12(data, password), data, password)
             if keys and key_password != password:  # cryptography opens only files with one password for both
                 raise jks.KeyStoreError("the key cannot be decrypted: ssl.key.password is not the store's password")
     except jks.KeyStoreError as error:
@@ -203,8 +206,8 @@ def _open_trust_file(path: str, password: str | None) -> tuple[bytes, ...]:
         if data.startswith(jks.MAGIC):
             store = jks.read_jks(data, password)
             return (*store.trusted, *(each.chain[0] for each in store.keys if each.chain))
-        if password is None:  # Java cannot decrypt the certificates then, and reports no error
-            return ()
+        if password is None:  # Java does not see encrypted certificates then, and reports no error
+            return _plain_parts(data).trusted
         return _pkcs12_trusted(_open_pkcs12(data, password))
     except jks.KeyStoreError as error:
         raise ConfigError(TRUST_LOCATION, path, str(error)) from error
@@ -232,17 +235,60 @@ def _open_pkcs12(data: bytes, password: str) -> "PKCS12KeyAndCertificates":
         raise jks.KeyStoreError(f"the PKCS12 file cannot be opened, is its password right? ({error})") from error
 
 
-def _pkcs12_keys(store: "PKCS12KeyAndCertificates") -> tuple[KeyMaterial, ...]:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+def _plain_parts(data: bytes) -> "PlainParts":
+    """Return the parts of a PKCS12 file that are not encrypted together. Raises KeyStoreError."""
+    from kafkapy.security import jks
+    from kafkapy.security.pkcs12 import plain_parts
+
+    try:
+        return plain_parts(data)
+    except DerError as error:
+        raise jks.KeyStoreError(f"the file is neither JKS nor PKCS12: {error}") from error
+
+
+def _open_key(encrypted: bytes, password: str) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    from kafkapy.security import jks
+
+    try:
+        return load_der_private_key(encrypted, password.encode())
+    except Exception as error:  # as above
+        raise jks.KeyStoreError(f"a key of the PKCS12 file cannot be opened ({error})") from error
+
+
+def _pkcs12_keys(store: "PKCS12KeyAndCertificates", data: bytes, password: str) -> tuple[KeyMaterial, ...]:
+    """Return each key of a PKCS12 file with its chain. cryptography returns one key and all certificates."""
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
 
     if store.key is None or store.cert is None:
         return ()
-    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    others = {each.certificate.subject: each.certificate for each in store.additional_certs}
-    chain = [store.cert.certificate]
-    while (issuer := others.pop(chain[-1].issuer, None)) is not None:
-        chain.append(issuer)
-    return (KeyMaterial(key, None, tuple(each.public_bytes(Encoding.DER) for each in chain)),)
+
+    def identity(holder: Any) -> bytes:
+        public: bytes = holder.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return public
+
+    certificates = [store.cert.certificate, *(each.certificate for each in store.additional_certs)]
+    leaves = {identity(each): each for each in reversed(certificates)}
+    encrypted = _plain_parts(data).encrypted_keys
+    others = [_open_key(each, password) for each in encrypted] if len(encrypted) > 1 else []
+    keys: list[KeyMaterial] = []
+    for key in {identity(each): each for each in (store.key, *others)}.values():
+        leaf = leaves.get(identity(key))
+        if leaf is None:
+            continue
+        issuers = {each.subject: each for each in certificates if each != leaf}
+        chain = [leaf]
+        while (issuer := issuers.pop(chain[-1].issuer, None)) is not None:
+            chain.append(issuer)
+        text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        keys.append(KeyMaterial(text, None, tuple(each.public_bytes(Encoding.DER) for each in chain)))
+    return tuple(keys)
 
 
 def _pkcs12_trusted(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:

@@ -11,11 +11,16 @@ from kafkapy.security.certificate import read_certificate
 from kafkapy.security.der import DerError, read_one
 from kafkapy.security.distinguished_name import KEYWORDS, java_name
 from kafkapy.security.jks import KeyStoreError, open_key, read_jks
+from kafkapy.security.pkcs12 import plain_parts
 from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
 from tests.support.certificates import Authority
 
 CERTIFICATE = Authority().issue("alice").certificate_der
 STORE = (Path(__file__).parents[1] / "golden" / "key_stores" / "keys.jks").read_bytes()
+PKCS12_STORES = [
+    (Path(__file__).parents[1] / "golden" / "key_stores" / name).read_bytes()
+    for name in ("two_keys.p12", "trust_open.p12")
+]
 QUICK = settings(max_examples=300, deadline=None)
 EDITS = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), min_size=1, max_size=4)
 
@@ -107,6 +112,15 @@ def test_damaged_key_stores(edits: list[tuple[int, int]], cut: int):
         for entry in read_jks(damaged(STORE, edits, cut), None).keys:
             open_key(entry, "keypass")
     except KeyStoreError:
+        return
+
+
+@QUICK
+@given(st.sampled_from(PKCS12_STORES), EDITS, st.integers(0, 50) | st.just(0))
+def test_damaged_pkcs12_files(data: bytes, edits: list[tuple[int, int]], cut: int):
+    try:
+        plain_parts(damaged(data, edits, cut))
+    except DerError:
         return
 
 

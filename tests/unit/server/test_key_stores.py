@@ -37,6 +37,7 @@ def subjects(certificates: tuple[bytes, ...] | None) -> list[str]:
     [
         ("keys.p12", None, [["CN=broker", "CN=ca"]]),
         ("keys.jks", "keypass", [["CN=broker"], ["CN=broker-rsa"]]),
+        ("two_keys.p12", None, [["CN=broker"], ["CN=broker-rsa"]]),
     ],
 )
 def test_keytools_key_stores_are_opened_under_either_type(
@@ -62,6 +63,9 @@ def test_keytools_key_stores_are_opened_under_either_type(
         ("trust.jks", "storepass", ["CN=ca"]),
         ("trust.jks", None, ["CN=ca"]),
         ("trust.p12", "storepass", ["CN=ca"]),
+        ("trust_open.p12", "storepass", ["CN=broker"]),
+        ("trust_open.p12", None, ["CN=broker"]),
+        ("two_keys.p12", "storepass", ["CN=broker", "CN=broker-rsa"]),
         ("keys.p12", "storepass", ["CN=broker", "CN=ca"]),
         ("keys.jks", None, ["CN=broker", "CN=broker-rsa"]),
     ],
@@ -106,9 +110,10 @@ def test_what_a_file_is_does_not_depend_on_its_name(tmp_path: Path):
         assert open_trust_store(tls(**trusted))
 
 
-def test_a_pkcs12_trust_store_without_password_loads_nothing_as_in_java():
+@pytest.mark.parametrize("name", ["trust.p12", "two_keys.p12"])
+def test_encrypted_certificates_of_a_pkcs12_trust_store_are_not_loaded_without_password_as_in_java(name: str):
     with pytest.raises(ConfigError, match="trustAnchors must be non-empty"):
-        open_trust_store(tls(ssl_truststore_location=str(STORES / "trust.p12")))
+        open_trust_store(tls(ssl_truststore_location=str(STORES / name)))
 
 
 # ---- PEM

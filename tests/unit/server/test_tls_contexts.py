@@ -329,7 +329,13 @@ ECDSA, RSA = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_
 
 @pytest.mark.parametrize(
     ("name", "key_password", "suite"),
-    [("keys.p12", None, ECDSA), ("keys.jks", "keypass", ECDSA), ("keys.jks", "keypass", RSA)],
+    [
+        ("keys.p12", None, ECDSA),
+        ("keys.jks", "keypass", ECDSA),
+        ("keys.jks", "keypass", RSA),
+        ("two_keys.p12", None, ECDSA),
+        ("two_keys.p12", None, RSA),
+    ],
 )
 def test_javas_key_stores_serve_with_each_kind_of_key(name: str, key_password: str | None, suite: str):
     server = TlsConfig(
