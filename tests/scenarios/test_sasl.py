@@ -14,16 +14,18 @@ from confluent_kafka import KafkaError, Producer
 from kafkapy import Broker
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
-from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from tests.support.bearer_tokens import SigningKey, write_jwks
+from tests.support.client_requests import batch_of, produce
 from tests.support.logins import MODULES, exchange, log_in, log_in_raw, sasl_broker, sasl_client, shake_hands
 from tests.support.wire import ConnectionClosed, WireClient
 
 IN_JAVA_ORDER = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"]
 USERS = {"alice": "wonder", "bob": "builder"}
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
+UNKNOWN_TOPIC_OR_PARTITION = 3
 SESSION_MS = 1200
 TOKEN_OF_2 = b"\0" + b"\x0e\0alice\0wonder" + b"\0"
 """What follows the fixed fields of SaslAuthenticate 2: the header's tags, the token, the body's tags."""
@@ -249,6 +251,26 @@ def test_a_frame_that_claims_too_much_closes_at_once(client, size) -> None:
     client.set_timeout(5)  # half of what a login that does not come has
     client.send_bytes(struct.pack(">i", size))
     assert_closed(client)
+
+
+def test_the_bound_of_frames_before_a_login_is_a_key_and_counts_no_longer_than_until_then(tmp_path) -> None:
+    users = {"alice": "wonder"}
+    with sasl_broker(tmp_path, ("SASL_PLAINTEXT",), users, {"sasl.server.max.receive.size": "1000"}) as ports:
+        address = f"127.0.0.1:{ports['SASL_PLAINTEXT']}"
+        with WireClient(address) as client:
+            client.set_timeout(5)
+            client.send_bytes(struct.pack(">i", 1001))
+            assert_closed(client)
+        with WireClient(address) as client:
+            log_in(client, sasl_client("PLAIN", "alice", "wonder"))
+            assert client.call(MetadataRequest(topics=[MetadataRequestTopic(name="x" * 1001)]), 12).topics
+
+
+def test_a_listener_without_login_has_no_bound_below_that_of_all_requests(broker) -> None:
+    """A client may begin with any request, of some MB, as with Apache Kafka: not with ApiVersions."""
+    records = batch_of(value=bytes(900_000))
+    with WireClient(f"127.0.0.1:{broker['PLAINTEXT']}") as client:
+        assert produce(client, "nowhere", records).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 # -- after a login --------------------------------------------------------------------------------------------------
