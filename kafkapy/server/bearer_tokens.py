@@ -143,7 +143,7 @@ def check_classes(config: BrokerConfig, listener: str) -> None:
     """Raise ConfigError if the keys of a listener need a class that is not built."""
     for key, known in KNOWN_CLASSES.items():
         named = config.listener_value(listener, key, mechanism=OAUTHBEARER)
-        if named is not None and named not in known:
+        if named not in known:
             raise ConfigError(key, named, f"only these are built: {', '.join(known)}")
 
 

@@ -27,6 +27,7 @@ def test_what_the_image_had_can_be_deleted_once() -> None:
     request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("alice", 1)])
     decision = table.decide_alter(request)
     assert [result.error for result in decision.response] == [None]
+    assert decision.is_atomic
     (record,) = decision.records
     assert table.by_key == {(1, "alice"): ALICE}
     table.replay_remove(record)

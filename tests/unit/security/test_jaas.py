@@ -68,6 +68,7 @@ def test_a_file_has_an_entry_for_each_context() -> None:
         "a { b wrong; };",
         "a { b required k=; };",
         "a { b required; }; a { b required; };",
+        "a ( b required; };",
         "1 { b required; };",
     ],
 )
@@ -145,6 +146,20 @@ def test_every_control_flag_is_read_in_any_case(flag) -> None:
 def test_escapes_are_javas() -> None:
     entry = jaas.parse_entry(r'Module required a="\a\b\f\n\r\t\v\q\101\477" b="";')
     assert entry.options == {"a": "\a\b\f\n\r\t\vqA'7", "b": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('a="b\r;', {"a": "b"}),
+        ("a='b\rc=d;", {"a": "b", "c": "d"}),
+        ("a\xa0=b;", {"a\xa0": "b"}),
+        ("\u0100a=\u4e00;", {"\u0100a": "\u4e00"}),
+    ],
+)
+def test_ends_of_lines_and_letters_are_javas(text, options) -> None:
+    """As Apache Kafka's JaasConfig read them on the JVM."""
+    assert parse_entry(f"Module required {text}").options == options
 
 
 def test_a_number_has_one_point() -> None:

@@ -15,7 +15,7 @@ from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.image import EMPTY_IMAGE
 from kafkapy.server.authentication import Logins
-from kafkapy.server.bearer_tokens import check_file_allowed, endpoint_context
+from kafkapy.server.bearer_tokens import BearerTokens, check_file_allowed, endpoint_context
 from kafkapy.server.client_quotas import apply_quotas
 from kafkapy.server.node_token import NodeToken, NoTokenError
 from kafkapy.server.system_clock import SystemRandom
@@ -118,6 +118,33 @@ def test_the_name_of_a_key_endpoint_is_checked_whatever_the_options_say() -> Non
     assert endpoint_context({"ssl.endpoint.identification.algorithm": ""}).check_hostname
 
 
+def test_listeners_with_the_same_keys_and_trust_read_them_once(tmp_path: Path) -> None:
+    with https_server(tmp_path) as server:
+        server.routes["/keys"] = give_keys(KEY)
+        url, pool = server.url("/keys"), ImmediatePool()
+        given = {"sasl.oauthbearer.jwks.endpoint.url": url, "kafkapy.sasl.oauthbearer.allowed.urls": url}
+        config, _ = config_of(**given)
+        tokens, trust = (
+            BearerTokens(pool),
+            {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(server.ca_file)},
+        )
+        for options in (trust, trust, {**trust, "clientId": "a"}):
+            tokens.validator(config, LISTENER, options, may_read=True)
+        assert server.count("/keys") == 1
+        tokens.validator(config, LISTENER, {**trust, "ssl.protocol": "TLSv1.2"}, may_read=True)
+        assert server.count("/keys") == 2
+
+
+def test_the_least_intervals_are_taken(tmp_path: Path) -> None:
+    least = {"refresh.ms": "1", "retry.backoff.ms": "0", "retry.backoff.max.ms": "0"}
+    with https_server(tmp_path) as server:
+        server.routes["/keys"] = give_keys(KEY)
+        trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{server.ca_file}"'
+        keys = {f"sasl.oauthbearer.jwks.endpoint.{name}": value for name, value in least.items()}
+        bearers(server.url("/keys"), **keys, **{f"{PREFIX}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} {trust};"})
+        assert server.count("/keys") == 1
+
+
 def test_a_validator_that_is_not_built_stops_the_start(tmp_path: Path) -> None:
     url = write_jwks(tmp_path / "keys.json", KEY)
     with pytest.raises(ConfigError, match="only these are built"):
@@ -192,11 +219,18 @@ def test_a_jaas_config_without_its_mechanism_is_ignored_with_kafkas_warning(capl
 def test_a_file_is_allowed_by_the_key_or_by_javas_property(monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sasl.oauthbearer.assertion.file"
     check_file_allowed(key, "/a/../a/b", ("/x", "/a/b"))
-    monkeypatch.setenv("KAFKA_OPTS", "-Xmx1g -Dorg.apache.kafka.sasl.oauthbearer.allowed.files=/c,/d")
+    monkeypatch.setenv("KAFKA_OPTS", "-Xmx1g '-Dorg.apache.kafka.sasl.oauthbearer.allowed.files=/c, /d'")
     check_file_allowed(key, "/d", ())
     for refused in ("/a/b", "/d/e", "/"):
         with pytest.raises(ConfigError, match="the file is not allowed"):
             check_file_allowed(key, refused, ())
+
+
+@pytest.mark.parametrize("options", ["-Dorg.apache.kafka.sasl.oauthbearer.allowed.files=", "'unbalanced"])
+def test_options_that_name_no_file_allow_none(monkeypatch: pytest.MonkeyPatch, options: str) -> None:
+    monkeypatch.setenv("KAFKA_OPTS", options)
+    with pytest.raises(ConfigError, match="the file is not allowed"):
+        check_file_allowed("sasl.oauthbearer.assertion.file", str(Path.cwd()), ())
 
 
 def test_security_providers_stop_the_start() -> None:
