@@ -1,7 +1,7 @@
 """DescribeAcls 1-3: the access control entries that a filter matches, by resource pattern. KIP-140.
 
 v1: pattern types and the filter MATCH, for all patterns that apply to a name (KIP-290), v2: flexible, v3: resource type
-USER (KIP-373). The order is that of Apache Kafka's authorizer.
+USER (KIP-373). The order is that of Apache Kafka's authorizer; in its responses it is that of a HashSet.
 """
 
 from kafkapy.errors import ApiError

@@ -176,36 +176,34 @@ class MutationQuota:
 
     def take(self, user: str, client_id: str, count: int, now_ms: int) -> int:
         """Take a token per partition; return the throttle time in ms, 0 unless the bucket is overdrawn."""
-        found = self._found(user, client_id, now_ms)
-        if found is None:
+        name = self.limits.bucket(user, client_id)
+        limit = self.limits.limit(name)
+        if limit is None:
             return 0
-        bucket, limit = found
+        bucket = self._buckets.get(name.key, now_ms)
         bucket.take(count, limit, now_ms)
         return bucket.throttle_ms(limit, now_ms)
 
     def take_strictly(self, user: str, client_id: str, count: int, now_ms: int) -> int | None:
         """Take a token per partition unless the bucket is overdrawn; return None, or the ms until it no longer is.
 
-        A request may overdraw the bucket by any count, as long as it was not overdrawn before.
+        A request may overdraw the bucket by any count, as long as it was not overdrawn before. A refused one is no use
+        of the bucket, which expires an hour after the last one that was not.
         """
-        found = self._found(user, client_id, now_ms)
-        if found is None:
+        name = self.limits.bucket(user, client_id)
+        limit = self.limits.limit(name)
+        if limit is None:
             return None
-        bucket, limit = found
-        if bucket.tokens(limit, now_ms) < 0:
+        bucket = self._buckets.peek(name.key, now_ms)
+        if bucket is not None and bucket.tokens(limit, now_ms) < 0:
             return bucket.throttle_ms(limit, now_ms)
-        bucket.take(count, limit, now_ms)
+        self._buckets.get(name.key, now_ms).take(count, limit, now_ms)
         return None
 
     def tokens(self, now_ms: int) -> list[tuple[Bucket, float]]:
         """Return the token counts of the MAX_SHOWN most recently used buckets, for metrics."""
         found = ((bucket, tokens, self.limits.limit(bucket)) for bucket, tokens in self._buckets.newest(MAX_SHOWN))
         return [(bucket, tokens.tokens(limit, now_ms)) for bucket, tokens, limit in found if limit is not None]
-
-    def _found(self, user: str, client_id: str, now_ms: int) -> tuple[TokenBucket, float] | None:
-        bucket = self.limits.bucket(user, client_id)
-        limit = self.limits.limit(bucket)
-        return None if limit is None else (self._buckets.get(bucket.key, now_ms), limit)
 
 
 class ClientQuotas:

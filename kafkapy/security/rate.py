@@ -162,6 +162,11 @@ class RateTable(Generic[K, V]):
         self._entries[key] = (now_ms, entry)
         return entry
 
+    def peek(self, key: K, now_ms: int) -> V | None:
+        """Return the entry of `key`, None if there is none or it has expired; does not count as a use."""
+        found = self._entries.get(key)
+        return None if found is None or now_ms - found[0] > EXPIRATION_MS else found[1]
+
     def newest(self, most: int) -> list[tuple[K, V]]:
         """Return the `most` most recently used entries; does not count as a use."""
         return [(key, entry) for key, (_, entry) in islice(reversed(self._entries.items()), most)]

@@ -134,6 +134,7 @@ class World:
 
     def create(self, acls: list[Acl]) -> None:
         decision = self.control.decide_create(acls)
+        assert decision.is_atomic
         assert [error is None for error in decision.response] == [bool(acl.resource_name) for acl in acls]
         for record in decision.records:
             assert isinstance(record, AccessControlEntryRecord)
@@ -145,6 +146,7 @@ class World:
     def delete(self, filters: list[AclFilter]) -> None:
         before = self.model
         decision = self.control.decide_delete([find_acls(self.acls, requested) for requested in filters])
+        assert decision.is_atomic
         for requested, deleted in zip(filters, decision.response, strict=True):
             assert sorted(deleted) == sorted(acl for acl in before if matches(requested, acl))
         for record in decision.records:

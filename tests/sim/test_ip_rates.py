@@ -2,6 +2,7 @@
 
 import asyncio
 
+from kafkapy.reactor.acceptor import MAX_DELAYED_CLOSES
 from kafkapy.reactor.ip_rates import IpRates
 from kafkapy.reactor.limits import ReactorLimits
 from tests.simulator.loop import SimLoop
@@ -70,6 +71,34 @@ async def test_a_connection_beyond_the_rate_is_never_served_and_closed_after_its
     assert await world.round_trip_ms(world.connect(from_host="10.0.0.2")) < 1
     world.reactor.set_ip_rate("10.0.0.1", None)
     assert await world.round_trip_ms(world.connect()) < 1
+
+
+async def test_what_is_refused_is_counted_in_no_other_rate(loop: SimLoop) -> None:
+    """Two a second for all: twenty at once, of which ten come from an address that sends ten more."""
+    world = World(
+        loop, ReactorLimits(max_connection_creation_rate=2, listener_max_connection_creation_rate={"MAIN": 2})
+    )
+    world.reactor.set_ip_rate("10.0.0.1", 1)
+    for _ in range(10):
+        assert await world.round_trip_ms(world.connect()) < 1
+    refused = [world.connect() for _ in range(10)]
+    for _ in range(10):
+        assert await world.round_trip_ms(world.connect(from_host="10.0.0.2")) < 1
+    assert await world.round_trip_ms(world.connect(from_host="10.0.0.2")) > 100
+    for client in refused:
+        await client.wait_end()
+
+
+async def test_more_than_may_wait_are_closed_at_once(loop: SimLoop) -> None:
+    world = World(loop, ReactorLimits())
+    world.reactor.set_ip_rate("10.0.0.1", 0.1)
+    assert await world.round_trip_ms(world.connect()) < 1
+    refused = [world.connect() for _ in range(MAX_DELAYED_CLOSES + 1)]
+    begun_s = loop.time()
+    await refused[-1].wait_end()
+    assert loop.time() - begun_s < 0.1
+    await refused[0].wait_end()
+    assert loop.time() - begun_s > 0.9
 
 
 async def test_what_waits_to_be_closed_closes_with_the_listener(loop: SimLoop) -> None:

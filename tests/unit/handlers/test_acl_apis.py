@@ -1,5 +1,6 @@
 """DescribeAcls, CreateAcls and DeleteAcls: results for each, filters, and what is told without an authorizer."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kafkapy.protocol.messages.create_acls_request import AclCreation, CreateAcl
 from kafkapy.protocol.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
 from kafkapy.security.authorizer import AllowAll
+from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import Deny, answer, context, on_wire, services
 
@@ -166,6 +168,59 @@ def test_code_zero_is_no_request() -> None:
         delete(running, AclFilter(pattern_type=0))
     with pytest.raises(ProtocolError):
         names(running, AclFilter(permission_type=0))
+
+
+async def test_filters_that_match_too_many_in_all_delete_nothing(loop: SimLoop) -> None:
+    """As many times as MAX_MATCHES, and once more."""
+    cluster = Cluster(broker_count=1)
+    running = services(cluster)
+    create(running, *(acl(f"t{number}") for number in range(1000)))
+    filters = [DeleteAclsFilter(**wire(AclFilter()))] * (delete_acls.MAX_MATCHES // 1000)
+    one_more = DeleteAclsFilter(**wire(AclFilter(resource_name="t1")))
+    asked: Any = SimpleNamespace(**vars(context(3)), connection=SimpleNamespace(is_held=False))
+
+    response = await delete_acls.handle(running, asked, DeleteAclsRequest(filters=[*filters, one_more]))
+    assert {(each.error_code, each.error_message) for each in response.filter_results} == {
+        (ErrorCode.INVALID_REQUEST, "The filters match ACLs more than 100000 times.")
+    }
+    assert len(cluster.image.acls) == 1000
+    response = await delete_acls.handle(running, asked, DeleteAclsRequest(filters=filters))
+    assert {each.error_code for each in response.filter_results} == {0}
+    assert len(cluster.image.acls) == 0
+
+
+def test_acls_of_a_pattern_are_in_the_order_of_kafkas_authorizer() -> None:
+    """By operation, principal, host and permission. Apache Kafka's responses have them in the order of a HashSet."""
+    running = services(Cluster(broker_count=1))
+    expected = [
+        (operation, principal, host, permission)
+        for operation in (READ, WRITE)
+        for principal in ("User:alice", "User:bob")
+        for host in ("*", "10.0.0.1")
+        for permission in (PermissionType.DENY, PermissionType.ALLOW)
+    ]
+    made = [expected[(number * 7) % len(expected)] for number in range(len(expected))]
+    create(
+        running,
+        *(acl(operation=each[0], principal=each[1], host=each[2], permission_type=each[3]) for each in made),
+    )
+    response = on_wire(answer(describe_acls.handle(running, context(3), DescribeAclsRequest(**wire(AclFilter())))), 3)
+    (resource,) = response.resources
+    assert [(each.operation, each.principal, each.host, each.permission_type) for each in resource.acls] == expected
+
+
+@pytest.mark.parametrize("operation", [AclOperation.ALTER, AclOperation.DESCRIBE])
+def test_changes_need_alter_and_descriptions_describe(operation: AclOperation) -> None:
+    running = services(Cluster(broker_count=1), authorizer=Deny((operation, "")))
+    may_alter = operation != AclOperation.ALTER
+    code = 0 if may_alter else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert create(running, acl())[0][0] == code
+    assert delete(running, AclFilter())[0].error_code == code
+    if not may_alter:
+        assert names(running) == []
+        return
+    with pytest.raises(ApiError):
+        names(running)
 
 
 @pytest.mark.parametrize(

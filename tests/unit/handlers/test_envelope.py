@@ -12,6 +12,8 @@ from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS,
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from kafkapy.protocol.messages.create_delegation_token_response import CreateDelegationTokenResponse
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
@@ -146,6 +148,13 @@ def test_the_inner_request_is_authorized_by_the_clients_principal_and_address(
     assert answer.error_code == code
     requested = (decode_principal(principal), ".".join(map(str, host)), "ALTER")
     assert rights.requested == [(BROKER, "10.0.0.1", "CLUSTER_ACTION"), requested]
+
+
+def test_a_client_that_logged_in_by_a_token_makes_none_through_a_broker() -> None:
+    principal = encode_principal("User", "alice", is_by_token=True)
+    response, _ = sent(frame(CreateDelegationTokenRequest(), 3), principal=principal)
+    answer = CreateDelegationTokenResponse.decode(bytes(response.response_data or b"")[5:], 3)
+    assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 NOT_PASSED_ON = (BROKER_APIS.keys() | CONTROLLER_APIS.keys()) - FORWARDED_APIS - FORWARDED_IN_PART_APIS

@@ -26,7 +26,7 @@ from kafkapy.security.quotas import ClientQuotas
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import Deny, answer, services
 
-API_VERSIONS, BROKER_HEARTBEAT, CREATE_TOPICS, FETCH, WRITE_TXN_MARKERS = 18, 63, 19, 1, 27
+PRODUCE, API_VERSIONS, BROKER_HEARTBEAT, CREATE_TOPICS, FETCH, WRITE_TXN_MARKERS = 0, 18, 63, 19, 1, 27
 CLUSTER_AUTHORIZATION_FAILED = 31
 
 
@@ -163,6 +163,41 @@ def test_who_may_not_write_markers_is_not_exempt() -> None:
     world.meter.timed(lambda: world.clock.work(40))()
     assert world.meter.settle(response) is response
     assert world.info.throttle_ms == 1000
+
+
+def test_a_produce_without_an_answer_takes_no_time_and_mutes_nothing() -> None:
+    world = World(PRODUCE, request_percentage=0.0001)
+
+    async def handle() -> None:
+        world.clock.work(40)
+        world.meter.settle(None)
+        world.clock.work(5)
+
+    drive(world.meter, handle)
+    assert world.info.throttle_ms == 0
+    assert world.client_quotas.request.bucket_count == 0
+
+
+def test_a_produce_without_an_answer_counts_its_bytes() -> None:
+    world = World(PRODUCE, request_percentage=0.0001, producer_byte_rate=5.0)
+    world.meter.settle(None)
+    assert world.info.throttle_ms == 10_000, "100 bytes are 10 a second over ten seconds"
+
+
+def test_a_throttle_that_the_controller_told_of_a_part_counts_if_it_is_larger() -> None:
+    world = World(CREATE_TOPICS, request_percentage=0.0001)
+    world.meter.timed(lambda: world.clock.work(40))()
+    response: Any = response_type(CREATE_TOPICS)()
+    response.throttle_time_ms = 5000
+    assert world.meter.settle(response).throttle_time_ms == world.info.throttle_ms == 5000
+
+
+def test_a_shorter_throttle_does_not_end_the_one_of_another_request() -> None:
+    world = World(request_percentage=0.0001)
+    world.info.throttle_ms = 7000
+    world.meter.timed(lambda: world.clock.work(40))()
+    assert world.meter.settle(ApiVersionsResponse()).throttle_time_ms == 1000
+    assert world.info.throttle_ms == 7000
 
 
 def test_a_forwarded_request_gets_the_throttle_and_mutes_nothing() -> None:

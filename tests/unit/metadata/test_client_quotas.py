@@ -77,6 +77,7 @@ def test_entity_that_cannot_be_is_refused(names, message) -> None:
         (USER_1, PERCENTAGE, math.nan, "Quota request_percentage must be greater than 0"),
         (USER_1, PERCENTAGE, -1.0, "Quota request_percentage must be greater than 0"),
         (USER_1, RATE, 10.5, "producer_byte_rate cannot be a fractional value."),
+        (USER_1, RATE, 10.0001, "producer_byte_rate cannot be a fractional value."),
         (USER_1, RATE, 2.0**64, "Proposed value for producer_byte_rate is too large for a LONG."),
         (USER_1, RATE, math.inf, "Proposed value for producer_byte_rate is too large for a LONG."),
         (

@@ -148,6 +148,17 @@ def test_a_bucket_that_a_changed_quota_makes_smaller_spills() -> None:
     assert quota.take("u", "a", 12, now_ms=0) == 1000
 
 
+def test_an_overdrawn_bucket_is_new_after_an_hour_without_partitions() -> None:
+    """As in Apache Kafka, also if it was asked for meanwhile: what is refused is not counted."""
+    quota = new_mutation_quota(1.0)
+    assert quota.take_strictly("u", "a", 11 + 10_000, now_ms=0) is None
+    assert quota.take_strictly("u", "a", 1, now_ms=EXPIRATION_MS) == 6_400_000
+    assert quota.take_strictly("u", "a", 1, now_ms=EXPIRATION_MS + 1) is None
+    quota = new_mutation_quota(1.0)
+    quota.take("u", "a", 11 + 10_000, now_ms=0)
+    assert quota.take("u", "a", 1, now_ms=EXPIRATION_MS + 1) == 0
+
+
 def test_partitions_of_clients_without_a_quota_are_not_counted() -> None:
     quota = new_mutation_quota(5.0)
     assert quota.take_strictly("v", "a", 10**9, now_ms=0) is None

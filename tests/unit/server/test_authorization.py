@@ -11,6 +11,7 @@ from kafkapy.config.security import SecurityConfig
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.acl_types import Acl, AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.security.authorizer import Authorizer, AuthorizerNotReadyError, authorized_operations
+from kafkapy.security.standard_authorizer import MAX_REMEMBERED, MAX_REMEMBERED_NAME
 from kafkapy.server.authorization import TRACE, LoadedAcls, new_authorizer
 from tests.support.metadata_services import PROPERTIES
 
@@ -62,6 +63,29 @@ def test_what_gives_or_refuses_nothing_is_for_tracing(authorizer: Authorizer, au
     assert {level for level, _ in audit()} == {TRACE}
     assert authorizer.is_allowed(ALICE, AclOperation.READ, ResourceType.TOPIC, "orders")
     assert len(audit()) == 9, "a silent question writes no line"
+
+
+def test_the_search_of_any_resource_is_for_tracing_if_it_finds_none(authorizer: Authorizer, audit: Any) -> None:
+    """KIP-679: Kafka's authorizer asks for a made-up name first, of which the request has none."""
+    assert not authorizer.authorize_by_resource_type(ALICE, AclOperation.WRITE, ResourceType.TOPIC)
+    ((level, line),) = audit()
+    assert level == TRACE
+    assert "on resource = Topic:LITERAL:hardcode for request = Fetch with resourceRefCount = 0 based on" in line
+
+
+def test_names_that_clients_make_up_take_bounded_memory(authorizer: Any) -> None:
+    def decide(principal: str, name: str) -> None:
+        authorizer.decide(principal, "10.0.0.1", AclOperation.READ, ResourceType.TOPIC, name)
+
+    decide("User:a", "x" * (MAX_REMEMBERED_NAME + 1))
+    assert len(authorizer._remembered) == 0
+    for number in range(MAX_REMEMBERED + 1):
+        decide("User:a", f"t{number}")
+    assert len(authorizer._remembered) == 1
+    for number in range(MAX_REMEMBERED + 1):
+        requester: Any = SimpleNamespace(api_key=22, principal=f"User:u{number}", client_host="10.0.0.1")
+        authorizer.authorize_by_resource_type(requester, AclOperation.WRITE, ResourceType.TOPIC)
+    assert len(authorizer._remembered_types) == 1
 
 
 def test_super_users_need_no_acl(authorizer: Authorizer, audit: Any) -> None:
