@@ -291,6 +291,8 @@ class BrokerLifecycle:
             except Exception:
                 log.exception("A broker heartbeat failed unexpectedly, trying again")
                 continue
+            if logged:
+                log.info("Broker heartbeats are answered again")
             logged = ""
             if response.is_fenced and self.state is LifecycleState.RUNNING:
                 log.warning("Broker %d is fenced; asking to be unfenced", self._config.node_id)

@@ -1,6 +1,7 @@
 """BrokerLifecycle over a controller whose quorum is in memory, in virtual time."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -229,6 +230,25 @@ def test_a_broker_whose_id_another_one_took_logs_once_what_to_do(caplog: pytest.
     (line,) = [message for message in caplog.messages if "STALE_BROKER_EPOCH" in message]
     assert "another process has registered with node.id=1 after this one" in line
     assert "broker epoch 7 is no longer valid. End the process that should not have this id" in line
+
+
+def test_heartbeats_that_are_answered_again_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(node: Node) -> None:
+        channel = Refusing(0)
+        lifecycle = over_the_network(node, channel)
+        await lifecycle.register()
+        await lifecycle.unfence()
+        channel.code = ErrorCode.NOT_CONTROLLER
+        await asyncio.sleep(10)
+        channel.code = 0
+        await asyncio.sleep(10)
+        await lifecycle.close()
+
+    with caplog.at_level(logging.INFO, "kafkapy.runtime"):
+        on_node(scenario)
+    refused, answered = (message for message in caplog.messages if "heartbeat" in message)
+    assert refused.startswith("The controller refused a broker heartbeat, trying again: NOT_CONTROLLER")
+    assert answered == "Broker heartbeats are answered again"
 
 
 def test_a_failed_directory_is_reported_at_once() -> None:
