@@ -144,7 +144,7 @@ def never_end_a_reassignment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (acknowledge_at_once, 3),
         (commit_what_the_leader_has, 0),
-        (commit_below_min_isr, 39),
+        (commit_below_min_isr, 53),
         (count_any_fetch_as_progress, 3),
         (join_the_isr_before_catching_up, 4),
         (write_every_copy_of_a_batch, 4),

@@ -153,7 +153,7 @@ def elect_nobody_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (let_the_high_watermark_go_back, "I3: ", 3),
         (elect_in_the_same_leader_epoch, "I6: ", 0),
-        (forget_offsets_of_a_loaded_shard, "I9: ", 42),
+        (forget_offsets_of_a_loaded_shard, "I9: ", 60),
         (skip_changes_between_two_images, "I10: ", 3),
         (append_what_is_refused, "I11: ", 0),
         (begin_the_same_generation_again, "I9, one owner: ", 0),
