@@ -1,3 +1,4 @@
+import gc
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ pytestmark = pytest.mark.skipif(not DIRECTORY.is_dir(), reason="the system does 
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
+    gc.collect()  # what other tests of the worker have left open is closed now, not while descriptors are counted
     with ExitStack() as entered:
         yield entered
 
