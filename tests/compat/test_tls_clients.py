@@ -249,7 +249,8 @@ def test_javas_console_tools_read_what_they_wrote(
 
 
 def test_certificates_are_changed_by_kafka_configs(secured: Secured, java_tool: Callable[..., str]) -> None:
-    """The same value reads the file anew; another name is refused, and what was served is served on.
+    """The same value reads the file anew; another name is refused, and what was served is served on. Who may change
+    configs cannot allow that other name.
 
     A file that is broken is served no more than that, and refuses no change but one to it.
     """
@@ -269,6 +270,9 @@ def test_certificates_are_changed_by_kafka_configs(secured: Secured, java_tool: 
     first = secured.directory / "changing.pem"
     open_before = socket.create_connection(("localhost", secured.ports["CHANGING"]))
     with secured.context().wrap_socket(open_before, server_hostname="localhost") as connection:
+        with pytest.raises(AssertionError, match="DistinguishedName does not match"):
+            alter("other")
+        assert "Completed updating config" in set_config("listener.name.changing.ssl.allow.dn.changes=true")
         with pytest.raises(AssertionError, match="DistinguishedName does not match"):
             alter("other")
         assert served() in first.read_text()
