@@ -25,6 +25,7 @@ from kafkapy.server.key_stores import KeyMaterial, open_key_store, open_trust_st
 
 PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 CONTEXT_NAMES: Final = ("TLS", "TLSv1.2", "TLSv1.3", "SSL", "TLSv1", "TLSv1.1")
+UNSAFE_CLIENTS: Final = ("TLSv1", "TLSv1.1")
 KEY_MANAGERS: Final = ("SunX509", "NewSunX509", "PKIX")
 TRUST_MANAGERS: Final = ("PKIX", "SunX509", "SunPKIX", "X509", "X.509")
 RANDOM_SOURCES: Final = (
@@ -68,6 +69,7 @@ def certified_context(tls: TlsConfig) -> tuple[ssl.SSLContext, tuple[Certificate
 def client_context(tls: TlsConfig) -> ssl.SSLContext:
     """Return the context for a node's own connections to such a listener. Raises ConfigError."""
     context = _new_context(ssl.PROTOCOL_TLS_CLIENT, tls)
+    _bound_client(context, tls.ssl_protocol)
     algorithm = tls.ssl_endpoint_identification_algorithm
     if algorithm.lower() not in ("", "https"):
         message = "String must be one of: https, or empty for no check of names"
@@ -77,6 +79,14 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
     _load_trusted(context, tls)
     _load_keys(context, tls, open_key_store(tls))
     return context
+
+
+def _bound_client(context: ssl.SSLContext, protocol: str) -> None:
+    """Apply ssl.protocol. As in Java it bounds clients, not servers: one of TLSv1.2 does not speak TLSv1.3."""
+    if protocol == "TLSv1.2":
+        context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
+    if protocol in UNSAFE_CLIENTS or context.minimum_version > context.maximum_version:
+        raise ConfigError("ssl.protocol", protocol, "a client of it speaks none of ssl.enabled.protocols")
 
 
 def node_context(tls: TlsConfig) -> ssl.SSLContext:

@@ -137,6 +137,16 @@ def test_renegotiation_is_off_whatever_the_version_of_openssl():
     assert server_context(tls()).options & ssl.OP_NO_RENEGOTIATION
 
 
+def test_the_protocol_bounds_clients_and_no_servers():
+    """As OpenJDK 17's contexts of these names do."""
+    server = server_context(tls(ssl_protocol="TLSv1.2"))
+    assert shake(server, client_context(tls()))[0].startswith("TLS_AES")
+    assert shake(server, client_context(tls(ssl_protocol="TLSv1.2")))[0].startswith("ECDHE-ECDSA")
+    for keys in ({"ssl_protocol": "TLSv1.1"}, {"ssl_protocol": "TLSv1.2", "ssl_enabled_protocols": ("TLSv1.3",)}):
+        with pytest.raises(ConfigError, match=r"speaks none of ssl\.enabled\.protocols"):
+            client_context(tls(**keys))
+
+
 def test_a_server_without_suites_of_a_version_does_not_speak_it():
     modern = server_context(tls(ssl_cipher_suites=TLS13_SUITES[:3]))
     with pytest.raises(ssl.SSLError):
