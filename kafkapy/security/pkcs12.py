@@ -20,8 +20,9 @@ DATA: Final = "1.2.840.113549.1.7.1"
 ENCRYPTED_KEY: Final = "1.2.840.113549.1.12.10.1.2"
 CERTIFICATE: Final = "1.2.840.113549.1.12.10.1.3"
 X509: Final = "1.2.840.113549.1.9.22.1"
-TRUSTED_USAGE: Final = "2.16.840.1.113894.746875.1.1"
-"""The attribute with which Java marks a certificate that is trusted, and no part of a key's chain."""
+MARKS: Final = frozenset(("2.16.840.1.113894.746875.1.1", "1.2.840.113549.1.9.21"))
+"""The attributes of certificates that Java trusts: its own, trustedKeyUsage, and localKeyID, which a key's leaf has. Other
+certificates are of a key's chain."""
 _EXPLICIT: Final = 0xA0
 
 
@@ -41,7 +42,7 @@ def plain_parts(data: bytes) -> PlainParts:
         content = _fields(value, 1, _EXPLICIT)[0]
         if der.oid_text(kind) == ENCRYPTED_KEY:
             keys.append(content.encoded)
-        elif der.oid_text(kind) == CERTIFICATE and any(map(_is_trusted, attributes)):
+        elif der.oid_text(kind) == CERTIFICATE and any(map(_has_mark, attributes)):
             form, certificate = der.fixed(content, 2)
             if der.oid_text(form) == X509:
                 trusted.append(_octets(certificate))
@@ -73,7 +74,5 @@ def _fields(element: Element, least: int, tag: int = der.SEQUENCE) -> list[Eleme
     return found
 
 
-def _is_trusted(attributes: Element) -> bool:
-    return any(
-        der.oid_text(_fields(attribute, 1)[0]) == TRUSTED_USAGE for attribute in der.children(attributes, der.SET)
-    )
+def _has_mark(attributes: Element) -> bool:
+    return any(der.oid_text(_fields(each, 1)[0]) in MARKS for each in der.children(attributes, der.SET))

@@ -19,7 +19,7 @@ CERTIFICATE = Authority().issue("alice").certificate_der
 STORE = (Path(__file__).parents[1] / "golden" / "key_stores" / "keys.jks").read_bytes()
 PKCS12_STORES = [
     (Path(__file__).parents[1] / "golden" / "key_stores" / name).read_bytes()
-    for name in ("two_keys.p12", "trust_open.p12")
+    for name in ("two_keys.p12", "trust_open.p12", "keys_open.p12")
 ]
 QUICK = settings(max_examples=300, deadline=None)
 EDITS = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), min_size=1, max_size=4)

@@ -65,6 +65,7 @@ def test_keytools_key_stores_are_opened_under_either_type(
         ("trust.p12", "storepass", ["CN=ca"]),
         ("trust_open.p12", "storepass", ["CN=broker"]),
         ("trust_open.p12", None, ["CN=broker"]),
+        ("keys_open.p12", None, ["CN=broker"]),
         ("two_keys.p12", "storepass", ["CN=broker", "CN=broker-rsa"]),
         ("keys.p12", "storepass", ["CN=broker", "CN=ca"]),
         ("keys.jks", None, ["CN=broker", "CN=broker-rsa"]),
