@@ -21,8 +21,8 @@ ENCRYPTED_KEY: Final = "1.2.840.113549.1.12.10.1.2"
 CERTIFICATE: Final = "1.2.840.113549.1.12.10.1.3"
 X509: Final = "1.2.840.113549.1.9.22.1"
 MARKS: Final = frozenset(("2.16.840.1.113894.746875.1.1", "1.2.840.113549.1.9.21"))
-"""The attributes of certificates that Java trusts: its own, trustedKeyUsage, and localKeyID, which a key's leaf has. Other
-certificates are of a key's chain."""
+"""The attributes of certificates that Java trusts: its own, trustedKeyUsage, and localKeyID, which a key's leaf has.
+Other certificates belong to a key's chain."""
 _EXPLICIT: Final = 0xA0
 
 
