@@ -6,6 +6,7 @@ import ssl
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
 from kafkapy.config.tls import TlsConfig, listener_tls
 from kafkapy.errors import ConfigError
+from kafkapy.security.certificate import subject_of
 from kafkapy.security.cipher_suites import TLS13_SUITES, openssl_name
 from kafkapy.server.tls_contexts import client_context, server_context
 from kafkapy.server.tls_listeners import principals
@@ -359,6 +361,21 @@ def test_javas_key_stores_serve_with_each_kind_of_key(name: str, key_password: s
         ssl_cipher_suites=(suite,),
     )
     assert shake(server_context(server), client_context(client))[0] == openssl_name(suite)
+
+
+def test_of_two_keys_of_a_kind_the_first_is_served():
+    """As Java's SunX509 does with these two of keytool."""
+    path, password = str(STORES / "twin_keys.p12"), Password("storepass")
+    store = {"ssl_keystore_location": path, "ssl_keystore_password": password}
+    trusted = {"ssl_truststore_location": path, "ssl_truststore_password": password}
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(TlsConfig(**trusted)).wrap_bio(to_client, to_server, server_hostname="localhost")
+    server = server_context(TlsConfig(**store)).wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(3):
+        for side in (client, server):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    assert subject_of(client.getpeercert(binary_form=True) or b"").startswith("CN=first,")
 
 
 # ---- listeners
