@@ -246,6 +246,17 @@ def _plain_parts(data: bytes) -> "PlainParts":
         raise jks.KeyStoreError(f"the file is neither JKS nor PKCS12: {error}") from error
 
 
+def _encrypted_keys(data: bytes) -> tuple[bytes, ...]:
+    """Return the keys of a PKCS12 file that has several; none of one in BER, as keytool and openssl write none."""
+    from kafkapy.security.pkcs12 import plain_parts
+
+    try:
+        found = plain_parts(data).encrypted_keys
+    except DerError:
+        return ()
+    return found if len(found) > 1 else ()
+
+
 def _open_key(encrypted: bytes, password: str) -> Any:
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
@@ -275,8 +286,7 @@ def _pkcs12_keys(store: "PKCS12KeyAndCertificates", data: bytes, password: str) 
 
     certificates = [store.cert.certificate, *(each.certificate for each in store.additional_certs)]
     leaves = {identity(each): each for each in reversed(certificates)}
-    encrypted = _plain_parts(data).encrypted_keys
-    others = [_open_key(each, password) for each in encrypted] if len(encrypted) > 1 else []
+    others = [_open_key(each, password) for each in _encrypted_keys(data)]
     keys: list[KeyMaterial] = []
     for key in {identity(each): each for each in (store.key, *others)}.values():
         leaf = leaves.get(identity(key))

@@ -100,6 +100,17 @@ def test_a_key_store_that_cannot_be_used_says_why(name: str, password: str, key_
     assert password not in str(raised.value)
 
 
+def test_a_pkcs12_file_in_ber_is_opened(tmp_path: Path):
+    """Of indefinite length, as some programs write it."""
+    data = (STORES / "keys.p12").read_bytes()
+    assert data.startswith(b"\x30\x82")
+    path = tmp_path / "ber.p12"
+    path.write_bytes(b"\x30\x80" + data[4:] + b"\0\0")
+    with pytest.warns(UserWarning, match="parsing as BER"):
+        (key,) = open_key_store(tls(ssl_keystore_location=str(path), ssl_keystore_password="storepass"))
+    assert subjects(key.chain) == ["CN=broker", "CN=ca"]
+
+
 def test_what_a_file_is_does_not_depend_on_its_name(tmp_path: Path):
     for name, other in (("keys.p12", "p12.jks"), ("keys.jks", "jks.p12")):
         path = tmp_path / other
