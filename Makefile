@@ -82,7 +82,7 @@ compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv
 	$(BIN)/python -m tools.compiled
 
 COMPILED_TESTS := tests/unit/record tests/unit/storage tests/unit/replication tests/unit/reactor tests/unit/handlers \
-  tests/unit/protocol tests/unit/group tests/unit/runtime tests/unit/timer tests/unit/test_compiled.py \
+  tests/unit/protocol tests/unit/group tests/unit/runtime tests/unit/timer tests/unit/raft tests/unit/test_compiled.py \
   tests/unit/transaction tests/unit/metadata tests/golden tests/property tests/scenarios
 
 test-compiled: setup   ## unit, golden, property and scenario tests with the compiled modules; T=expression as for test
