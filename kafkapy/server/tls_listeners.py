@@ -158,6 +158,11 @@ def effective_tls(static: BrokerConfig, current: BrokerConfig, listener: str) ->
 
 
 def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:
+    """Return a listener's contexts. A key store of a listener between nodes must be verified by its own trust store.
+
+    Deviation: so must that of a controllers' listener, since a quorum's nodes connect to each other by these keys.
+    Apache Kafka checks the inter-broker listener alone.
+    """
     written_ns = _written_ns(tls)
     context, certificates = certified_context(tls)
     client = None

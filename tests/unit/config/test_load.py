@@ -276,6 +276,18 @@ def test_keys_must_go_together(minimal, settings, message) -> None:
         {"controller.quorum.voters": "1@h:1,2@h:2,3@h:3"},
         {**CONTROLLERS_WITH_LOGINS, "sasl.mechanism.controller.protocol": "PLAIN"},
         {**CONTROLLERS_WITH_LOGINS, "controller.quorum.voters": "1@h:1"},
+        {
+            **BROKER_ONLY,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL",
+            "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+        },
+        {
+            "listeners": "PLAINTEXT://h:1,SASL_SSL://h:2,CONTROLLER://h:3",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "security.inter.broker.protocol": "SASL_SSL",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN",
+        },
     ],
 )
 def test_roles_that_go_together_are_taken(minimal, settings) -> None:

@@ -6,13 +6,17 @@ import pytest
 
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.load import load
+from kafkapy.errors import ConfigError
 from kafkapy.protocol.messages.vote_request import VoteRequest
 from kafkapy.runtime.peer import NoResponseError, Peer
+from kafkapy.security.sasl import SaslClient
+from kafkapy.server.node_login import node_login
 from kafkapy.server.peers import Peers
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop
 from tests.simulator.network import SimConnector, SimNetwork
 from tests.support.chance import SeededRandom
+from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE
 from tests.support.metadata_services import PROPERTIES
 
 
@@ -49,3 +53,25 @@ async def test_a_node_that_refuses_is_tried_again_as_soon_as_by_apache_kafka(
 async def test_a_response_may_hold_a_batch_as_large_as_a_request(loop: SimLoop) -> None:
     sizes = {"socket_request_max_bytes": "2000000", "replica_fetch_response_max_bytes": "300000"}
     assert peers(loop, **sizes).new_broker_peer("10.0.0.9", 9092)._settings.max_response_bytes == 2_300_000
+
+
+def node_login_of(mechanism: str, options: str) -> SaslClient:
+    key = f"listener.name.plaintext.{mechanism.lower()}.sasl.jaas.config"
+    config, _ = load({**PROPERTIES, key: f"{MODULES[mechanism]} {options};"})
+    return node_login(config, "PLAINTEXT", mechanism, SeededRandom(1))
+
+
+MODULES = {"PLAIN": PLAIN_MODULE, "SCRAM-SHA-256": SCRAM_MODULE}
+
+
+def test_a_node_logs_in_by_the_mechanism_of_the_listener() -> None:
+    login = 'username="node" password="pw"'
+    assert node_login_of("PLAIN", login).evaluate(b"") == b"\0node\0pw"
+    assert (node_login_of("SCRAM-SHA-256", login).evaluate(b"") or b"").startswith(b"n,,n=node,r=")
+
+
+@pytest.mark.parametrize("mechanism", [*MODULES])
+@pytest.mark.parametrize("options", ['username="node"', 'password="pw"', 'user_node="pw"'])
+def test_a_node_without_a_name_or_a_password_cannot_log_in(mechanism: str, options: str) -> None:
+    with pytest.raises(ConfigError, match="it has no username or password"):
+        node_login_of(mechanism, options)

@@ -296,6 +296,35 @@ def test_a_listener_between_brokers_must_trust_its_own_certificate(tmp_path: Pat
         Node(tmp_path, **own, **{f"{PREFIX}keystore.location": str(node.directory / "second")})
 
 
+def test_a_listener_of_controllers_must_trust_its_own_certificate(tmp_path: Path):
+    own = {"controller.listener.names": "EXT", "listeners": "PLAINTEXT://:1,EXT://:2"}
+    own["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,EXT:SSL"
+    Node(tmp_path, **own).write("second", STRANGER.issue("broker"))
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine"):
+        Node(tmp_path, **own, **{f"{PREFIX}keystore.location": str(tmp_path / "second")})
+
+
+def test_a_listener_of_clients_need_not_trust_its_own_certificate(tmp_path: Path):
+    Node(tmp_path).write("second", STRANGER.issue("broker"))
+    assert Node(tmp_path, **{f"{PREFIX}keystore.location": str(tmp_path / "second")}).served(STRANGER) is not None
+
+
+def test_the_certificate_of_a_listener_between_brokers_need_not_name_a_host(tmp_path: Path):
+    """Only the connections that nodes make check names: ssl.endpoint.identification.algorithm is https."""
+    Node(tmp_path).write("second", AUTHORITY.issue("broker", ["elsewhere.example"]))
+    own = {"inter.broker.listener.name": "EXT", f"{PREFIX}keystore.location": str(tmp_path / "second")}
+    assert Node(tmp_path, **own).secured.context is not None
+
+
+def test_nodes_connect_with_what_their_files_hold_now(tmp_path: Path):
+    node = Node(tmp_path)
+    contexts = ClientContexts("EXT", lambda: node.config)
+    first = contexts.current()
+    assert contexts.current() is first
+    node.write("first", AUTHORITY.issue("broker", key_number=2))
+    assert contexts.current() is not first
+
+
 def test_certificates_between_brokers_change_so_that_the_others_still_trust_this_one(tmp_path: Path):
     """They have the trust store of before, and it theirs: first all trust both authorities, then keys change."""
     node = Node(tmp_path, **{"inter.broker.listener.name": "EXT"})
@@ -307,8 +336,12 @@ def test_certificates_between_brokers_change_so_that_the_others_still_trust_this
         node.alter(keystore_location=second, truststore_location=stranger)
     with pytest.raises(ConfigError, match="can't connect to a server SSLEngine"):
         node.alter(truststore_location=stranger)
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine"):
+        node.alter(truststore_location=both, keystore_location=second)  # others with the former trust store
     assert node.served() == FIRST.certificate_der
     node.alter(truststore_location=both)
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine"):
+        node.alter(truststore_location=stranger, keystore_location=second)  # others with the former key store
     node.alter(truststore_location=both, keystore_location=second)
     node.alter(truststore_location=stranger, keystore_location=second)
     assert node.served(STRANGER) is not None
