@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -137,7 +137,7 @@ def test_voters_of_one_kind_join_the_other_lead_it_and_remove_it(
         eventually(lambda: re.search(r"Removed +KRaft controller|VoterNotFound", quorum.remove(2)))
         eventually(lambda: quorum.voters() == [1, 3])
         voters.create("of-two")
-        end_offset = end_of_replicas(quorum, without=former_directory)
+        end_offset = end_of_replicas(quorum, voters.nodes, without=former_directory)
     check_same_log([node.directory for node in voters.nodes.values()], end_offset)
 
 
@@ -150,13 +150,19 @@ def check_first_snapshot(node: Server, others: Sequence[Server]) -> None:
     assert snapshots[0].read_bytes() in [path.read_bytes() for path in copies if path.exists()]
 
 
-def end_of_replicas(quorum: QuorumTool, without: str = "") -> int:
-    """Return an offset up to which all replicas have the log, voters or not, but for a directory that is gone."""
+def end_of_replicas(quorum: QuorumTool, node_ids: Iterable[int], without: str = "") -> int:
+    """Return an offset up to which all of these have the log, voters or not. `without`: a directory that is gone.
 
-    def rows() -> list[tuple[str, str]]:
-        return re.findall(r"^\d+\s+(\S{22})\s+(\d+)\s", quorum.run("describe", "--replication"), re.MULTILINE)
+    A new leader does not know how far the others are, nor of an observer, before they have fetched from it.
+    """
 
-    return min(int(end) for directory, end in eventually(rows) if directory != without)
+    def ends() -> dict[int, int] | None:
+        told = quorum.run("describe", "--replication")
+        rows = re.findall(r"^(\d+)\s+(\S{22})\s+(\d+)\s", told, re.MULTILINE)
+        found = {int(node_id): int(end) for node_id, directory, end in rows if directory != without}
+        return found if found.keys() >= set(node_ids) else None
+
+    return min(eventually(ends).values())
 
 
 def check_same_log(directories: Sequence[Path], end_offset: int) -> None:
@@ -210,5 +216,5 @@ def test_each_of_controllers_alone_leads_in_turn(tmp_path: Path, tools: JavaTool
             if have_led == {101, 102, 103}:
                 break
         assert have_led == {101, 102, 103}
-        end_offset = end_of_replicas(quorum)
+        end_offset = end_of_replicas(quorum, nodes.by_id)
     check_same_log([node.directory for node in nodes.nodes], end_offset)
