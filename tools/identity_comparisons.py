@@ -1,8 +1,8 @@
 """Comparisons that mean something else once they are compiled.
 
-mypyc knows no `__eq__` of a class that `kafkapy.dataclass` made. If both operands of `==` or `!=` are values of one such
-class, and the class is of a compiled module, the compiled comparison is that of their identity, and mypyc says nothing
-of it. mypy knows the operands' types, so it finds them; `make compiled` refuses to build then.
+mypyc knows no `__eq__` of a class that `kafkapy.dataclass` made. If both operands of `==` or `!=` are values of one
+such class, and the class is of a compiled module, the compiled comparison is that of their identity, and mypyc says
+nothing of it. mypy knows the operands' types, so it finds them; `make compiled` refuses to build then.
 """
 
 import ast
