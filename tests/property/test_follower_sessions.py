@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from kafkapy.protocol.messages.fetch_request import FetchPartition
 from kafkapy.runtime import follower_session
 from kafkapy.runtime.follower_session import FollowerSession, PartitionKey, SessionRequest
+from tests.support.interpreter import needs_interpreter
 
+pytestmark = needs_interpreter("it sets a constant")
 TOPIC_ID = b"t" * 16
 ADDED = 3
 PARTITIONS = st.integers(0, 11)

@@ -21,6 +21,7 @@ from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import Node, ReplicaWorld, content, stored
 from tests.support.controllers import registration_request
 from tests.support.hosting import NOW_MS, batch, topic_id
+from tests.support.interpreter import needs_interpreter
 
 
 def elect(world: ReplicaWorld, leader: int, isr: Any = None) -> None:
@@ -435,6 +436,7 @@ async def test_a_failed_directory_ends_its_partitions_and_not_the_fetcher(loop: 
     await world.stop()
 
 
+@needs_interpreter("it replaces a method")
 async def test_an_unexpected_error_ends_one_partition(loop: SimLoop) -> None:
     world = ReplicaWorld(loop, 2)
     world.create_topic(2, replicas=(1, 2), isr=(1, 2))

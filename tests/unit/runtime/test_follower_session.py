@@ -4,6 +4,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition
 from kafkapy.runtime import follower_session
 from kafkapy.runtime.follower_session import FollowerSession, SessionRequest
+from tests.support.interpreter import needs_interpreter
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -80,6 +81,7 @@ def test_a_session_that_the_leader_ends_is_followed_by_a_full_request() -> None:
     assert printed(session.next_request()) == (0, 0, [(A, 0, 5)], [])
 
 
+@needs_interpreter("it sets a constant")
 def test_a_large_session_is_made_by_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
     session = requester(FollowerSession(), *((A, number, 5) for number in range(5)))
@@ -97,6 +99,7 @@ def test_a_large_session_is_made_by_several_requests(monkeypatch: pytest.MonkeyP
     assert printed(session.next_request()) == (42, 2, [], [])
 
 
+@needs_interpreter("it sets a constant")
 def test_new_positions_are_named_at_once_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 1)
     session = requester(FollowerSession(), (A, 0, 5), (A, 1, 5))
@@ -121,6 +124,7 @@ def test_a_partition_that_is_added_again_before_the_leader_forgot_it_has_its_new
     assert printed(session.next_request()) == (42, 2, [(A, 0, 3)], [])
 
 
+@needs_interpreter("it sets a constant")
 def test_without_room_for_a_session_a_request_names_all_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
     session = requester(FollowerSession(), *((A, number, 5) for number in range(5)))
@@ -132,6 +136,7 @@ def test_without_room_for_a_session_a_request_names_all_however_many(monkeypatch
     assert printed(session.next_request()) == (42, 1, [], [])
 
 
+@needs_interpreter("it sets a constant")
 def test_after_a_failure_those_come_first_that_were_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower_session, "ADDED_PER_REQUEST", 2)
     session = requester(FollowerSession(), *((A, number, 5) for number in range(5)))
