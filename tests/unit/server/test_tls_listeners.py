@@ -318,7 +318,7 @@ def test_the_certificate_of_a_listener_between_brokers_need_not_name_a_host(tmp_
 
 def test_nodes_connect_with_what_their_files_hold_now(tmp_path: Path):
     node = Node(tmp_path)
-    contexts = ClientContexts("EXT", lambda: node.config)
+    contexts = ClientContexts("EXT", node.config, lambda: node.config)
     first = contexts.current()
     assert contexts.current() is first
     node.write("first", AUTHORITY.issue("broker", key_number=2))
