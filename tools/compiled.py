@@ -17,8 +17,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tools.identity_comparisons import identity_comparisons
-
 ROOT: Final = Path(__file__).parents[1]
 LAST_FILE: Final = "base.pth"
 """What is written last into a layered environment."""
@@ -30,10 +28,10 @@ SETUPTOOLS: Final = "setuptools>=77.0.3"
 """pyproject.toml's build requirement."""
 
 
-def listed_modules() -> list[Path]:
-    """Return the modules to compile, relative to the checkout, from which this is run."""
+def listed_modules() -> list[str]:
+    """Return the modules to compile, relative to the package."""
     lines = (ROOT / "packaging" / "compiled_modules.txt").read_text(encoding="utf-8").splitlines()
-    return [Path("kafkapy", line) for line in lines if line and not line.startswith("#")]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def why_not() -> str:
@@ -49,7 +47,9 @@ def why_not() -> str:
 
 def build(wheels: Path = WHEELS, venv: Path = VENV) -> Path:
     """Make `venv` with the compiled wheel installed; return its Python. Raises CalledProcessError."""
-    compared = identity_comparisons(listed_modules())
+    from tools.identity_comparisons import identity_comparisons  # mypy, which nobody else who imports this needs
+
+    compared = identity_comparisons([Path("kafkapy", module) for module in listed_modules()])
     if compared:
         raise SystemExit("\n".join(compared) + "\nLeave the class's module out of packaging/compiled_modules.txt")
     python = layered_environment(venv)

@@ -20,8 +20,8 @@ class ConnectionLimits:
     unadmitted_frame_bytes: int = 524_288
     """No request before a login needs more (SASL tokens are the largest); Kafka's own bound for SASL frames.
 
-    Where no login is required max_frame_bytes bounds the first request, too: clients may begin with any, without
-    ApiVersions. What such frames take is bounded over all connections (reactor/request_memory.py)."""
+    Where no login is required, max_frame_bytes is the limit of the first request, too: clients may begin with any
+    request, also without ApiVersions. reactor/request_memory.py limits the memory of all connections' frames."""
     max_in_flight: int = 64
     """Maximum unanswered requests of one connection. Java clients have at most 5 by default."""
     max_output_bytes: int = 1_048_576

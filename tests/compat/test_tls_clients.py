@@ -249,10 +249,10 @@ def test_javas_console_tools_read_what_they_wrote(
 
 
 def test_certificates_are_changed_by_kafka_configs(secured: Secured, java_tool: Callable[..., str]) -> None:
-    """The same value reads the file anew; another name is refused, and what was served is served on. Who may change
-    configs cannot allow that other name.
+    """Setting the same value reads the file again. A certificate of another name is refused, and the one before stays
+    in use; the right to change configs does not suffice to allow another name.
 
-    A file that is broken is served no more than that, and refuses no change but one to it.
+    A broken file is not used either, and only a change to that file is refused.
     """
 
     def set_config(config: str) -> str:

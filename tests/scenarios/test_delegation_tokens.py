@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
+from kafkapy.metadata.acl_types import AclOperation, PermissionType, ResourceType
 from kafkapy.metadata.scram_types import MECHANISMS
 from kafkapy.protocol.messages.create_delegation_token_request import CreatableRenewers, CreateDelegationTokenRequest
 from kafkapy.protocol.messages.describe_delegation_token_request import (
@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.security.scram import ScramClient
-from tests.support.authorization_script import request
+from tests.support.authorization_script import acl, request
 from tests.support.certificates import Authority
 from tests.support.client_requests import until
 from tests.support.logins import log_in, sasl_broker, sasl_client, shake_hands
@@ -396,15 +396,7 @@ def test_others_tokens_need_rights(alice, bob, ports) -> None:
 
 def allow(ports, user: str, operation: AclOperation, name: str, kind: ResourceType = ResourceType.USER) -> None:
     """Give a user a right to the tokens of an owner, or to a token; return once the broker knows."""
-    creation = {
-        "resource_type": kind,
-        "resource_name": name,
-        "resource_pattern_type": PatternType.LITERAL,
-        "principal": f"User:{user}",
-        "host": "*",
-        "operation": operation,
-        "permission_type": PermissionType.ALLOW,
-    }
+    creation = acl(kind, name, "*", PermissionType.ALLOW, user=user, operation=operation)
     with logged_in(ports, "admin") as admin:
         (result,) = admin.call(request("CreateAcls", {"creations": [creation]}), 3).results
     assert result.error_code == 0

@@ -8,8 +8,8 @@ import pytest
 from harness.listeners import listener_keys
 from harness.servers import free_port
 from kafkapy import Broker
-from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
-from tests.support.authorization_script import CLUSTER, PROPERTIES, Fields, request
+from kafkapy.metadata.acl_types import AclOperation, PermissionType, ResourceType
+from tests.support.authorization_script import CLUSTER, PROPERTIES, Fields, acl, request
 from tests.support.client_requests import until
 from tests.support.logins import IS_APACHE
 from tests.support.offsets import find_coordinator
@@ -56,21 +56,13 @@ def client(port: int) -> Iterator[WireClient]:
         yield connected
 
 
-def acl(host: str, permission: int) -> Fields:
-    return {
-        "resource_type": ResourceType.CLUSTER,
-        "resource_name": CLUSTER,
-        "resource_pattern_type": PatternType.LITERAL,
-        "principal": "User:*",
-        "host": host,
-        "operation": AclOperation.DESCRIBE,
-        "permission_type": permission,
-    }
+def of_the_cluster(host: str, permission: int, operation: AclOperation = AclOperation.DESCRIBE) -> Fields:
+    return acl(ResourceType.CLUSTER, CLUSTER, host, permission, user="*", operation=operation)
 
 
 def test_an_acl_names_the_address_as_java_prints_it(client: WireClient) -> None:
-    everybody = {**acl("*", PermissionType.ALLOW), "operation": AclOperation.ALL}
-    short, printed = acl(LOOPBACK, PermissionType.DENY), acl(PRINTED, PermissionType.DENY)
+    everybody = of_the_cluster("*", PermissionType.ALLOW, AclOperation.ALL)
+    short, printed = (of_the_cluster(host, PermissionType.DENY) for host in (LOOPBACK, PRINTED))
     quorum = request("DescribeQuorum", {"topics": []})
     client.call(request("CreateAcls", {"creations": [everybody, short]}), 3)
     assert client.call(quorum, 2).error_code != CLUSTER_AUTHORIZATION_FAILED

@@ -37,7 +37,7 @@ from kafkapy.security.plain import PlainServer
 from kafkapy.security.sasl import SaslError
 from kafkapy.security.scram import ScramCredential, ScramServer
 from kafkapy.server.jwks import read
-from tests.support.authorization_script import request
+from tests.support.authorization_script import acl, request
 from tests.support.bearer_tokens import WALL_MS, SigningKey, jwks
 from tests.support.client_requests import (
     LATEST,
@@ -103,15 +103,7 @@ def allow(admin: WireClient, user: str, kind: ResourceType, name: str, operation
 def binding(
     user: str, kind: ResourceType, name: str, operation: AclOperation, permission: int = PermissionType.ALLOW
 ) -> dict[str, Any]:
-    return {
-        "resource_type": kind,
-        "resource_name": name,
-        "resource_pattern_type": PatternType.LITERAL,
-        "principal": f"User:{user}",
-        "host": "*",
-        "operation": operation,
-        "permission_type": permission,
-    }
+    return acl(kind, name, "*", permission, user=user, operation=operation)
 
 
 def alter(client: WireClient, resource: AlterConfigsResource) -> int:

@@ -162,14 +162,23 @@ def _acls() -> Iterator[Fields]:
     yield acl(ResourceType.TOPIC, "*", NO_TOPIC, PermissionType.DENY)
 
 
-def acl(resource_type: ResourceType, name: str, host: str, permission_type: PermissionType) -> Fields:
+def acl(
+    resource_type: ResourceType,
+    name: str,
+    host: str,
+    permission_type: int,
+    *,
+    user: str = "ANONYMOUS",
+    operation: AclOperation = AclOperation.ALL,
+) -> Fields:
+    """Return an ACL as CreateAcls has it."""
     return {
         "resource_type": resource_type,
         "resource_name": name,
         "resource_pattern_type": PatternType.LITERAL,
-        "principal": "User:ANONYMOUS",
+        "principal": f"User:{user}",
         "host": host,
-        "operation": AclOperation.ALL,
+        "operation": operation,
         "permission_type": permission_type,
     }
 
@@ -343,7 +352,28 @@ def _cluster() -> Iterator[Step]:
     yield Step("DescribeLogDirs", 4, "one topic", {"topics": [{"topic": "orders", "partitions": [0]}]})
     moved = [{"path": "/nowhere", "topics": [{"name": "orders", "partitions": [0]}]}]
     yield Step("AlterReplicaLogDirs", 2, "to nowhere", {"dirs": moved})
-    any_acl = {
+    yield from _several_brokers()
+    yield Step("DescribeUserScramCredentials", 0, "of one", {"users": [{"name": "u"}]})
+    yield scram_that_cannot_be()
+    yield Step("DescribeClientQuotas", 1, "of one user", {"components": [{"entity_type": "user", "match": "u"}]})
+    yield quota_that_cannot_be()
+    yield from _delegation_tokens()
+    yield from acls_of_nobody()
+
+
+def scram_that_cannot_be() -> Step:
+    upsertion = {"name": "u", "mechanism": 1, "iterations": 1, "salt": b"s", "salted_password": b"p"}
+    return Step("AlterUserScramCredentials", 0, "that cannot be", {"deletions": [], "upsertions": [upsertion]})
+
+
+def quota_that_cannot_be() -> Step:
+    entry = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": [{"key": "no.quota", "value": 1.0}]}
+    return Step("AlterClientQuotas", 1, "that cannot be", {"entries": [entry]})
+
+
+def acls_of_nobody() -> Iterator[Step]:
+    """Yield what lists, deletes and creates ACLs where nothing is found and nothing comes of it."""
+    nobodys: Fields = {
         "resource_type_filter": 1,
         "resource_name_filter": "absent",
         "pattern_type_filter": 1,
@@ -352,16 +382,8 @@ def _cluster() -> Iterator[Step]:
         "operation": 1,
         "permission_type": 1,
     }
-    yield from _several_brokers()
-    yield Step("DescribeUserScramCredentials", 0, "of one", {"users": [{"name": "u"}]})
-    upsertion = {"name": "u", "mechanism": 1, "iterations": 1, "salt": b"s", "salted_password": b"p"}
-    yield Step("AlterUserScramCredentials", 0, "that cannot be", {"deletions": [], "upsertions": [upsertion]})
-    yield Step("DescribeClientQuotas", 1, "of one user", {"components": [{"entity_type": "user", "match": "u"}]})
-    entry = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": [{"key": "no.quota", "value": 1.0}]}
-    yield Step("AlterClientQuotas", 1, "that cannot be", {"entries": [entry]})
-    yield from _delegation_tokens()
-    yield Step("DescribeAcls", 3, "of nobody", any_acl)
-    yield Step("DeleteAcls", 3, "of nobody", {"filters": [any_acl]})
+    yield Step("DescribeAcls", 3, "of nobody", nobodys)
+    yield Step("DeleteAcls", 3, "of nobody", {"filters": [nobodys]})
     refused = [acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
     yield Step("CreateAcls", 3, "one that cannot be", {"creations": refused})
 

@@ -1,17 +1,27 @@
 """Requests to every API of the controllers' listener, and what is asked about them: beside authorization_script.py.
 
-Nothing that a step asks for comes to pass, whoever asks: clusters, brokers and topics are named that are not there. The
-exception is the registration of a controller that is none.
+No step changes anything, whoever sends it: it names clusters, brokers and topics that do not exist. The exception is
+the registration of a controller that is none.
 """
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kafkapy.metadata.acl_types import PermissionType, ResourceType
 from kafkapy.protocol.headers import write_request_header
 from kafkapy.protocol.primitives import Writer
-from tests.support.authorization_script import HOSTS, NOTHING, Fields, Step, acl, request, send, set_up
+from tests.support.authorization_script import (
+    HOSTS,
+    NOTHING,
+    Fields,
+    Step,
+    acls_of_nobody,
+    quota_that_cannot_be,
+    request,
+    scram_that_cannot_be,
+    send,
+    set_up,
+)
 from tests.support.client_requests import until
 from tests.support.wire import WireClient
 
@@ -100,26 +110,12 @@ def _configs() -> Iterator[Step]:
     without_logger = [each for each in unchanged if each["resource_type"] != 8]
     yield Step("AlterConfigs", 2, "each type, for trial", {"resources": without_logger, "validate_only": True})
     yield Step("IncrementalAlterConfigs", 1, "each type, for trial", {"resources": unchanged, "validate_only": True})
-    entry = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": [{"key": "no.quota", "value": 1.0}]}
-    yield Step("AlterClientQuotas", 1, "that cannot be", {"entries": [entry]})
+    yield quota_that_cannot_be()
 
 
 def _security() -> Iterator[Step]:
-    nobodys: Fields = {
-        "resource_type_filter": 1,
-        "resource_name_filter": "absent",
-        "pattern_type_filter": 1,
-        "principal_filter": "User:nobody",
-        "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
-    }
-    yield Step("DescribeAcls", 3, "of nobody", nobodys)
-    yield Step("DeleteAcls", 3, "of nobody", {"filters": [nobodys]})
-    refused = [acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
-    yield Step("CreateAcls", 3, "one that cannot be", {"creations": refused})
-    upsertion = {"name": "u", "mechanism": 1, "iterations": 1, "salt": b"s", "salted_password": b"p"}
-    yield Step("AlterUserScramCredentials", 0, "that cannot be", {"deletions": [], "upsertions": [upsertion]})
+    yield from acls_of_nobody()
+    yield scram_that_cannot_be()
     owner = {"owner_principal_type": "User", "owner_principal_name": "u"}
     yield Step("CreateDelegationToken", 3, "for another", {**owner, "renewers": [], "max_lifetime_ms": -1})
     yield Step("RenewDelegationToken", 2, "of nobody", {"hmac": b"h", "renew_period_ms": 1})

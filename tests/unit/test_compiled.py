@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy import compiled
+from tools.compiled import listed_modules
 
-ROOT = Path(__file__).parents[2]
 SOURCE = b"POSITION = 1\n"
 
 
@@ -73,11 +73,6 @@ def test_listed_modules_exist_once_each() -> None:
     assert [module for module in modules if not (Path(compiled.PACKAGE) / module).is_file()] == []
 
 
-def listed_modules() -> list[str]:
-    lines = (ROOT / "packaging" / "compiled_modules.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
 def test_no_listed_class_inherits_slots_from_an_unlisted_one() -> None:
     """mypyc says nothing of it, but the compiled module then fails when it is imported."""
     names = {f"kafkapy.{path.removesuffix('.py').replace('/', '.')}" for path in listed_modules()}
@@ -95,7 +90,7 @@ def test_no_listed_class_inherits_slots_from_an_unlisted_one() -> None:
 def test_no_unlisted_class_inherits_from_a_listed_one() -> None:
     """An interpreted class inherits from a compiled one only if that is opened.
 
-    Classes are told by their names; a base that its own module defines is none of a listed one.
+    Classes are compared by name. A base class that the module itself defines does not count as a listed one.
     """
     package = Path(compiled.PACKAGE)
     sources = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}

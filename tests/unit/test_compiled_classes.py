@@ -3,8 +3,9 @@
 import ast
 from pathlib import Path
 
+from tools.compiled import listed_modules
+
 ROOT = Path(__file__).parents[2]
-LIST = ROOT / "packaging" / "compiled_modules.txt"
 
 
 def aliases_of_special_methods(source: str) -> list[str]:
@@ -20,7 +21,7 @@ def test_an_alias_is_found() -> None:
 
 
 def test_no_compiled_class_has_one() -> None:
-    modules = [line for line in LIST.read_text().split() if line.endswith(".py")]
+    modules = listed_modules()
     assert len(modules) > 90
     found = {name: aliases_of_special_methods((ROOT / "kafkapy" / name).read_text()) for name in modules}
     assert {name: aliases for name, aliases in found.items() if aliases} == {}
