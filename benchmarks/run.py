@@ -52,6 +52,7 @@ from benchmarks import (
 from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
 from benchmarks.compiled_goals import COMPILED_GOALS
+from benchmarks.full_memory import FullMemory
 from benchmarks.report import Results
 from benchmarks.topics import delete_topic, topics_of
 from benchmarks.warm_up import warm_up
@@ -128,6 +129,8 @@ class Plan:
     warms_up_loads: bool = True
     load_minutes: float = 0
     """After which a load is given up; 0 for never."""
+    memory: FullMemory | None = None
+    """Filled before each measurement."""
 
     def rounds_of(self, workload: Workload) -> int:
         if self.rounds is None:
@@ -245,6 +248,8 @@ def run_workload(workload: Workload, pair: list[Server], plan: Plan) -> dict[str
 
     def measure(server: Server) -> Figures:
         topic = base if workload.prepare else f"{base}-{next(numbers)}"
+        if plan.memory:
+            plan.memory.fill()
         result = workload.run(server, topic, plan.scale)
         print(f"  {server.name:13} " + "  ".join(f"{name}={value:.4g}" for name, value in result.items()), flush=True)
         return result
@@ -300,12 +305,14 @@ def main() -> int:
     if arguments.publish:
         publish(**json.loads((DIRECTORY / "results.json").read_text()))
         return 0
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
     plan = Plan(
         rounds=arguments.rounds or (None if arguments.quick else ROUNDS),
         scale=arguments.scale or (QUICK_SCALE if arguments.quick else SCALE),
         minutes=QUICK_MINUTES if arguments.quick else None,
         warms_up_loads=not arguments.quick,
         load_minutes=QUICK_LOAD_MINUTES if arguments.quick else LOAD_MINUTES,
+        memory=FullMemory(DIRECTORY),
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so stop the servers
     compileall.compile_dir(str(Path(kafkapy.__file__).parent), quiet=1)  # as an installed package is
@@ -331,7 +338,6 @@ def main() -> int:
 
 def write(results: Results, machine: dict[str, Any], *, is_part: bool) -> None:
     """Write the three files; a part is put in the place of what was found of its loads before."""
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
     path = DIRECTORY / "results.json"
     if is_part and path.exists():
         results = {**json.loads(path.read_text())["results"], **results}

@@ -208,7 +208,10 @@ class Handshake:
 
 
 def _check_is_tls(data: bytes) -> None:
-    """Raise ProtocolError if a client speaks another protocol to a TLS port."""
+    """Raise ProtocolError if a client speaks another protocol to a TLS port.
+
+    Deviation: the connection is closed without a TLS alert, which such a client could not read.
+    """
     spoken = "Kafka's plain protocol" if data[:1] == b"\0" else foreign_protocol(int.from_bytes(data[:4], "big"))
     if spoken is not None and spoken != "TLS":
         raise ProtocolError(f"{FOREIGN_CLIENT}{spoken} to a TLS port")

@@ -198,7 +198,11 @@ def _check_no_trust_store(after: TlsConfig) -> None:
 
 
 def _check_names(tls: TlsConfig, before: tuple[Certificate, ...], after: tuple[Certificate, ...]) -> None:
-    """Refuse certificates with other names, so that clients do not meet a different server than before."""
+    """Refuse certificates with other names, so that clients do not meet a different server than before.
+
+    Deviation, on the side of refusing: only entries with a key are compared, of which there must be as many as before
+    (Apache Kafka counts trusted certificates of a key store, too); names that differ in white space are different.
+    """
     if tls.ssl_allow_dn_changes and tls.ssl_allow_san_changes:
         return
     key = "ssl.keystore.location"
