@@ -4,8 +4,8 @@ The first rule that applies is used. DEFAULT always applies and keeps the subjec
 if the pattern matches the whole subject; it replaces like Java's replaceAll, then converts to lower (L) or upper case
 (U). Patterns are Java regular expressions; one that Python's `re` does not support prevents the start.
 
-Deviation: so does a replacement that names a group its pattern lacks. Apache Kafka starts, and each login to which that rule applies
-fails.
+Deviation: so does a replacement that names a group its pattern lacks. Apache Kafka starts, and each login
+to which that rule applies fails.
 """
 
 import re
