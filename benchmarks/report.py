@@ -245,6 +245,9 @@ def goals_table(results: Results, goals: Iterable[Goal] = GOALS, our_name: str =
     return made
 
 
+NOT_RUN = "not measured"
+
+
 def goals_in_short(
     results: Results, goals: Sequence[Goal] = GOALS, our_name: str = KAFKAPY
 ) -> Iterator[tuple[str, ...]]:
@@ -255,7 +258,7 @@ def goals_in_short(
         left_out = sum(verdict.goal is goal and verdict.row is None for verdict in held)
         values = sorted(goal.found(verdict.row) for verdict in judged if verdict.row is not None)
         met = sum(verdict.is_met for verdict in judged)
-        said = "not measured" if not judged else "met" if met == len(judged) else f"**{met} of {len(judged)}**"
+        said = NOT_RUN if not judged else "met" if met == len(judged) else f"**{met} of {len(judged)}**"
         said += f", {left_out} not run" if judged and left_out else ""
         span = "" if not values else " to ".join(dict.fromkeys((f"{values[0]:.3g}", f"{values[-1]:.3g}")))
         yield goal.said, goal.wanted(), said, span
@@ -303,14 +306,12 @@ OTHERS = {
 
 def markdown(results: Results, about: dict[str, Any]) -> str:
     """Return what a reader needs: the goals, a line for each load. The page (HTML) and the JSON have every figure."""
-    found: dict[str, dict[str, Row]] = {}
-    for row in rows(results):
-        found.setdefault(row.load, {})[row.figure] = row
+    found = _by_load(rows(results))
     lines = [
         f"Measured on {about['cores']} cores of {about['processor']}, {about['memory_gib']} GiB, {about['system']}, "
         f"Python {about['python']}. {TITLE}.",
         "",
-        *_markdown_table(("goal", "wanted", "", "found"), goals_in_short(results), left=4),
+        *_goals("goal", goals_in_short(results)),
         "",
         *_markdown_table(
             ("load (rounds x size)", "a second", KAFKAPY, APACHE_KAFKA, "ratio (spread)", "broker's CPU", KAFKAPY,
@@ -332,6 +333,18 @@ def markdown(results: Results, about: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _goals(title: str, short: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the table of those that something was run for, and a line that names the others."""
+    measured: list[tuple[str, ...]] = []
+    others: list[tuple[str, ...]] = []
+    for goal in short:
+        (others if goal[2] == NOT_RUN else measured).append(goal)
+    yield from _markdown_table((title, "wanted", "", "found"), iter(measured), left=4)
+    if others:
+        yield ""
+        yield f"Not measured in these runs: {'; '.join(said for said, *_ in others)}."
+
+
 def _compiled(results: Results) -> Iterator[str]:
     """Yield the goals of the compiled server, and what compiling changes: pace and CPU of both of ours, with ratios."""
     from benchmarks.compiled_goals import COMPILED_GOALS
@@ -339,19 +352,41 @@ def _compiled(results: Results) -> Iterator[str]:
     if not has_compiled(results):
         return
     short = goals_in_short(results, COMPILED_GOALS, COMPILED)
-    yield from _markdown_table((f"goal of {COMPILED}", "wanted", "", "found"), short, left=4)
+    yield from _goals(f"goal of {COMPILED}", short)
     yield ""
-    plain = {(row.load, row.figure): row for row in rows(results)}
+    plain, compiled = _by_load(rows(results)), _by_load(rows(results, COMPILED))
     yield from _markdown_table(
-        ("load (rounds x size)", "figure", KAFKAPY, COMPILED, "ratio to Apache Kafka", "compiled"),
         (
-            (_name(row), row.figure, _number(other.ours), _number(row.ours), f"{other.ratio:.2f}", f"{row.ratio:.2f}")
-            for row in rows(results, COMPILED)
-            if row.figure in (*PACES, *COSTS) and (other := plain.get((row.load, row.figure)))
+            "load (rounds x size)",
+            "a second, compiled",
+            "ratio",
+            "interpreted",
+            "broker's CPU, compiled",
+            "ratio",
+            "interpreted",
         ),
-        left=2,
+        (
+            _compiled_cells(load, plain[name])
+            for name, load in compiled.items()
+            if name in plain and _main_figures(load)[0]
+        ),
+        left=1,
     )
     yield ""
+
+
+def _compiled_cells(compiled: dict[str, Row], plain: dict[str, Row]) -> tuple[str, ...]:
+    """Return pace and CPU of the compiled server, each with its ratio to Apache Kafka and the interpreted one's."""
+    pace, cost = _main_figures(compiled)
+    assert pace is not None
+    cells = [_name(pace)]
+    for row in (pace, cost):
+        if row is None:
+            cells += [""] * 3
+            continue
+        unit = f" {_unit(row)}" if row is cost else f" {pace.figure.removesuffix('_per_s')}"
+        cells += [_number(row.ours) + unit, f"{row.ratio:.2f}", f"{plain[row.figure].ratio:.2f}"]
+    return tuple(cells)
 
 
 def _memory(peaks: Iterator[Row]) -> Iterator[str]:
@@ -370,10 +405,24 @@ def _left_out_by_reason(results: Results) -> Iterator[str]:
         yield f"* {'; '.join(names)}: {reason}."
 
 
-def _pace_cells(load: dict[str, Row]) -> tuple[str, ...] | None:
+def _by_load(found: Iterable[Row]) -> dict[str, dict[str, Row]]:
+    loads: dict[str, dict[str, Row]] = {}
+    for row in found:
+        loads.setdefault(row.load, {})[row.figure] = row
+    return loads
+
+
+def _main_figures(load: dict[str, Row]) -> tuple[Row | None, Row | None]:
+    """Return a load's pace and its CPU. A load of a fixed pace has neither."""
     pace = next((load[name] for name in PACES if name in load), None)
-    cost = next((load[name] for name in COSTS if name in load), None)
     if pace is None or pace.family == "latency":
+        return None, None
+    return pace, next((load[name] for name in COSTS if name in load), None)
+
+
+def _pace_cells(load: dict[str, Row]) -> tuple[str, ...] | None:
+    pace, cost = _main_figures(load)
+    if pace is None:
         return None
     costs = (_unit(cost), _number(cost.ours), _number(cost.theirs), f"{cost.ratio:.2f}") if cost else ("",) * 4
     return _name(pace), pace.figure.removesuffix("_per_s"), *_compared(pace), *costs
