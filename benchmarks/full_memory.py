@@ -1,10 +1,11 @@
 """Free memory taken up by the page cache before a measurement, so that every page is one that the host already gave.
 
-A virtual machine may give its free pages back to the host within seconds (free page reporting, ballooning). Who takes
-such a page again waits for the host to find and clear another, in CPU time that is counted as its own: written to fresh
-pages, a GB costs 1.6 to 2.8 s here, and 0.2 s to pages that the machine never gave back. That depends on what ran in
-the minute before, not on who writes. A machine that has run for a day has no free pages: its page cache has taken them.
-This makes one such, by reading holes of a sparse file, which needs no disk; the kernel drops these pages first.
+A virtual machine may give its free pages back to the host within seconds (free page reporting, ballooning). A process
+that uses such a page again waits while the host finds and clears one, and that wait counts as the process's CPU time:
+here, writing a GB costs 1.6 to 2.8 s with pages from the host, 0.2 s with pages that the machine kept. Which it is
+depends on what ran in the minute before, not on the process. On a machine that has run for a day the page cache holds
+all memory. This brings it about at once, by reading holes of a sparse file, which needs no disk; the kernel drops these
+pages first when memory is wanted.
 """
 
 import os
@@ -28,7 +29,7 @@ class FullMemory:
     def __init__(self, directory: Path) -> None:
         self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  open as long as the process
         self._file.truncate(FILE_BYTES)
-        # Else the kernel reads ahead in huge pages and frees gigabytes to have some.
+        # Otherwise the kernel reads ahead in huge pages and frees gigabytes to have some.
         os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         self._offset = 0
 
@@ -37,21 +38,17 @@ class FullMemory:
         vain_steps = 0
         free = free_bytes()
         while free > LEFT_FREE and vain_steps < MOST_VAIN_STEPS:
-            self._read(STEP)
+            self._read_step()
             before, free = free, free_bytes()
             vain_steps += before - free < STEP // 2
 
-    def _read(self, size: int) -> None:
+    def _read_step(self) -> None:
         buffer = bytearray(READ_BYTES)
-        for offset in range(self._offset, self._offset + size, READ_BYTES):
+        for offset in range(self._offset, self._offset + STEP, READ_BYTES):
             os.preadv(self._file.fileno(), [buffer], offset % FILE_BYTES)
-        self._offset += size
+        self._offset += STEP
 
 
 def free_bytes() -> int:
     """Return how much memory holds nothing, not even a cached page."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, size = line.partition(":")
-        if name == "MemFree":
-            return int(size.split()[0]) * 1024
-    raise RuntimeError("/proc/meminfo names no MemFree")
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

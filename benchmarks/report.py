@@ -355,38 +355,24 @@ def _compiled(results: Results) -> Iterator[str]:
     yield from _goals(f"goal of {COMPILED}", short)
     yield ""
     plain, compiled = _by_load(rows(results)), _by_load(rows(results, COMPILED))
-    yield from _markdown_table(
-        (
-            "load (rounds x size)",
-            "a second, compiled",
-            "ratio",
-            "interpreted",
-            "broker's CPU, compiled",
-            "ratio",
-            "interpreted",
-        ),
-        (
-            _compiled_cells(load, plain[name])
-            for name, load in compiled.items()
-            if name in plain and _main_figures(load)[0]
-        ),
-        left=1,
-    )
+    columns = ("a second, compiled", "ratio", "interpreted", "broker's CPU, compiled", "ratio", "interpreted")
+    cells = (_compiled_cells(load, plain[name]) for name, load in compiled.items() if name in plain)
+    yield from _markdown_table(("load (rounds x size)", *columns), (each for each in cells if each), left=1)
     yield ""
 
 
-def _compiled_cells(compiled: dict[str, Row], plain: dict[str, Row]) -> tuple[str, ...]:
+def _compiled_cells(compiled: dict[str, Row], plain: dict[str, Row]) -> tuple[str, ...] | None:
     """Return pace and CPU of the compiled server, each with its ratio to Apache Kafka and the interpreted one's."""
     pace, cost = _main_figures(compiled)
-    assert pace is not None
-    cells = [_name(pace)]
-    for row in (pace, cost):
-        if row is None:
-            cells += [""] * 3
-            continue
-        unit = f" {_unit(row)}" if row is cost else f" {pace.figure.removesuffix('_per_s')}"
-        cells += [_number(row.ours) + unit, f"{row.ratio:.2f}", f"{plain[row.figure].ratio:.2f}"]
-    return tuple(cells)
+    if pace is None:
+        return None
+    paces = _beside_interpreted(pace, pace.figure.removesuffix("_per_s"), plain)
+    costs = _beside_interpreted(cost, _unit(cost), plain) if cost else ("",) * 3
+    return _name(pace), *paces, *costs
+
+
+def _beside_interpreted(row: Row, unit: str, plain: dict[str, Row]) -> tuple[str, str, str]:
+    return f"{_number(row.ours)} {unit}", f"{row.ratio:.2f}", f"{plain[row.figure].ratio:.2f}"
 
 
 def _memory(peaks: Iterator[Row]) -> Iterator[str]:

@@ -47,7 +47,7 @@ def why_not() -> str:
 
 def build(wheels: Path = WHEELS, venv: Path = VENV) -> Path:
     """Make `venv` with the compiled wheel installed; return its Python. Raises CalledProcessError."""
-    from tools.identity_comparisons import identity_comparisons  # mypy, which nobody else who imports this needs
+    from tools.identity_comparisons import identity_comparisons  # imports mypy, which only a build needs
 
     compared = identity_comparisons([Path("kafkapy", module) for module in listed_modules()])
     if compared:

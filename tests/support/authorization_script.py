@@ -373,7 +373,7 @@ def quota_that_cannot_be() -> Step:
 
 def acls_of_nobody() -> Iterator[Step]:
     """Yield what lists, deletes and creates ACLs where nothing is found and nothing comes of it."""
-    nobodys: Fields = {
+    without_match: Fields = {
         "resource_type_filter": 1,
         "resource_name_filter": "absent",
         "pattern_type_filter": 1,
@@ -382,8 +382,8 @@ def acls_of_nobody() -> Iterator[Step]:
         "operation": 1,
         "permission_type": 1,
     }
-    yield Step("DescribeAcls", 3, "of nobody", nobodys)
-    yield Step("DeleteAcls", 3, "of nobody", {"filters": [nobodys]})
+    yield Step("DescribeAcls", 3, "of nobody", without_match)
+    yield Step("DeleteAcls", 3, "of nobody", {"filters": [without_match]})
     refused = [acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
     yield Step("CreateAcls", 3, "one that cannot be", {"creations": refused})
 
