@@ -81,7 +81,7 @@ ci-pythons: pythons  ## those of them whose outcome depends on the interpreter: 
 compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv-compiled; needs a C compiler
 	$(BIN)/python -m tools.compiled
 
-COMPILED_TESTS := tests/unit/record tests/unit/storage tests/unit/replication tests/unit/reactor tests/unit/handlers \
+COMPILED_TESTS := tests/unit/record tests/unit/storage tests/unit/replication tests/unit/reactor tests/unit/handlers tests/unit/serving \
   tests/unit/protocol tests/unit/group tests/unit/runtime tests/unit/timer tests/unit/raft tests/unit/test_compiled.py \
   tests/unit/transaction tests/unit/metadata tests/golden tests/property tests/scenarios
 

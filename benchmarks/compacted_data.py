@@ -12,7 +12,7 @@ from random import Random
 
 from benchmarks.topics import alter_topic, create_topic
 from harness.servers import Kafkapy, Server
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.record.columns import record_columns
 
 SEGMENT_BYTES = 32 << 20

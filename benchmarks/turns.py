@@ -31,13 +31,13 @@ from kafkapy.protocol.messages.broker_registration_request import BrokerRegistra
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.runtime.controller import ControllerRuntime
-from kafkapy.runtime.controller_settings import ControllerSettings
-from kafkapy.runtime.quorum import Quorum
-from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
+from kafkapy.runtime.controller.controller import ControllerRuntime
+from kafkapy.runtime.controller.settings import ControllerSettings
+from kafkapy.runtime.quorum.identity import MetadataDirectory, QuorumIdentity
+from kafkapy.runtime.quorum.quorum import Quorum
 from kafkapy.seams import System
-from kafkapy.server.heap import FrozenMetadata, freeze_heap
-from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.server.process.heap import FrozenMetadata, freeze_heap
+from kafkapy.server.process.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.system_disk import SystemDisk
 
 CLUSTER_ID = "CCCCCCCCCCCCCCCCCCCCCQ"

@@ -7,25 +7,25 @@
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.compiled import check_sources
+from kafkapy.version import __version__
 
 check_sources()
 
-__version__ = "0.1.0"
 __all__ = ["Broker", "Cluster", "__version__"]
 
 if TYPE_CHECKING:
-    from kafkapy.server.cluster.cluster import Cluster
-    from kafkapy.server.embedded import Broker
+    from kafkapy.embedded.broker import Broker
+    from kafkapy.embedded.cluster import Cluster
 
 
 def __getattr__(name: str) -> Any:
     """Import what is exported when it is first asked for: `import kafkapy` stays cheap."""
     if name == "Broker":
-        from kafkapy.server.embedded import Broker
+        from kafkapy.embedded.broker import Broker
 
         return Broker
     if name == "Cluster":
-        from kafkapy.server.cluster.cluster import Cluster
+        from kafkapy.embedded.cluster import Cluster
 
         return Cluster
     raise AttributeError(f"module {__name__} has no attribute {name}")

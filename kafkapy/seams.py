@@ -1,6 +1,6 @@
 """The interfaces that a simulator replaces: clock, randomness, disk, network channels, IO pool, helper process.
 
-Production implementations are in reactor/, storage/system_disk.py and server/system_clock.py. tests/simulator/
+Production implementations are in reactor/, storage/system_disk.py and server/process/system_clock.py. tests/simulator/
 implements them with virtual time, a disk that loses unsynced writes, and links that drop and delay data. All other code
 in kafkapy reaches the operating system only through these interfaces.
 """

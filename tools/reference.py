@@ -162,7 +162,7 @@ def _api(api: ServedApi) -> tuple[str, ...]:
 
 def _notes(handler: str) -> Iterator[str]:
     """Yield the docstring of a handler's module, as it stands in the code."""
-    text = inspect.getdoc(import_module(f"kafkapy.handlers.{handler}")) or ""
+    text = inspect.getdoc(import_module(f"kafkapy.{handler}")) or ""
     head, _, rest = text.partition("\n")
     yield f"### {escaped(head)}"
     yield ""

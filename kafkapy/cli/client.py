@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from kafkapy.cli import command_config
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.reachable import UnreachableError, check_reachable
 from kafkapy.errors import quoted
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
-TIMEOUT_S = 10.0
 
 Server = Annotated[
     str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to; one is enough.")

@@ -147,7 +147,7 @@ class CommandConfig:
 
     def _bearer(self) -> "SaslClient":
         from kafkapy.security.oauthbearer import OAuthBearerClient
-        from kafkapy.server.token_endpoint import retrieve_with_retries
+        from kafkapy.server.login.token_endpoint import retrieve_with_retries
 
         options = self._module_options()
         try:
@@ -157,9 +157,9 @@ class CommandConfig:
 
     def _oidc(self) -> dict[str, str]:
         """Return the settings with which librdkafka obtains a token itself. Raises CommandConfigError."""
-        from kafkapy.server.bearer_tokens import ASSERTION_PREFIX
-        from kafkapy.server.client_assertion import is_jwt_bearer, uses_assertion
-        from kafkapy.server.token_endpoint import client_credentials, token_url
+        from kafkapy.server.login.bearer_tokens import ASSERTION_PREFIX
+        from kafkapy.server.login.client_assertion import is_jwt_bearer, uses_assertion
+        from kafkapy.server.login.token_endpoint import client_credentials, token_url
 
         options = self._module_options()
         if uses_assertion(self._properties) or is_jwt_bearer(self._properties):

@@ -51,7 +51,7 @@ class Command:
 
 def command_tree() -> Command:
     """Return the command kafkapy with all its subcommands."""
-    from kafkapy.cli import console_options, dump_log, manual, start, storage
+    from kafkapy.cli import console_options, dump_log, man_options, start, storage
     from kafkapy.cli.main import command
 
     own = {
@@ -61,7 +61,7 @@ def command_tree() -> Command:
         "dump-log": _of_argparse(dump_log.new_parser(), ("dump-log",)),
         "protocol": _of_protocol(),
         "completion": _of_completion(),
-        "man": _of_argparse(manual.new_parser(), ("man",)),
+        "man": _of_argparse(man_options.new_parser(), ("man",)),
     }
     return _of_typer(command(), (), own)
 

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kafkapy.cli import command_config
-from kafkapy.cli.client import TIMEOUT_S
-from kafkapy.cli.deadline import arm, deadline_in, receive
+from kafkapy.cli.deadline import TIMEOUT_S, arm, deadline_in, receive
 from kafkapy.errors import ProtocolError, quoted
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkapy.cli.client import (
-    DEFAULT_SERVER,
-    TIMEOUT_S,
-    ClientConfig,
-    Server,
-    client_properties,
-    confluent,
-    failures,
-)
+from kafkapy.cli.client import DEFAULT_SERVER, ClientConfig, Server, client_properties, confluent, failures
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.interrupt import sigterm_as_interrupt
 from kafkapy.cli.options import takes

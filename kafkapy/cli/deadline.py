@@ -7,6 +7,8 @@ import socket
 import time
 from typing import Final
 
+TIMEOUT_S: Final = 10.0
+"""For a request of a command, and for a connection with its login."""
 RECEIVE_BYTES: Final = 1 << 20
 """At most so much is received at once, whatever size a server announces."""
 

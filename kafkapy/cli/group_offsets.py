@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self, TypeAlias
 
-from kafkapy.cli.client import TIMEOUT_S, confluent
+from kafkapy.cli.client import confluent
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
 

@@ -6,7 +6,6 @@ import typer
 
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
-    TIMEOUT_S,
     AsJson,
     ClientConfig,
     Server,
@@ -16,6 +15,7 @@ from kafkapy.cli.client import (
     outcomes,
     reason_of_kafka,
 )
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import OFFSET_INVALID, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table

@@ -4,7 +4,7 @@ import argparse
 import logging
 from typing import Final
 
-from kafkapy.server.logs import LogSettings
+from kafkapy.server.process.logs import LogSettings
 
 LEVELS: Final = {
     "TRACE": 5,

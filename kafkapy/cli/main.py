@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy import __version__, compiled
+from kafkapy import compiled
 from kafkapy.cli import cluster, configs, consume, groups, produce, security, topics, transactions
 from kafkapy.cli.client import MissingClientError
 from kafkapy.cli.command_config import CommandConfigError, option_taken
 from kafkapy.cli.failure import INTERRUPTED, fail
+from kafkapy.version import __version__
 
 OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """For commands that __main__ dispatches before typer: they are registered only for the overview."""

@@ -6,14 +6,14 @@
 The wheel installs them to share/man/man1 (setup.py), where man looks for the pages of a program in bin/.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kafkapy import __version__
 from kafkapy.cli.command_tree import Argument, Command, Option, command_tree
 from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.man_options import new_parser
+from kafkapy.version import __version__
 
 EXIT_STATUS = "0: done. 1: failed, a line on standard error says why. 2: the command line is wrong. 130: Ctrl-C."
 SEE_ALSO = "README.md and docs/ of the distribution; kafkapy configs explain KEY for each key of the configuration."
@@ -93,15 +93,6 @@ def _plain(text: str) -> str:
     """Return text escaped for man."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
-
-
-def new_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="kafkapy man", description="Print the manual page of a command, for man.", allow_abbrev=False
-    )
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="the words of a command, as in `topics create`")
-    parser.add_argument("--to", type=Path, metavar="DIRECTORY", help="write the pages of all commands to a directory")
-    return parser
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.cli import command_config
-from kafkapy.cli.deadline import arm, deadline_in, receive
+from kafkapy.cli.deadline import TIMEOUT_S, arm, deadline_in, receive
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
@@ -19,7 +19,6 @@ from kafkapy.protocol.primitives import Writer
 if TYPE_CHECKING:
     from ssl import SSLCertVerificationError
 
-TIMEOUT_S: Final = 10.0
 PROBE_TIMEOUT_S: Final = 2.0
 """A broker that does not answer the probes in time is left to librdkafka."""
 MOST_ANSWER_BYTES: Final = 1 << 24

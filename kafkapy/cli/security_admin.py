@@ -5,16 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kafkapy.cli.client import (
-    DEFAULT_SERVER,
-    TIMEOUT_S,
-    AsJson,
-    ClientConfig,
-    Server,
-    admin_client,
-    confluent,
-    failures,
-)
+from kafkapy.cli.client import DEFAULT_SERVER, AsJson, ClientConfig, Server, admin_client, confluent, failures
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -191,7 +183,7 @@ def list_acls(
 def _binding(
     kind: str, user: str, operation: str, resource: str, *, deny: bool, host: str
 ) -> "AclBinding | AclBindingFilter":
-    from kafkapy.server.acl_text import AclTextError, parse_acl
+    from kafkapy.server.login.acl_text import AclTextError, parse_acl
 
     try:
         acl = parse_acl(f"{'deny' if deny else 'allow'} {user} {operation} {resource}", host=host)

@@ -20,7 +20,7 @@ from kafkapy.errors import ConfigError, KafkapyError
 
 if TYPE_CHECKING:
     from kafkapy.cli.console_child import ConsoleChild
-    from kafkapy.server.logs import LogSettings
+    from kafkapy.server.process.logs import LogSettings
     from kafkapy.server.run import NodeServer
 
 DEFAULT_PORT: Final = 9092
@@ -100,7 +100,7 @@ def _read(path: str) -> str:
 
 def _embedded(data_dir: str, port: int | None, overrides: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     """Return the configuration of an embedded node and format its directory. Raises KafkapyError, OSError."""
-    from kafkapy.server.system_clock import SystemClock, SystemRandom
+    from kafkapy.server.process.system_clock import SystemClock, SystemRandom
     from kafkapy.storage.offline.format import embedded_config, format_embedded
     from kafkapy.storage.system_disk import SystemDisk
 
@@ -129,7 +129,7 @@ def _run(
 
     import uvloop
 
-    from kafkapy.server import failpoints, logs
+    from kafkapy.server.process import failpoints, logs
     from kafkapy.server.run import run_node
 
     def on_ready(server: "NodeServer") -> None:
@@ -156,8 +156,9 @@ def _say_ready(server: "NodeServer") -> None:
     """
     import logging
 
-    from kafkapy import __version__, compiled
-    from kafkapy.server.distributions import warnings_of_installation
+    from kafkapy import compiled
+    from kafkapy.server.process.distributions import warnings_of_installation
+    from kafkapy.version import __version__
 
     address = connectable(server.bootstrap_servers)
     with contextlib.suppress(OSError):

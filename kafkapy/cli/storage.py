@@ -9,7 +9,7 @@ from kafkapy.cli.start import properties_of_file
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
 from kafkapy.errors import KafkapyError
-from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.server.process.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.offline.format import (

@@ -6,7 +6,6 @@ import typer
 
 from kafkapy.cli.client import (
     DEFAULT_SERVER,
-    TIMEOUT_S,
     AsJson,
     ClientConfig,
     Server,
@@ -16,6 +15,7 @@ from kafkapy.cli.client import (
     outcomes,
     parse_settings,
 )
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import fail
 from kafkapy.cli.output import print_json, print_table
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from kafkapy.cli.client import TIMEOUT_S
 from kafkapy.cli.connection import Connection
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.errors import ProtocolError
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.error_code import ErrorCode

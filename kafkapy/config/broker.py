@@ -131,6 +131,19 @@ class BrokerConfig:
 
         return self._section(TlsConfig)
 
+    def listener_tls(self, listener: str) -> "TlsConfig":
+        """Return the ssl.* keys of one listener: with its prefix, else without prefix.
+
+        On a SASL_SSL listener ssl.client.auth counts only with the listener's prefix (KIP-684).
+        """
+        from kafkapy.config.tls import TlsConfig
+
+        values = {key: self.listener_value(listener, key) for key in [*TlsConfig.keys()]}
+        own_key = f"listener.name.{listener.lower()}.ssl.client.auth"
+        if self.listener_protocols[listener].uses_sasl and own_key not in self.originals:
+            values["ssl.client.auth"] = "none"
+        return TlsConfig.from_values(values)
+
     @cached_property
     def quota(self) -> "QuotaConfig":
         from kafkapy.config.quota import QuotaConfig

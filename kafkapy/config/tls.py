@@ -1,13 +1,8 @@
-"""The ssl.* keys: the defaults of all listeners, and the values of one listener."""
-
-from typing import TYPE_CHECKING
+"""The ssl.* keys: of all listeners, or of one (BrokerConfig.listener_tls)."""
 
 from kafkapy.config.definitions import Password
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from kafkapy.config.broker import BrokerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,15 +32,3 @@ class TlsConfig(Section):
     ssl_truststore_location: str | None = None
     ssl_truststore_password: Password | None = None
     ssl_truststore_type: str = "JKS"
-
-
-def listener_tls(config: "BrokerConfig", listener: str) -> TlsConfig:
-    """Return the ssl.* keys of one listener: with its prefix, else without prefix.
-
-    On a SASL_SSL listener ssl.client.auth counts only with the listener's prefix (KIP-684).
-    """
-    values = {key: config.listener_value(listener, key) for key in [*TlsConfig.keys()]}
-    own_key = f"listener.name.{listener.lower()}.ssl.client.auth"
-    if config.listener_protocols[listener].uses_sasl and own_key not in config.originals:
-        values["ssl.client.auth"] = "none"
-    return TlsConfig.from_values(values)

@@ -1,19 +1,23 @@
 """A topic's log configuration: its overrides, the broker keys that it inherits, and Kafka's defaults."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kafkapy.config.definitions import Value, topic_definitions
 from kafkapy.config.log import LogConfig
-
-if TYPE_CHECKING:
-    from kafkapy.config.broker import BrokerConfig
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 
 
-def log_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> LogConfig:
+class BrokerValues(Protocol):
+    """What topics inherit from: BrokerConfig, which is built on this module."""
+
+    def value(self, key: str) -> Value:
+        """Return the typed value of a broker's key."""
+
+
+def log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
     """Return the configuration of a topic with these overrides, which were validated before.
 
     Stored overrides that this version does not know are ignored. internal.segment.bytes overrides segment.bytes.
@@ -31,7 +35,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     return {key: definitions[key].parse(text) for key, text in overrides.items() if key in definitions}
 
 
-def inherited_values(broker: "BrokerConfig") -> dict[str, Value]:
+def inherited_values(broker: BrokerValues) -> dict[str, Value]:
     """Return every topic key's typed value for a topic without overrides on a broker."""
     values = {key: definition.default for key, definition in topic_definitions().items()}
     for key, definition in topic_definitions().items():
@@ -44,28 +48,28 @@ def inherited_values(broker: "BrokerConfig") -> dict[str, Value]:
     return values
 
 
-def roll_ms(broker: "BrokerConfig") -> int:
+def roll_ms(broker: BrokerValues) -> int:
     """log.roll.ms, else log.roll.hours."""
     return _first_set(broker, ("log.roll.ms", 1), ("log.roll.hours", HOUR_MS))
 
 
-def roll_jitter_ms(broker: "BrokerConfig") -> int:
+def roll_jitter_ms(broker: BrokerValues) -> int:
     """log.roll.jitter.ms, else log.roll.jitter.hours."""
     return _first_set(broker, ("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS))
 
 
-def retention_ms(broker: "BrokerConfig") -> int:
+def retention_ms(broker: BrokerValues) -> int:
     """log.retention.ms, else .minutes, else .hours; -1 (unlimited) for any negative number."""
     keys = (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))
     return max(_first_set(broker, *keys), -1)
 
 
-def flush_interval_ms(broker: "BrokerConfig") -> int:
+def flush_interval_ms(broker: BrokerValues) -> int:
     """log.flush.interval.ms, else log.flush.scheduler.interval.ms."""
     return _first_set(broker, ("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
 
 
-def _first_set(broker: "BrokerConfig", *keys: tuple[str, int]) -> int:
+def _first_set(broker: BrokerValues, *keys: tuple[str, int]) -> int:
     for key, factor_ms in keys:
         value = broker.value(key)
         if value is not None:

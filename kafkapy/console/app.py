@@ -14,7 +14,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from kafkapy import __version__
 from kafkapy.console.brokers import ClusterError
 from kafkapy.console.changes import Changes
 from kafkapy.console.pages import Pages
@@ -23,6 +22,7 @@ from kafkapy.console.security import Guard, Sessions, is_token
 from kafkapy.console.settings import Settings
 from kafkapy.console.state import Console
 from kafkapy.console.streams import Streams
+from kafkapy.version import __version__
 
 STATIC: Final = Path(__file__).parent / "static"
 WRONG_TOKEN_S: Final = 1.0

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from kafkapy.cli.client import TIMEOUT_S, confluent, outcomes
+from kafkapy.cli.client import confluent, outcomes
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.console import groups
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound
 from kafkapy.console.client import failures

@@ -6,7 +6,7 @@ other_groups.py lists groups of every type, and has those that librdkafka does n
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kafkapy.cli.client import TIMEOUT_S
+from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.group_explain import ExplainError, rebalances_of
 from kafkapy.cli.group_offsets import GroupOffsets, ResetTarget, parse_topics
 from kafkapy.console.brokers import BadRequest, ClusterError, NotFound

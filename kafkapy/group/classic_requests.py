@@ -8,6 +8,7 @@ from kafkapy.group.classic.group import ClassicGroup, Join
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer_requests import ConsumerGroups
 from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.migration.classic_members import decide_classic_heartbeat
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
@@ -109,7 +110,7 @@ class ClassicGroups:
         check_group_id(request.group_id)
         group = self._find(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return group.classic_members.heartbeat(request, now_ms)
+            return decide_classic_heartbeat(group, request, now_ms)
         return group.heartbeat(request, now_ms)
 
     def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> GroupDecision:

@@ -12,12 +12,17 @@ from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from kafkapy.group.consumer.group import ConsumerGroup, supported_assignors
+from kafkapy.group.consumer.heartbeat import decide_heartbeat
 from kafkapy.group.consumer.history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from kafkapy.group.consumer.regex_resolution import decide_resolution
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
 from kafkapy.group.consumer.subscriptions import MetadataHashes, ResolvedRegex
 from kafkapy.group.consumer.update import RequestContext
 from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.migration.classic_join import check_classic_join, decide_classic_join
+from kafkapy.group.migration.classic_members import decide_classic_sync
+from kafkapy.group.migration.removal import decide_classic_leave, decide_expiry, decide_leave
 from kafkapy.group.migration.upgrade import check_upgrade, upgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -74,12 +79,11 @@ class ConsumerGroups:
         context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
         group = self._groups.get(request.group_id)
         self._history.begin_decision()
-        if isinstance(group, ConsumerGroup):
-            return self._keep_made(group.group_id, group.heartbeat(request, member_id, context))
-        if request.member_epoch != JOIN_EPOCH:
-            noun = "Consumer group" if request.member_epoch > JOIN_EPOCH else "Group"
-            raise _not_found(request.group_id, group, noun)
-        return self._first_heartbeat(group, request, member_id, context)
+        if not isinstance(group, ConsumerGroup):
+            return self._first_heartbeat(group, request, member_id, context)
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return self._keep_made(group.group_id, decide_leave(group, request, context))
+        return decide_heartbeat(group, request, member_id, context)
 
     def resolve_regexes(self, group_id: str, matches: Mapping[str, ResolvedRegex]) -> GroupDecision:
         """Decide what was found of a decision's `due_regexes`; nothing if the group is gone."""
@@ -87,7 +91,7 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             return GroupDecision()
         self._history.begin_decision()
-        return group.resolve_regexes(matches, self._metadata())
+        return decide_resolution(group, matches, self._metadata())
 
     def prepare_hash(self, topic: TopicImage, image: MetadataImage) -> None:
         """Compute a topic's part of the metadata hash, so that decisions find it."""
@@ -101,12 +105,15 @@ class ConsumerGroups:
         context: RequestContext,
     ) -> GroupDecision:
         """Create the group with its first member, converting the classic group of that id if there is one."""
+        if request.member_epoch != JOIN_EPOCH:
+            noun = "Consumer group" if request.member_epoch > JOIN_EPOCH else "Group"
+            raise _not_found(request.group_id, classic, noun)
         group = self.make(request.group_id)
         records: list[CoordinatorRecord] = []
         if classic is not None:
             check_upgrade(classic, self._settings)
             records += upgrade(classic, group, context.image, context.now_ms)
-        decision = group.heartbeat(request, member_id, context)
+        decision = decide_heartbeat(group, request, member_id, context)
         decision.records[:0] = records
         decision.made = group
         if classic is not None:
@@ -143,20 +150,20 @@ class ConsumerGroups:
     ) -> GroupDecision:
         """Decide the JoinGroup of a classic member to a non-empty group. Raises ApiError with nothing changed."""
         member_id = request.member_id or self._new_member_id()
-        group.classic_members.check_join(request, member_id)
+        check_classic_join(group, request, member_id)
         needs_id = not request.member_id and request.group_instance_id is None
         if needs_id and version >= MEMBER_ID_REQUIRED_SINCE:
             return GroupDecision(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         self._history.begin_decision()
         context = RequestContext(client, now_ms, self._wall_ms(), self._metadata())
-        return self._keep_made(group.group_id, group.classic_join(request, member_id, context))
+        return self._keep_made(group.group_id, decide_classic_join(group, request, member_id, context))
 
     def classic_sync(self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> GroupDecision:
-        return group.classic_members.sync(request, self._metadata(), now_ms)
+        return decide_classic_sync(group, request, self._metadata(), now_ms)
 
     def classic_leave(self, group: ConsumerGroup, identities: list[MemberIdentity], now_ms: int) -> GroupDecision:
         self._history.begin_decision()
-        return self._keep_made(group.group_id, group.classic_leave(identities, self._metadata(), now_ms))
+        return self._keep_made(group.group_id, decide_classic_leave(group, identities, self._metadata(), now_ms))
 
     # -- the coordinator's own ------------------------------------------------------------------------------------
 
@@ -188,7 +195,7 @@ class ConsumerGroups:
 
     def on_time(self, group: ConsumerGroup, now_ms: int) -> GroupDecision:
         self._history.begin_decision(EXPIRED)
-        return self._keep_made(group.group_id, group.on_time(now_ms, self._metadata()))
+        return self._keep_made(group.group_id, decide_expiry(group, self._metadata(), now_ms))
 
     def on_loaded(self) -> None:
         """Start after the log was replayed and before the first request."""

@@ -5,6 +5,8 @@ from typing import Final
 
 from kafkapy.config.group import GroupCoordinatorConfig
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""The topic that holds the coordinator's records (records.py)."""
 GROUP_KEY_BOUNDS: Final = {
     "consumer.session.timeout.ms": "group_consumer_{}session_timeout_ms",
     "consumer.heartbeat.interval.ms": "group_consumer_{}heartbeat_interval_ms",

@@ -1,6 +1,6 @@
 """The arguments of a handler: the services of the broker, and the request's context."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -18,25 +18,24 @@ from kafkapy.security.authorizer import Authorizer
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.config.dynamic import DynamicConfig
-    from kafkapy.handlers.node_refusals import NodeRefusals
-    from kafkapy.handlers.quotas import Meter
     from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.fetch_session import FetchSessionCache
+    from kafkapy.replication.partition_read import PartitionRead
     from kafkapy.replication.replica_manager import ReplicaManager
-    from kafkapy.runtime.active_controller import ActiveController
+    from kafkapy.runtime.broker.active_controller import ActiveController
+    from kafkapy.runtime.broker.metadata_publisher import MetadataPublisher
+    from kafkapy.runtime.broker.producer_ids import ProducerIdManager
     from kafkapy.runtime.client_telemetry import ClientTelemetry
-    from kafkapy.runtime.controller import ControllerRuntime
-    from kafkapy.runtime.group_coordinator import GroupCoordinator
-    from kafkapy.runtime.log_dir_mover import LogDirMover
-    from kafkapy.runtime.log_flusher import LogFlusher
-    from kafkapy.runtime.metadata_publisher import MetadataPublisher
+    from kafkapy.runtime.controller.controller import ControllerRuntime
+    from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
+    from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+    from kafkapy.runtime.coordinators.transaction_verification import TransactionVerification
+    from kafkapy.runtime.logs.flusher import LogFlusher
+    from kafkapy.runtime.logs.log_dir_mover import LogDirMover
     from kafkapy.runtime.pool import HeavyWork
-    from kafkapy.runtime.producer_ids import ProducerIdManager
-    from kafkapy.runtime.quorum import Quorum
-    from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
-    from kafkapy.runtime.transaction_verification import TransactionVerification
+    from kafkapy.runtime.quorum.quorum import Quorum
     from kafkapy.seams import Clock, IoPool, Random
     from kafkapy.security.quotas import ClientQuotas
     from kafkapy.storage.manager.log_manager import LogManager
@@ -68,12 +67,44 @@ class Connection(Protocol):
     is_replica: bool
 
 
+class Meter(Protocol):
+    """Counts one request of a client with quotas; what handlers tell it and ask of it (serving/quotas.py)."""
+
+    def timed(self, work: Callable[[], R]) -> Callable[[], R]:
+        """Return `work` wrapped so that its time on a worker is added to the request's."""
+
+    def exempt(self) -> None:
+        """Exempt the request, which is a follower's, from quotas."""
+
+    def refuse_node(self) -> None:
+        """Count a request that only nodes may send as a client's: its sender is not authorized as a node."""
+
+    def mutations(self, *, is_strict: bool) -> CountPartitions:
+        """Return the counter of the partitions that the request creates or deletes."""
+
+    def mutations_apart(self, *, is_strict: bool) -> CountPartitions:
+        """Like `mutations`, but the resulting throttle is not part of this request's response."""
+
+    def most_fetched(self, max_bytes: int) -> int:
+        """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
+
+    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]") -> int:
+        """Count a Fetch response; return the throttle in ms, for which the connection is muted."""
+
+
+class NodeRefusals(Protocol):
+    """Logs what is refused to other nodes (handlers/node_refusals.py)."""
+
+    def note(self, header: RequestHeader, connection: Connection, code: int) -> None:
+        """Log an error of a whole request if an operator must know of it."""
+
+
 class RequestContext:
     """One request's header and connection. Made for every request, so it stays small."""
 
     __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "is_long")
 
-    meter: "Meter | None" = None
+    meter: Meter | None = None
     """Counts the request for its client's quotas; None if there are none. MeteredContext has it as a slot."""
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
@@ -121,7 +152,7 @@ class MeteredContext(RequestContext):
 
     __slots__ = ("meter",)
 
-    def __init__(self, header: RequestHeader, connection: Connection, meter: "Meter") -> None:
+    def __init__(self, header: RequestHeader, connection: Connection, meter: Meter) -> None:
         super().__init__(header, connection)
         self.meter = meter
 
@@ -210,7 +241,7 @@ class Services:
     """None while no client quota is enforced."""
     telemetry: "ClientTelemetry | None" = None
     """None without a receiver of client metrics."""
-    node_refusals: "NodeRefusals | None" = None
+    node_refusals: NodeRefusals | None = None
     """Logs fetches that name a replica which their sender is not; made for the first one."""
 
 

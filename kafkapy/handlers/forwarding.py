@@ -6,7 +6,7 @@ response is returned unchanged, including correlation id and version. While ther
 tries again, for request.timeout.ms at most; then the request fails with REQUEST_TIMED_OUT. If the controller refuses
 the Envelope itself, the request fails with UNKNOWN_SERVER_ERROR; if it does not know the request's version, the
 connection is closed. Apache Kafka's brokers do the same, but try for 60 s. `forward_once`, for topics that are created
-by being asked for (handlers/auto_create.py), does not try again.
+by being asked for (handlers/topics/auto_create.py), does not try again.
 """
 
 import asyncio

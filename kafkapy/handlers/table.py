@@ -4,8 +4,10 @@ An API is listed with the versions whose semantics are implemented. Produce is l
 refused: without them librdkafka assumes a broker without message format 2 and stops compressing (KAFKA-18659).
 """
 
+from collections.abc import Mapping
 from typing import Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.named_tuple import NamedTuple
 from kafkapy.protocol.api import APIS
 
@@ -34,7 +36,7 @@ ACLS: Final = 20_000
 
 
 class ServedApi(NamedTuple):
-    """One row: the module in kafkapy.handlers, the versions listed, the first version served, the element limit."""
+    """One row: the handler's module below kafkapy, the versions listed, the first version served, the element limit."""
 
     api_key: int
     handler: str
@@ -66,70 +68,70 @@ def _row(
 BROKER_APIS: dict[int, ServedApi] = {
     row.api_key: row
     for row in (
-        _row(0, "produce", listed_min=0, max_elements=PRODUCED),
-        _row(1, "fetch", max_elements=FETCHED),
-        _row(2, "list_offsets"),
-        _row(3, "metadata"),
-        _row(8, "offset_commit"),
-        _row(9, "offset_fetch"),
-        _row(10, "find_coordinator"),
-        _row(11, "join_group", max_elements=FEW),
-        _row(12, "heartbeat", max_elements=FEW),
-        _row(13, "leave_group", max_elements=MEMBERS),
-        _row(14, "sync_group", max_elements=MEMBERS),
-        _row(15, "describe_groups"),
-        _row(16, "list_groups", max_elements=FEW),
-        _row(17, "sasl_handshake", max_elements=FEW),
-        _row(18, "api_versions", max_elements=FEW),
-        _row(19, "create_topics", max_elements=CHANGED),
-        _row(20, "delete_topics", max_elements=CHANGED),
-        _row(21, "delete_records", max_elements=CHANGED),
+        _row(0, "handlers.data.produce", listed_min=0, max_elements=PRODUCED),
+        _row(1, "handlers.data.fetch", max_elements=FETCHED),
+        _row(2, "handlers.data.list_offsets"),
+        _row(3, "handlers.topics.metadata"),
+        _row(8, "handlers.groups.offset_commit"),
+        _row(9, "handlers.groups.offset_fetch"),
+        _row(10, "handlers.groups.find_coordinator"),
+        _row(11, "handlers.groups.join_group", max_elements=FEW),
+        _row(12, "handlers.groups.heartbeat", max_elements=FEW),
+        _row(13, "handlers.groups.leave_group", max_elements=MEMBERS),
+        _row(14, "handlers.groups.sync_group", max_elements=MEMBERS),
+        _row(15, "handlers.groups.describe_groups"),
+        _row(16, "handlers.groups.list_groups", max_elements=FEW),
+        _row(17, "handlers.security.sasl_handshake", max_elements=FEW),
+        _row(18, "handlers.cluster.api_versions", max_elements=FEW),
+        _row(19, "handlers.topics.create_topics", max_elements=CHANGED),
+        _row(20, "handlers.topics.delete_topics", max_elements=CHANGED),
+        _row(21, "handlers.data.delete_records", max_elements=CHANGED),
         # InitProducerId 6 is unstable in 4.3 (two-phase commit, KIP-939).
-        _row(22, "init_producer_id", max_version=5, max_elements=FEW),
-        _row(23, "offset_for_leader_epoch"),
-        _row(24, "add_partitions_to_txn", max_elements=CHANGED),
-        _row(25, "add_offsets_to_txn", max_elements=FEW),
-        _row(26, "end_txn", max_elements=FEW),
-        _row(27, "write_txn_markers", max_elements=MARKERS),
-        _row(28, "txn_offset_commit", max_elements=CHANGED),
-        _row(29, "describe_acls", max_elements=FEW),
-        _row(30, "create_acls", max_elements=ACLS),
-        _row(31, "delete_acls", max_elements=FEW),
-        _row(32, "describe_configs", max_elements=CHANGED),
-        _row(33, "alter_configs", max_elements=CHANGED),
-        _row(34, "alter_replica_log_dirs", max_elements=CHANGED),
-        _row(35, "describe_log_dirs", max_elements=FETCHED),
-        _row(36, "sasl_authenticate", max_elements=FEW),
-        _row(37, "create_partitions", max_elements=CHANGED),
-        _row(38, "create_delegation_token", max_elements=FEW),
-        _row(39, "renew_delegation_token", max_elements=FEW),
-        _row(40, "expire_delegation_token", max_elements=FEW),
-        _row(41, "describe_delegation_token", max_elements=FEW),
-        _row(42, "delete_groups"),
-        _row(43, "elect_leaders"),
-        _row(44, "incremental_alter_configs", max_elements=CHANGED),
-        _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
-        _row(46, "list_partition_reassignments"),
-        _row(47, "offset_delete"),
-        _row(48, "describe_client_quotas", max_elements=FEW),
-        _row(49, "alter_client_quotas", max_elements=CHANGED),
-        _row(50, "describe_user_scram_credentials", max_elements=MEMBERS),
-        _row(51, "alter_user_scram_credentials", max_elements=CHANGED),
-        _row(55, "describe_quorum", max_elements=FEW),
-        _row(57, "update_features", max_elements=FEW),
-        _row(60, "describe_cluster", max_elements=FEW),
-        _row(61, "describe_producers"),
-        _row(64, "unregister_broker", max_elements=FEW),
-        _row(65, "describe_transactions"),
-        _row(66, "list_transactions", max_elements=FEW),
-        _row(68, "consumer_group_heartbeat", max_elements=CHANGED),
-        _row(69, "consumer_group_describe"),
-        _row(71, "get_telemetry_subscriptions", max_elements=FEW),
-        _row(72, "push_telemetry", max_elements=FEW),
-        _row(74, "list_config_resources", max_elements=FEW),
-        _row(75, "describe_topic_partitions"),
-        _row(80, "raft_requests", max_elements=FEW),
-        _row(81, "raft_requests", max_elements=FEW),
+        _row(22, "handlers.transactions.init_producer_id", max_version=5, max_elements=FEW),
+        _row(23, "handlers.data.offset_for_leader_epoch"),
+        _row(24, "handlers.transactions.add_partitions_to_txn", max_elements=CHANGED),
+        _row(25, "handlers.transactions.add_offsets_to_txn", max_elements=FEW),
+        _row(26, "handlers.transactions.end_txn", max_elements=FEW),
+        _row(27, "handlers.data.write_txn_markers", max_elements=MARKERS),
+        _row(28, "handlers.transactions.txn_offset_commit", max_elements=CHANGED),
+        _row(29, "handlers.security.describe_acls", max_elements=FEW),
+        _row(30, "handlers.security.create_acls", max_elements=ACLS),
+        _row(31, "handlers.security.delete_acls", max_elements=FEW),
+        _row(32, "handlers.configs.describe_configs", max_elements=CHANGED),
+        _row(33, "handlers.configs.alter_configs", max_elements=CHANGED),
+        _row(34, "handlers.cluster.alter_replica_log_dirs", max_elements=CHANGED),
+        _row(35, "handlers.cluster.describe_log_dirs", max_elements=FETCHED),
+        _row(36, "handlers.security.sasl_authenticate", max_elements=FEW),
+        _row(37, "handlers.topics.create_partitions", max_elements=CHANGED),
+        _row(38, "handlers.security.create_delegation_token", max_elements=FEW),
+        _row(39, "handlers.security.renew_delegation_token", max_elements=FEW),
+        _row(40, "handlers.security.expire_delegation_token", max_elements=FEW),
+        _row(41, "handlers.security.describe_delegation_token", max_elements=FEW),
+        _row(42, "handlers.groups.delete_groups"),
+        _row(43, "handlers.cluster.elect_leaders"),
+        _row(44, "handlers.configs.incremental_alter_configs", max_elements=CHANGED),
+        _row(45, "handlers.cluster.alter_partition_reassignments", max_elements=REASSIGNED),
+        _row(46, "handlers.cluster.list_partition_reassignments"),
+        _row(47, "handlers.groups.offset_delete"),
+        _row(48, "handlers.security.describe_client_quotas", max_elements=FEW),
+        _row(49, "handlers.security.alter_client_quotas", max_elements=CHANGED),
+        _row(50, "handlers.security.describe_user_scram_credentials", max_elements=MEMBERS),
+        _row(51, "handlers.security.alter_user_scram_credentials", max_elements=CHANGED),
+        _row(55, "handlers.cluster.describe_quorum", max_elements=FEW),
+        _row(57, "handlers.cluster.update_features", max_elements=FEW),
+        _row(60, "handlers.cluster.describe_cluster", max_elements=FEW),
+        _row(61, "handlers.data.describe_producers"),
+        _row(64, "handlers.cluster.unregister_broker", max_elements=FEW),
+        _row(65, "handlers.transactions.describe_transactions"),
+        _row(66, "handlers.transactions.list_transactions", max_elements=FEW),
+        _row(68, "handlers.groups.consumer_group_heartbeat", max_elements=CHANGED),
+        _row(69, "handlers.groups.consumer_group_describe"),
+        _row(71, "handlers.configs.get_telemetry_subscriptions", max_elements=FEW),
+        _row(72, "handlers.configs.push_telemetry", max_elements=FEW),
+        _row(74, "handlers.configs.list_config_resources", max_elements=FEW),
+        _row(75, "handlers.topics.describe_topic_partitions"),
+        _row(80, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(81, "handlers.cluster.raft_requests", max_elements=FEW),
     )
 }
 """The broker listeners' APIs by API key, ascending: the order in which ApiVersions lists them."""
@@ -141,45 +143,45 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     row.api_key: row
     for row in (
         # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
-        _row(1, "raft_requests", max_elements=FEW),
-        _row(17, "sasl_handshake", max_elements=FEW),
-        _row(18, "api_versions", max_elements=FEW),
-        _row(19, "create_topics", max_elements=CHANGED),
-        _row(20, "delete_topics", max_elements=CHANGED),
-        _row(29, "describe_acls", max_elements=FEW),
-        _row(30, "create_acls", max_elements=ACLS),
-        _row(31, "delete_acls", max_elements=FEW),
-        _row(32, "describe_configs", max_elements=CHANGED),
-        _row(33, "alter_configs", max_elements=CHANGED),
-        _row(36, "sasl_authenticate", max_elements=FEW),
-        _row(37, "create_partitions", max_elements=CHANGED),
-        _row(38, "create_delegation_token", max_elements=FEW),
-        _row(39, "renew_delegation_token", max_elements=FEW),
-        _row(40, "expire_delegation_token", max_elements=FEW),
-        _row(43, "elect_leaders"),
-        _row(44, "incremental_alter_configs", max_elements=CHANGED),
-        _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
-        _row(46, "list_partition_reassignments"),
-        _row(49, "alter_client_quotas", max_elements=CHANGED),
-        _row(51, "alter_user_scram_credentials", max_elements=CHANGED),
-        _row(52, "raft_requests", max_elements=FEW),
-        _row(53, "raft_requests", max_elements=FEW),
-        _row(54, "raft_requests", max_elements=FEW),
-        _row(55, "describe_quorum", max_elements=FEW),
-        _row(56, "alter_partition"),
-        _row(57, "update_features", max_elements=FEW),
-        _row(58, "envelope", max_elements=FEW),
-        _row(59, "raft_requests", max_elements=FEW),
-        _row(60, "describe_controllers", max_elements=FEW),
-        _row(62, "broker_registration", max_elements=FEW),
-        _row(63, "broker_heartbeat"),
-        _row(64, "unregister_broker", max_elements=FEW),
-        _row(67, "allocate_producer_ids", max_elements=FEW),
-        _row(70, "controller_registration", max_elements=FEW),
-        _row(73, "assign_replicas_to_dirs"),
-        _row(80, "raft_requests", max_elements=FEW),
-        _row(81, "raft_requests", max_elements=FEW),
-        _row(82, "raft_requests", max_elements=FEW),
+        _row(1, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(17, "handlers.security.sasl_handshake", max_elements=FEW),
+        _row(18, "handlers.cluster.api_versions", max_elements=FEW),
+        _row(19, "handlers.topics.create_topics", max_elements=CHANGED),
+        _row(20, "handlers.topics.delete_topics", max_elements=CHANGED),
+        _row(29, "handlers.security.describe_acls", max_elements=FEW),
+        _row(30, "handlers.security.create_acls", max_elements=ACLS),
+        _row(31, "handlers.security.delete_acls", max_elements=FEW),
+        _row(32, "handlers.configs.describe_configs", max_elements=CHANGED),
+        _row(33, "handlers.configs.alter_configs", max_elements=CHANGED),
+        _row(36, "handlers.security.sasl_authenticate", max_elements=FEW),
+        _row(37, "handlers.topics.create_partitions", max_elements=CHANGED),
+        _row(38, "handlers.security.create_delegation_token", max_elements=FEW),
+        _row(39, "handlers.security.renew_delegation_token", max_elements=FEW),
+        _row(40, "handlers.security.expire_delegation_token", max_elements=FEW),
+        _row(43, "handlers.cluster.elect_leaders"),
+        _row(44, "handlers.configs.incremental_alter_configs", max_elements=CHANGED),
+        _row(45, "handlers.cluster.alter_partition_reassignments", max_elements=REASSIGNED),
+        _row(46, "handlers.cluster.list_partition_reassignments"),
+        _row(49, "handlers.security.alter_client_quotas", max_elements=CHANGED),
+        _row(51, "handlers.security.alter_user_scram_credentials", max_elements=CHANGED),
+        _row(52, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(53, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(54, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(55, "handlers.cluster.describe_quorum", max_elements=FEW),
+        _row(56, "handlers.controller.alter_partition"),
+        _row(57, "handlers.cluster.update_features", max_elements=FEW),
+        _row(58, "serving.envelope", max_elements=FEW),
+        _row(59, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(60, "handlers.cluster.describe_controllers", max_elements=FEW),
+        _row(62, "handlers.controller.broker_registration", max_elements=FEW),
+        _row(63, "handlers.controller.broker_heartbeat"),
+        _row(64, "handlers.cluster.unregister_broker", max_elements=FEW),
+        _row(67, "handlers.controller.allocate_producer_ids", max_elements=FEW),
+        _row(70, "handlers.controller.controller_registration", max_elements=FEW),
+        _row(73, "handlers.controller.assign_replicas_to_dirs"),
+        _row(80, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(81, "handlers.cluster.raft_requests", max_elements=FEW),
+        _row(82, "handlers.cluster.raft_requests", max_elements=FEW),
     )
 }
 """The APIs of the controller listener, by API key."""
@@ -198,3 +200,32 @@ FORWARDABLE_APIS = FORWARDED_APIS | FORWARDED_IN_PART_APIS
 
 LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
 """Served from version 0 on by handlers.legacy, if kafkapy.legacy.clients.enable is set: for clients from 0.9 on."""
+
+UNCOUNTED: Final = frozenset((52, 53, 54, 58, 59, 80, 81, 82))
+"""What voters of the quorum ask each other, which others wait for; and the Envelope, whose content is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parking:
+    """How the requests of an API that wait for other requests share the room for such.
+
+    share: of that room, how much may be in use with them. Anyone who may read can fill the fetches' with some
+    connections, and wait for ever; that leaves writes and rebalances theirs.
+    time_limit: the field with the time for which they wait; None if they cannot be answered without waiting.
+    is_prompt: with that field 0 they wait for nothing that other requests do. A Produce may be verified first.
+    """
+
+    share: float
+    time_limit: str | None = None
+    is_prompt: bool = False
+
+
+PARKED: Final[Mapping[int, Parking]] = {
+    0: Parking(0.75, "timeout_ms"),  # Produce
+    1: Parking(0.5, "max_wait_ms", is_prompt=True),  # Fetch
+    11: Parking(1.0),  # JoinGroup
+    14: Parking(1.0),  # SyncGroup
+    21: Parking(0.75, "timeout_ms", is_prompt=True),  # DeleteRecords
+    24: Parking(1.0),  # AddPartitionsToTxn
+}
+"""By API key. AddPartitionsToTxn: what has room on another broker waits for it, and the other way round."""

@@ -115,7 +115,7 @@ class TopicControl:
         """Build the indexes if they do not exist, in steps. Nothing may be replayed between the steps."""
         if self._indexes is None:
             indexes = PartitionIndexes()
-            yield from indexes.build(self.by_id.values())
+            yield from indexes.build((topic.topic_id, topic.partitions) for topic in self.by_id.values())
             self._indexes = indexes
 
     # -- decisions ------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class TopicControl:
         topic = self._topic(record.topic_id)
         del self.by_id[topic.topic_id]
         if self._indexes is not None:
-            self._indexes.forget(topic)
+            self._indexes.forget(topic.topic_id, topic.partitions)
         del self.by_name[topic.name]
         self._configs.forget_topic(topic.name)
         self._collisions.remove(topic.name)

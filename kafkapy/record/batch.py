@@ -1,4 +1,4 @@
-"""Views of record batches and their records, and the scan over batch headers.
+"""Views of record batches and their records.
 
 A batch of magic 2 (KIP-98): a big-endian header of 61 bytes, then its records, compressed together if a codec is set:
 
@@ -10,8 +10,8 @@ A batch of magic 2 (KIP-98): a big-endian header of 61 bytes, then its records, 
 
 Attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 base timestamp is a delete horizon. A record
 is varint length, int8 attributes, varlong timestamp delta, varint offset delta, key, value (varint length, -1 null),
-varint header count, headers (key and value alike). legacy.py has messages of magic 0 and 1; `batch_at` and `batches`
-choose the class by magic. A view does not own its bytes: it is valid while the caller keeps them unchanged.
+varint header count, headers (key and value alike). legacy.py has messages of magic 0 and 1; batches.py
+chooses the class by magic. A view does not own its bytes: it is valid while the caller keeps them unchanged.
 """
 
 import struct
@@ -330,99 +330,3 @@ def last_sequence(header: BatchHeader) -> int:
     if header.base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return increment_sequence(header.base_sequence, header.last_offset - header.base_offset)
-
-
-def batch_at(data: ReadableBuffer, position: int = 0) -> RecordBatch:
-    """Return the view of the batch (magic 2) or message (magic 0, 1) at `position`. Raises CorruptRecordError."""
-    if len(data) - position <= MAGIC_POSITION:
-        raise CorruptRecordError(f"a batch in {len(data) - position} bytes")
-    magic = data[position + MAGIC_POSITION]
-    if magic == 2:
-        return RecordBatch(data, position)
-    if magic > 2:
-        raise CorruptRecordError(f"magic {magic}, which does not exist")
-    from kafkapy.record.legacy import LegacyBatch  # imported only for old logs
-
-    return LegacyBatch(data, position)
-
-
-def batches(data: ReadableBuffer) -> Iterator[RecordBatch]:
-    """Yield the complete batches of `data` in order; stop at a truncated one.
-
-    Raises CorruptRecordError for an impossible length or magic.
-    """
-    position = 0
-    end = len(data)
-    while end - position >= LOG_OVERHEAD_BYTES:
-        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-        if length < MIN_MESSAGE_BYTES:
-            raise CorruptRecordError(f"a batch with length {length} at byte {position}")
-        if end - position > MAGIC_POSITION and data[position + MAGIC_POSITION] > 2:
-            raise CorruptRecordError(f"magic {data[position + MAGIC_POSITION]} at byte {position}")
-        if end - position < LOG_OVERHEAD_BYTES + length:
-            return
-        yield batch_at(data, position)
-        position += LOG_OVERHEAD_BYTES + length
-
-
-def scan_headers(data: ReadableBuffer, position: int = 0) -> Iterator[BatchHeader]:
-    """Yield the header of each complete batch from `position` on, without checking CRC or records.
-
-    Stops at a truncated batch. Raises CorruptRecordError for an impossible length or magic.
-    """
-    unpack_from = BATCH_HEADER.unpack_from
-    new_header = BatchHeader._make
-    size = len(data)
-    last_start = size - HEADER_BYTES
-    while position <= last_start:
-        offset, length, leader_epoch, magic, crc, attributes, delta, base_ms, max_ms, pid, pepoch, sequence, count = (
-            unpack_from(data, position)
-        )
-        if magic != 2 or length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-            break
-        batch_bytes = length + 12
-        if position + batch_bytes > size:
-            return
-        yield new_header(
-            (
-                position, batch_bytes, offset, offset + delta, leader_epoch, magic, crc, attributes, base_ms, max_ms,
-                pid, pepoch, sequence, count,
-            )
-        )  # fmt: skip
-        position += batch_bytes
-    if position < size:
-        yield from _scan_slowly(data, position)
-
-
-def _scan_slowly(data: ReadableBuffer, position: int) -> Iterator[BatchHeader]:
-    """Continue scan_headers at anything but a complete batch of magic 2: old messages, a truncated tail, garbage."""
-    for batch in batches(memoryview(data)[position:]):
-        is_shallow = batch.magic < 2
-        yield BatchHeader(
-            position + batch.position,
-            batch.size_bytes,
-            batch.last_offset if is_shallow else batch.base_offset,
-            batch.last_offset,
-            batch.partition_leader_epoch,
-            batch.magic,
-            batch.crc,
-            batch.attributes,
-            batch.base_timestamp,
-            batch.max_timestamp,
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            batch.record_count,
-        )
-
-
-def crc_is_valid(data: ReadableBuffer, position: int, size_bytes: int) -> bool:
-    """Return whether the checksum of the batch or message of `size_bytes` at `position` is correct."""
-    view = memoryview(data)
-    if size_bytes >= HEADER_BYTES and view[position + MAGIC_POSITION] == 2:
-        crc = int.from_bytes(view[position + CRC_POSITION : position + ATTRIBUTES_POSITION], "big")
-        return crc == crc32c(view[position + ATTRIBUTES_POSITION : position + size_bytes])
-    try:
-        return batch_at(view[: position + size_bytes], position).is_valid()
-    except CorruptRecordError:
-        return False

@@ -21,8 +21,8 @@ from kafkapy.record.batch import (
     NO_TIMESTAMP,
     Record,
     RecordBatch,
-    batches,
 )
+from kafkapy.record.batches import batches
 from kafkapy.record.builder import NewRecord, encode_records, seal
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_DECOMPRESSED_BYTES, NONE, ZSTD, compress
 from kafkapy.record.errors import (

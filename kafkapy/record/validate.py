@@ -26,10 +26,9 @@ from kafkapy.record.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    crc_is_valid,
     last_sequence,
-    scan_headers,
 )
+from kafkapy.record.batches import crc_is_valid, scan_headers
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, TooHeavyError
 from kafkapy.record.leader_batch import LIGHT_BYTES, LIGHT_RECORDS, LeaderBatch, too_large

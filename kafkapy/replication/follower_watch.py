@@ -7,7 +7,7 @@ set. The others need not be read or recorded: their follower again asked for the
 when the session last fetched (FollowerState.session).
 
 Code that changes a partition calls `FollowerWatches.notify`. Changes without a call (log start offset raised by
-retention) are found when runtime/isr_updates checks all partitions.
+retention) are found when runtime/broker/isr_updates checks all partitions.
 
 A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
 for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with. Those

@@ -1,8 +1,8 @@
 """Moving a replica to another log directory: its future log is a copy of the current one, then replaces it.
 
-Plain calls; runtime/log_dir_mover.py makes them in turns and waits in between. The copy behaves as a follower of the
-current log: it appends batches unchanged and takes over the high watermark and the log start offset. If the current log
-was truncated, the copy is truncated to where both agree, by leader epochs (KIP-101). Source: KIP-113.
+Plain calls; runtime/logs/log_dir_mover.py makes them in turns and waits in between. The copy behaves as a follower of
+the current log: it appends batches unchanged and takes over the high watermark and the log start offset. If the current
+log was truncated, the copy is truncated to where both agree, by leader epochs (KIP-101). Source: KIP-113.
 """
 
 import logging

@@ -83,7 +83,7 @@ class ReplicaManager:
         self.owed_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages; the caller of append_records takes them in the same turn of the loop."""
         self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens
-        """Sends a partition's pending ISR to the controller (runtime/isr_updates.py); set once, before serving."""
+        """Sends a partition's pending ISR to the controller (runtime/broker/isr_updates.py); set once, at the start."""
         self.on_partition_offline: Callable[[HostedPartition], None] = _nobody_listens
         """Called for each partition whose log directory failed, to stop fetching for it; set once."""
         self.watches = FollowerWatches()

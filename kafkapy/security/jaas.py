@@ -15,6 +15,9 @@ from kafkapy.named_tuple import NamedTuple
 from kafkapy.security.sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 
 _MODULES: Final = "org.apache.kafka.common.security"
+USER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""Names that a JAAS option can hold without quotes: what the users made here are called."""
+
 LOGIN_MODULES: Final = {
     PLAIN: f"{_MODULES}.plain.PlainLoginModule",
     SCRAM_SHA_256: f"{_MODULES}.scram.ScramLoginModule",

@@ -23,16 +23,16 @@ from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.hosted_partitions import HostedPartitions
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.runtime.active_controller import ActiveController
-from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation
-from kafkapy.runtime.cleaner import LogCleaner
-from kafkapy.runtime.directory_assignments import DirectoryAssignments
+from kafkapy.runtime.broker.active_controller import ActiveController
+from kafkapy.runtime.broker.directory_assignments import DirectoryAssignments
+from kafkapy.runtime.broker.lifecycle import BrokerLifecycle, Incarnation
+from kafkapy.runtime.broker.metadata_publisher import MetadataPublisher
 from kafkapy.runtime.expirer import Expirer
-from kafkapy.runtime.log_closing import close_logs
-from kafkapy.runtime.log_dir_mover import LogDirMover
-from kafkapy.runtime.log_flusher import LogFlusher
-from kafkapy.runtime.log_maintenance import LogMaintenance
-from kafkapy.runtime.metadata_publisher import MetadataPublisher
+from kafkapy.runtime.logs.cleaner import LogCleaner
+from kafkapy.runtime.logs.closing import close_logs
+from kafkapy.runtime.logs.flusher import LogFlusher
+from kafkapy.runtime.logs.log_dir_mover import LogDirMover
+from kafkapy.runtime.logs.maintenance import LogMaintenance
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.turns import in_turns
 from kafkapy.server import listeners
@@ -163,6 +163,10 @@ class BrokerServer:
         node = self._node
         self._io_pool = node.io_pool
         node.gauges = self._gauges
+        if node.counts is not None:
+            from kafkapy.server.admin.serve import serve_admin  # not needed by most nodes
+
+            serve_admin(node)
         node.open_directories(self._close_logs)
         self._log_manager = node.log_manager
         await node.start_quorum()

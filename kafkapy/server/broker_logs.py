@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.metadata.image import RESOURCE_TOPIC
 from kafkapy.metadata.registrations import PartitionRegistration
-from kafkapy.runtime.log_recovery import LogRecovery
+from kafkapy.runtime.logs.recovery import LogRecovery
 from kafkapy.server.node import Node
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.loading import LogLoading

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from kafkapy.handlers.router import Router
 from kafkapy.protocol.serving import Serving
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.server import listeners
 from kafkapy.server.limits import changed_limits, limits_at_start
 from kafkapy.server.measuring import measured
 from kafkapy.server.stopping import StopOrder
+from kafkapy.serving.router import Router
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig

@@ -86,6 +86,10 @@ class ControllerServer:
 
     async def _start(self) -> None:
         node = self._node
+        if node.counts is not None:
+            from kafkapy.server.admin.serve import serve_admin  # not needed by most nodes
+
+            serve_admin(node)
         node.open_directories(self._close_directories)
         await node.start_quorum()
         image = node.controller.image

@@ -7,11 +7,12 @@ from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import RESOURCE_GROUP, TRANSACTION_VERSION
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.runtime.group_coordinator import GroupCoordinator
-from kafkapy.runtime.late_transactions import LateTransactions
-from kafkapy.runtime.producer_ids import ProducerIdManager
-from kafkapy.runtime.transaction_coordinator import TransactionCoordinator, TransactionKeys
-from kafkapy.runtime.transaction_verification import CountedGate, RoutedGate, TransactionVerification
+from kafkapy.runtime.broker.producer_ids import ProducerIdManager
+from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
+from kafkapy.runtime.coordinators.late_transactions import LateTransactions
+from kafkapy.runtime.coordinators.remote_verification import RoutedGate
+from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator, TransactionKeys
+from kafkapy.runtime.coordinators.transaction_verification import CountedGate, TransactionVerification
 from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.server.transaction_links import TransactionLinks
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.metrics.verifications import VerificationCounts
     from kafkapy.replication.replica_manager import ReplicaManager
-    from kafkapy.runtime.markers import MarkerSink
+    from kafkapy.runtime.coordinators.markers import MarkerSink
     from kafkapy.runtime.peer import Peer
     from kafkapy.seams import Random, System
     from kafkapy.timer.wheel import TimingWheel
@@ -130,7 +131,7 @@ class Coordinators:
         )
 
     def _new_marker_sink(self) -> "MarkerSink":
-        from kafkapy.runtime.markers import LocalMarkers  # most brokers have no transactions
+        from kafkapy.runtime.coordinators.markers import LocalMarkers  # most brokers have no transactions
 
         return self._links.marker_sink(LocalMarkers(self._replica_manager, self.groups, self._clock))
 

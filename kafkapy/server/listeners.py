@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kafkapy.config.dynamic import DynamicConfig
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.seams import Clock, IoPool, Random
-    from kafkapy.server.authentication import Logins
-    from kafkapy.server.tls_listeners import TlsListeners
+    from kafkapy.server.login.authentication import Logins
+    from kafkapy.server.tls.listeners import TlsListeners
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -60,7 +60,7 @@ def _tls_listeners(endpoints: Iterable[ConfigEndpoint], dynamic_config: "Dynamic
     """Return the TLS settings of the listeners among `endpoints`, updated with the config; None if none uses TLS."""
     if not any(each.security_protocol.uses_tls for each in endpoints):
         return None
-    from kafkapy.server.tls_listeners import TlsListeners  # not needed without TLS
+    from kafkapy.server.tls.listeners import TlsListeners  # not needed without TLS
 
     tls = TlsListeners(dynamic_config.static)
     dynamic_config.add_check(tls.check)
@@ -80,7 +80,7 @@ def new_logins(
     """Return the login settings of the SASL listeners among `endpoints`; None if none uses SASL. Raises ConfigError."""
     if not any(each.security_protocol.uses_sasl for each in endpoints):
         return None
-    from kafkapy.server.authentication import Logins  # not needed by most brokers
+    from kafkapy.server.login.authentication import Logins  # not needed by most brokers
 
     return Logins(config, endpoints, image=image, random=random, io_pool=io_pool, cluster_id=cluster_id)
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, cast
 from kafkapy.protocol.serving import Coalesce, Route
 
 if TYPE_CHECKING:
-    from kafkapy.handlers.router import Router
     from kafkapy.metrics.registry import NodeCounts
+    from kafkapy.serving.router import Router
 
 
 def measured(
@@ -15,7 +15,7 @@ def measured(
     """Return the functions that serve requests: the router's own, unless requests are counted."""
     if counts is None:
         return router.route, router.coalesce
-    from kafkapy.handlers.measured_router import MeasuredRouter  # not needed by most nodes
+    from kafkapy.serving.measured_router import MeasuredRouter  # not needed by most nodes
 
     router.on_response = counts.requests.count_errors
     found = MeasuredRouter(

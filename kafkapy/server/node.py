@@ -15,7 +15,7 @@ from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.image import RESOURCE_BROKER, ConfigResource, MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.runtime.quorum_identity import MetadataDirectory
+from kafkapy.runtime.quorum.identity import MetadataDirectory
 from kafkapy.seams import System
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server.formatted import check_identity, check_metadata_log
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkapy.gauge import Measured
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metrics.registry import NodeCounts
-    from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.runtime.controller.controller import ControllerRuntime
 
 R = TypeVar("R")
 
@@ -106,7 +106,6 @@ class Node:
             self._quorum_pool = self._new_io_pool(self.loop, 1)
             self.io_pool = self._new_io_pool(self.loop, self.config.node.num_io_threads)
             self.stops.add(StopOrder.IO_POOL, self._close_io_pools)
-            self._start_admin_listener()
             await start()
         except BaseException:
             await self.stops.undo()
@@ -139,14 +138,6 @@ class Node:
             await asyncio.gather(part, return_exceptions=True)
         self.check_not_failed()
         return part.result()
-
-    def _start_admin_listener(self) -> None:
-        if not self.config.node.kafkapy_admin_listener:
-            return
-        from kafkapy.server.admin.listener import AdminListener  # not needed by most nodes
-
-        assert self.counts is not None, "made with the listener"
-        self.stops.add(StopOrder.ADMIN, AdminListener(self, self.counts).close)
 
     @property
     def controller(self) -> "ControllerRuntime":
@@ -297,7 +288,7 @@ class Node:
         """Return the node's only authorizer. The listeners of clients and of controllers share it."""
         if not self.config.security.authorizer_class_name:
             return AllowAll()
-        from kafkapy.server.authorization import LoadedAcls, new_authorizer  # not needed by most brokers
+        from kafkapy.server.login.authorization import LoadedAcls, new_authorizer  # not needed by most brokers
 
         acls = LoadedAcls(lambda: self.controller.image if self._has_metadata else None)
         return new_authorizer(self.config.security, acls)

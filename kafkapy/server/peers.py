@@ -7,15 +7,15 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkapy import __version__
 from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.version import __version__
 
 if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.protocol.client_login import NewLogin
     from kafkapy.protocol.traffic import OutboundTraffic
     from kafkapy.runtime.peer import Peer
-    from kafkapy.server.node_token import NodeToken
+    from kafkapy.server.login.node_token import NodeToken
 
 
 BACKOFF_MAX_MS: Final = 50
@@ -55,7 +55,7 @@ class Peers:
     def _check_tls(self) -> None:
         listener = self._config.controller_listener_names[0].upper()
         if self._config.listener_protocols[listener].uses_tls:
-            from kafkapy.server.tls_listeners import ClientContexts
+            from kafkapy.server.tls.listeners import ClientContexts
 
             ClientContexts(listener, self._config, lambda: self._config).current()
 
@@ -108,7 +108,7 @@ class Peers:
         mechanism = self._mechanism_of(listener)
         if mechanism == "OAUTHBEARER":
             return lambda: self._token_of(listener).login()
-        from kafkapy.server.node_login import node_login
+        from kafkapy.server.login.node_login import node_login
 
         return lambda: node_login(self._dynamic_config.current, listener, mechanism, self._random)
 
@@ -129,7 +129,7 @@ class Peers:
     def _token_of(self, listener: str) -> "NodeToken":
         """Raises ConfigError."""
         if listener not in self._tokens:
-            from kafkapy.server.node_token import NodeToken  # not needed by most nodes
+            from kafkapy.server.login.node_token import NodeToken  # not needed by most nodes
 
             self._tokens[listener] = NodeToken(
                 lambda: self._dynamic_config.current,
@@ -150,7 +150,7 @@ class Peers:
         if not self._config.listener_protocols[listener].uses_tls:
             return connector
         from kafkapy.reactor.tls_connector import TlsConnector
-        from kafkapy.server.tls_listeners import ClientContexts
+        from kafkapy.server.tls.listeners import ClientContexts
 
         contexts = ClientContexts(listener, self._dynamic_config.static, lambda: self._dynamic_config.current)
         timeout_ms = self._config.network.kafkapy_authentication_timeout_ms

@@ -11,12 +11,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkapy import __version__
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices
-from kafkapy.handlers.router import Router
 from kafkapy.metadata.features import MV_3_7_IV0, unserved_levels
 from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.named_tuple import NamedTuple
@@ -26,18 +24,20 @@ from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.socket_channel import listen
-from kafkapy.runtime.active_controller import ActiveController
-from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
-from kafkapy.runtime.controller_settings import ControllerSettings
-from kafkapy.runtime.hand_over import hand_over
-from kafkapy.runtime.quorum import Quorum
-from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
+from kafkapy.runtime.broker.active_controller import ActiveController
+from kafkapy.runtime.controller.controller import ControllerChanges, ControllerRuntime
+from kafkapy.runtime.controller.settings import ControllerSettings
+from kafkapy.runtime.quorum.hand_over import hand_over
+from kafkapy.runtime.quorum.identity import MetadataDirectory, QuorumIdentity
+from kafkapy.runtime.quorum.quorum import Quorum
 from kafkapy.security.authorizer import Authorizer
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records
 from kafkapy.server.measuring import measured
 from kafkapy.server.peers import Peers
+from kafkapy.serving.router import Router
 from kafkapy.types import Uuid
+from kafkapy.version import __version__
 
 if TYPE_CHECKING:
     from kafkapy import seams
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from kafkapy.metrics.registry import NodeCounts
     from kafkapy.raft.messages import Request, Response
     from kafkapy.raft.voters import Voter
-    from kafkapy.runtime.controller_channel import ControllerChannel
+    from kafkapy.runtime.broker.controller_channel import ControllerChannel
     from kafkapy.runtime.peer import Peer
-    from kafkapy.runtime.quorum_peers import KraftVersions
-    from kafkapy.runtime.raft_transport import NetworkRaftTransport
-    from kafkapy.server.authentication import Logins
+    from kafkapy.runtime.quorum.exchange import KraftVersions
+    from kafkapy.runtime.quorum.transport import NetworkRaftTransport
+    from kafkapy.server.login.authentication import Logins
 
 FIRST_BOOTSTRAP_ID: Final = -2
 """Bootstrap servers have the node ids -2, -3, ..., as in Apache Kafka."""
@@ -287,7 +287,7 @@ class QuorumNode:
         return self._new_channel(min(self._config.replication.controller_socket_timeout_ms, limit_ms))
 
     def _new_channel(self, timeout_ms: int) -> "ControllerChannel":
-        from kafkapy.runtime.controller_channel import ControllerChannel
+        from kafkapy.runtime.broker.controller_channel import ControllerChannel
 
         channel = ControllerChannel(
             leader=self._other_leader,
@@ -383,7 +383,7 @@ class QuorumNode:
 
     def _new_transport(self) -> "NetworkRaftTransport":
         from kafkapy.raft.wire import WirePeer
-        from kafkapy.runtime.raft_transport import NetworkRaftTransport
+        from kafkapy.runtime.quorum.transport import NetworkRaftTransport
 
         return NetworkRaftTransport(
             wire=WirePeer(self._identity.cluster_id, self._config.controller_listener_names[0]),

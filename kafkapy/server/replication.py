@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.metadata.image import RESOURCE_BROKER
-from kafkapy.runtime.active_controller import ActiveController
+from kafkapy.runtime.broker.active_controller import ActiveController
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.replica_manager import ReplicaManager
-    from kafkapy.runtime.isr_updates import IsrUpdates
-    from kafkapy.runtime.replica_fetchers import ReplicaFetchers
+    from kafkapy.runtime.broker.isr_updates import IsrUpdates
+    from kafkapy.runtime.followers.replica_fetchers import ReplicaFetchers
     from kafkapy.seams import Clock
     from kafkapy.server.quorum_node import QuorumNode
     from kafkapy.storage.log.log import Log
@@ -91,7 +91,7 @@ class Replication:
         fetchers.throttle = changed_throttle(fetchers.throttle, ThrottledSide.FOLLOWER, dynamic, new)
 
     def _new_fetchers(self) -> "ReplicaFetchers":
-        from kafkapy.runtime.replica_fetchers import ReplicaFetchers
+        from kafkapy.runtime.followers.replica_fetchers import ReplicaFetchers
 
         return ReplicaFetchers(
             self._replica_manager,
@@ -105,7 +105,7 @@ class Replication:
 
     def _start_isr_updates(self) -> None:
         """Start the task that adds followers to ISRs and removes them."""
-        from kafkapy.runtime.isr_updates import IsrUpdates
+        from kafkapy.runtime.broker.isr_updates import IsrUpdates
 
         self._isr_updates = IsrUpdates(
             self._replica_manager,

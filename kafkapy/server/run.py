@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.broker import BrokerConfig
-from kafkapy.server.heap import FrozenMetadata, freeze_heap
 from kafkapy.server.limits import raise_open_file_limit
-from kafkapy.server.system_clock import SystemRandom, clock_of_environment
+from kafkapy.server.process.heap import FrozenMetadata, freeze_heap
+from kafkapy.server.process.system_clock import SystemRandom, clock_of_environment
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
     from kafkapy.seams import Connector
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.controller import ControllerServer
+    from kafkapy.server.process.systemd import Supervisor
     from kafkapy.server.stopping import Stops
-    from kafkapy.server.systemd import Supervisor
 
 NewConnector: TypeAlias = "Callable[[asyncio.AbstractEventLoop], Connector]"
 NodeServer: TypeAlias = "BrokerServer | ControllerServer"
@@ -193,6 +193,6 @@ def _supervisor(server: NodeServer) -> "Supervisor | None":
     """Return the systemd notifier, or None if systemd does not run this process."""
     if not os.environ.get("NOTIFY_SOCKET"):
         return None
-    from kafkapy.server.systemd import Supervisor
+    from kafkapy.server.process.systemd import Supervisor
 
     return Supervisor(server.node, os.environ)

@@ -29,9 +29,9 @@ from kafkapy.metadata.scram_types import (
     salt_of,
     salted_password,
 )
-from kafkapy.server.dev_security import LOCAL_NAMES, DevAuthority
-from kafkapy.server.embedded_security import USER_NAME
-from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.security.jaas import USER_NAME
+from kafkapy.server.process.system_clock import SystemClock, SystemRandom
+from kafkapy.server.tls.dev_certificates import LOCAL_NAMES, DevAuthority
 from kafkapy.storage.offline.format import FormatRequest, format_directories
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import uuid_to_string

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kafkapy.errors import ConfigError
-from kafkapy.server.web_request import WebError, send
+from kafkapy.server.login.web_request import WebError, send
 from kafkapy.telemetry.otlp import resource, resources_with
 
 MAX_WAITING: Final = 64

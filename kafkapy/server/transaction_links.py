@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkapy.runtime.coordinators.remote_verification import RemoteGate
+
 if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.runtime.broker_channels import BrokerChannels
-    from kafkapy.runtime.markers import MarkerSink
+    from kafkapy.runtime.coordinators.markers import MarkerSink
     from kafkapy.runtime.peer import Peer
-    from kafkapy.runtime.remote_verification import RemoteGate
 
 
 class TransactionLinks:
@@ -33,14 +34,12 @@ class TransactionLinks:
 
     def marker_sink(self, local: "MarkerSink") -> "MarkerSink":
         """Return a sink that writes markers to the leaders of partitions; `local` is used for those led here."""
-        from kafkapy.runtime.remote_markers import RoutedMarkers  # most brokers have no transactions
+        from kafkapy.runtime.coordinators.markers import RoutedMarkers  # most brokers have no transactions
 
         return RoutedMarkers(local, self._new_channels(), node_id=self._node_id, image=self._image)
 
-    def remote_gate(self) -> "RemoteGate":
+    def remote_gate(self) -> RemoteGate:
         """Return the gate that asks coordinators on other brokers."""
-        from kafkapy.runtime.remote_verification import RemoteGate
-
         return RemoteGate(self._new_channels(), timeout_ms=self._request_timeout_ms)
 
     def close(self) -> None:

@@ -1,8 +1,12 @@
 """The configuration of transactions: the broker's current keys, and the finalised transaction.version."""
 
 from collections.abc import Callable
+from typing import Final
 
 from kafkapy.config.transaction import TransactionConfig
+
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+"""The topic that holds the coordinator's records (records.py)."""
 
 
 class TransactionSettings:

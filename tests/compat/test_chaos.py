@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkapy.server.cluster import queries
-from kafkapy.server.system_clock import CLOCK_OFFSET
+from kafkapy.server.process.system_clock import CLOCK_OFFSET
 from tests.support import chaos, topics
 from tests.support.chaos import Chaos, Fault
 from tests.support.chaos_clients import (

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.servers import Server
-from kafkapy.runtime.coordinator import java_hash
+from kafkapy.runtime.coordinators.coordinator import java_hash
 from tests.compat.conftest import new_server
 from tests.support import committed
 

@@ -15,7 +15,7 @@ import pytest
 
 from harness.nodes import CONTROLLER, Kind, Nodes, Plan
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, free_port
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from tests.support import topics
 from tests.support.copying import only_soaked
 from tests.support.eventually import eventually

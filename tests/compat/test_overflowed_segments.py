@@ -12,7 +12,7 @@ import pytest
 
 from harness.servers import java
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.recovery.loader import LastStop

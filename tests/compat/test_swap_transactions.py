@@ -19,8 +19,8 @@ import pytest
 from harness.servers import CLUSTER_ID, Kafkapy, Server, free_port
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
-from kafkapy.record.batch import batches
-from kafkapy.server.failpoints import VARIABLE
+from kafkapy.record.batches import batches
+from kafkapy.server.process.failpoints import VARIABLE
 from kafkapy.transaction.records import decode_record
 from kafkapy.transaction.states import TransactionState
 from tests.simulator.crash_enumeration import SOAK_FACTOR

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.record.batch import HEADER_BYTES, RecordBatch, batches
+from kafkapy.record.batch import HEADER_BYTES, RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.record.compression import decompress
 from kafkapy.record.errors import INVALID_RECORD
 from kafkapy.replication.delayed_produce import PartitionAppend

@@ -12,7 +12,7 @@ import pytest
 
 from kafkapy.config.log import DAY_MS, LogConfig
 from kafkapy.config.log_defaults import LogDefaults
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
 from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.file_names import DELETED_SUFFIX

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.storage import checkpoint
 from kafkapy.storage.log.local_log import SharedByLogs
 from kafkapy.storage.log.log import Log

@@ -18,7 +18,7 @@ from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, MetadataImage, P
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import RECORD_NAMES, decode_record, encode_record
 from kafkapy.metadata.snapshot import encoded_slices, image_records
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.types import uuid_from_string, uuid_to_string
 from tests.support.controllers import new_controller, published_by
 

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.record.batch import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    NO_TIMESTAMP_TYPE,
-    Record,
-    RecordBatch,
-    batches,
-    crc_is_valid,
-    scan_headers,
-)
+from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record, RecordBatch
+from kafkapy.record.batches import batches, crc_is_valid, scan_headers
 from kafkapy.record.compression import NAMES
 from kafkapy.record.control import (
     ControlType,

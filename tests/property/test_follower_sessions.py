@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.protocol.messages.fetch_request import FetchPartition
-from kafkapy.runtime import follower_session
-from kafkapy.runtime.follower_session import FollowerSession, PartitionKey, SessionRequest
+from kafkapy.runtime.followers import session as follower_session
+from kafkapy.runtime.followers.session import FollowerSession, PartitionKey, SessionRequest
 from tests.support.interpreter import needs_interpreter
 
 pytestmark = needs_interpreter("it sets a constant")

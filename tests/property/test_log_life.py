@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
-from kafkapy.record.batch import Record, RecordBatch, batches
+from kafkapy.record.batch import Record, RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.record.builder import NewRecord
 from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log.append import AppendResult

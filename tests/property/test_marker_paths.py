@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.marker_writer import MOST_MARKERS_NOW
-from kafkapy.runtime.markers import LocalMarkers, Marker, MarkerSink
-from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from kafkapy.group.settings import OFFSETS_TOPIC
+from kafkapy.runtime.coordinators.marker_writer import MOST_MARKERS_NOW
+from kafkapy.runtime.coordinators.markers import LocalMarkers, Marker, MarkerSink
+from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import settle

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.errors import ApiError
-from kafkapy.record.batch import Record, batches
+from kafkapy.record.batch import Record
+from kafkapy.record.batches import batches
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY
 from kafkapy.record.convert import down_convert, up_convert
 from kafkapy.record.legacy import build_message_set

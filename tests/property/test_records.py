@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy.record.batch import Record, RecordBatch, batches, crc_is_valid, scan_headers
+from kafkapy.record.batch import Record, RecordBatch
+from kafkapy.record.batches import batches, crc_is_valid, scan_headers
 from kafkapy.record.builder import NewRecord
 from kafkapy.record.compression import NONE, ZSTD, compress, decompress
 from kafkapy.record.errors import InvalidRecordsError, RecordsError

@@ -14,8 +14,8 @@ from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequestPartition
-from kafkapy.record.batch import batches
-from kafkapy.runtime.coordinator import java_hash
+from kafkapy.record.batches import batches
+from kafkapy.runtime.coordinators.coordinator import java_hash
 from tests.scenarios.conftest import serving
 from tests.support.client_requests import create_topic, delete_topic, describe_topic, fetch, until
 from tests.support.membership import (

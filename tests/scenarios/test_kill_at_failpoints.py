@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from kafkapy.server.failpoints import VARIABLE
+from kafkapy.server.process.failpoints import VARIABLE
 from tests.support.client_requests import (
     EARLIEST,
     LATEST,

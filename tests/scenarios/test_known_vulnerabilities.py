@@ -36,7 +36,7 @@ from kafkapy.security.oauthbearer import JwtError
 from kafkapy.security.plain import PlainServer
 from kafkapy.security.sasl import SaslError
 from kafkapy.security.scram import ScramCredential, ScramServer
-from kafkapy.server.jwks import read
+from kafkapy.server.login.jwks import read
 from tests.support.authorization_script import acl, request
 from tests.support.bearer_tokens import WALL_MS, SigningKey, jwks
 from tests.support.client_requests import (

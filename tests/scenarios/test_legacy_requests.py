@@ -23,7 +23,8 @@ from kafkapy.protocol.messages.legacy_delete_topics_request import LegacyDeleteT
 from kafkapy.protocol.messages.legacy_fetch_request import LegacyFetchRequest
 from kafkapy.protocol.messages.legacy_list_offsets_request import LegacyListOffsetsRequest
 from kafkapy.protocol.messages.legacy_produce_request import LegacyProduceRequest
-from kafkapy.record.batch import Record, batches
+from kafkapy.record.batch import Record
+from kafkapy.record.batches import batches
 from kafkapy.record.compression import GZIP, NONE
 from kafkapy.record.legacy import build_message_set
 from tests.support.batches import build_batch

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRe
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
 from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from tests.support.client_requests import EARLIEST, batch_of, create_topic, list_offset, local_voter, produce, until
 from tests.support.wire import WireClient
 

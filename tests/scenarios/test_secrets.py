@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from kafkapy import Broker
-from kafkapy.handlers.request_logger import request_logger
 from kafkapy.protocol.messages.alter_configs_request import AlterableConfig as LegacyConfig
 from kafkapy.protocol.messages.alter_configs_request import AlterConfigsRequest
 from kafkapy.protocol.messages.alter_configs_request import AlterConfigsResource as LegacyResource
@@ -32,6 +31,7 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
 )
 from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkapy.serving.request_logger import request_logger
 from tests.support.bearer_tokens import SigningKey, bearer, write_jwks
 from tests.support.logins import MODULES, jaas_keys, log_in, sasl_client, shake_hands
 from tests.support.wire import WireClient

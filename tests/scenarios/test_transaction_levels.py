@@ -9,7 +9,7 @@ import pytest
 from harness.servers import CLUSTER_ID, Kafkapy, free_port
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from tests.support.client_requests import create_topic, until
 from tests.support.transactions import TransactionalProducer, last_stable_offset, read_committed
 from tests.support.wire import WireClient

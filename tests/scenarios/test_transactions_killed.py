@@ -12,7 +12,7 @@ import pytest
 
 from harness.servers import Kafkapy
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.server.failpoints import VARIABLE
+from kafkapy.server.process.failpoints import VARIABLE
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.client_requests import LATEST, create_topic, list_offset, until
 from tests.support.offsets import committed, find_coordinator

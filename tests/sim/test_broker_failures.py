@@ -12,7 +12,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from kafkapy.runtime.log_maintenance import RESERVE_CHECK_MS
+from kafkapy.runtime.logs.maintenance import RESERVE_CHECK_MS
 from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, Topic, values_of
 from tests.simulator.loop import SimLoop, run
 

@@ -20,8 +20,8 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kafkapy.runtime.broker_lifecycle import SHUTDOWN_TIMEOUT_MS
-from kafkapy.runtime.log_dir_mover import THROTTLE_KEY
+from kafkapy.runtime.broker.lifecycle import SHUTDOWN_TIMEOUT_MS
+from kafkapy.runtime.logs.log_dir_mover import THROTTLE_KEY
 from kafkapy.server.broker import GRACE_MS
 from kafkapy.storage.checkpoint import CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE
 from tests.sim.test_broker_failures import FIRST_DIR, GONE, METADATA_DIR, PROPERTIES, SECOND_DIR, is_in, offline_paths

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.follower_fetch import READ_PER_TURN
+from kafkapy.handlers.data.follower_fetch import READ_PER_TURN
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.replication import follower_watch

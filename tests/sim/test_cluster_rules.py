@@ -25,8 +25,8 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import Partition, Role
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
-from kafkapy.runtime.commit_waits import settle
-from kafkapy.runtime.shard_host import ShardHost
+from kafkapy.runtime.coordinators.commit_waits import settle
+from kafkapy.runtime.coordinators.shard_host import ShardHost
 from tests.simulator.cluster_lives import live
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.interpreter import needs_interpreter

@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.types import TopicPartition
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.crash_enumeration import Crash, Moment, Recorder, crashes

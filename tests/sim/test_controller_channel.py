@@ -6,7 +6,7 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.raft.voters import Endpoint
-from kafkapy.runtime.controller_channel import ControllerChannel
+from kafkapy.runtime.broker.controller_channel import ControllerChannel
 from kafkapy.runtime.peer import Peer, PeerSettings
 from tests.simulator.broker_world import Machine
 from tests.simulator.loop import SimClock, SimLoop

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from kafkapy.errors import KafkapyError
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.storage.log.log import Log
 from kafkapy.types import METADATA_PARTITION, TopicPartition

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kafkapy.handlers.context import RequestContext
-from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, LargeRequests
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -22,6 +21,7 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, FEW_ELEMENTS, DecodedRequests, Room
+from kafkapy.serving.large_requests import LARGE_FRAME_BYTES, LargeRequests
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop
 from tests.support.wire import request_frame

@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
-from kafkapy.runtime.log_flusher import LogFlusher
+from kafkapy.runtime.logs.flusher import LogFlusher
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogManager

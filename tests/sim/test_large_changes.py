@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_records_request import (
@@ -18,7 +19,6 @@ from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.turns import TURN_MS
 from kafkapy.types import TopicPartition
 from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, Topic

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers import consumer_group_describe, offset_fetch
+from kafkapy.handlers.groups import consumer_group_describe, offset_fetch
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers import large_requests, router
 from kafkapy.handlers.table import BROKER_APIS, ServedApi
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.runtime import turns
+from kafkapy.serving import large_requests, router
 from tests.simulator.broker_world import Machine, Topic
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop

@@ -5,7 +5,7 @@ import asyncio
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.runtime.late_transactions import LOOK_S
+from kafkapy.runtime.coordinators.late_transactions import LOOK_S
 from kafkapy.server.admin.metrics import exposition
 from kafkapy.storage.producers.state import LATE_TRANSACTION_BUFFER_MS
 from tests.simulator.broker_world import INIT_PRODUCER_ID_VERSION, PRODUCE_VERSION, KafkaClient, Machine, Topic

@@ -1,6 +1,5 @@
 """Produce 0-2 to a topic that the client may not write: nothing is converted, and the connection goes on."""
 
-from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.protocol.messages.legacy_produce_request import (
     LegacyProduceRequest,
@@ -12,6 +11,7 @@ from kafkapy.record.batch import Record
 from kafkapy.record.legacy import build_message_set
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.security.authorizer import AclOperation
+from kafkapy.serving.router import Router
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
 from tests.support.metadata_services import Deny

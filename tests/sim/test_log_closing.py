@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.runtime.log_closing import close_logs
+from kafkapy.runtime.logs.closing import close_logs
 from kafkapy.storage import checkpoint
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition

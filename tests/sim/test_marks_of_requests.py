@@ -6,7 +6,6 @@ import pytest
 
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext
-from kafkapy.handlers.large_requests import LargeRequests, Undecoded
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.protocol.headers import read_request_header
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -14,6 +13,7 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.runtime.decoded_requests import DecodedRequests
 from kafkapy.security.authorizer import AllowAll
+from kafkapy.serving.large_requests import LargeRequests, Undecoded
 from tests.simulator.loop import SimLoop
 from tests.simulator.reactor_world import World, answer
 from tests.simulator.replicas import ReplicaWorld

@@ -11,7 +11,8 @@ from kafkapy.protocol.messages.legacy_produce_request import (
     TopicProduceData,
 )
 from kafkapy.protocol.messages.legacy_produce_response import LegacyProduceResponse
-from kafkapy.record.batch import Record, batches
+from kafkapy.record.batch import Record
+from kafkapy.record.batches import batches
 from kafkapy.record.compression import GZIP
 from kafkapy.record.legacy import build_message_set
 from kafkapy.runtime.pool import ANSWER_BYTES, HeavyWork

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.measured_router import MeasuredRouter
-from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.metrics.requests import RequestCounts
 from kafkapy.protocol.headers import read_response_header
@@ -27,6 +25,8 @@ from kafkapy.record.batch import Record
 from kafkapy.record.legacy import build_message_set
 from kafkapy.runtime.decoded_requests import ELEMENT_BYTES, DecodedRequests
 from kafkapy.security.authorizer import AllowAll
+from kafkapy.serving.measured_router import MeasuredRouter
+from kafkapy.serving.router import Router
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld

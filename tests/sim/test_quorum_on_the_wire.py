@@ -12,7 +12,7 @@ from kafkapy.errors import StorageError
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest, Response, VoteRequest, VoteResponse
 from kafkapy.raft.roles import LAST_EPOCH
 from kafkapy.raft.voters import VoterSet
-from kafkapy.runtime.quorum import Quorum
+from kafkapy.runtime.quorum.quorum import Quorum
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, AllowAll
 from kafkapy.server.quorum_node import GOODBYE_S
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
@@ -255,9 +255,9 @@ def test_a_node_without_the_right_logs_it_once_and_goes_on_when_it_is_granted(ca
         await append(await cluster.leader(), b"after")
         await cluster.all_have([b"before", b"after"])
 
-    with caplog.at_level(logging.INFO, "kafkapy.runtime.raft_transport"):
+    with caplog.at_level(logging.INFO, "kafkapy.runtime.quorum.transport"):
         withdraw()
-    logged = [each.getMessage() for each in caplog.records if each.name == "kafkapy.runtime.raft_transport"]
+    logged = [each.getMessage() for each in caplog.records if each.name == "kafkapy.runtime.quorum.transport"]
     refusals = [line for line in logged if "CLUSTER_AUTHORIZATION_FAILED" in line]
     assert refusals
     assert max(Counter(refusals).values()) <= len((1, 2, 3)), "each node logs it once"

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from kafkapy.config.quorum import QuorumConfig
-from kafkapy.runtime.quorum import Quorum
+from kafkapy.runtime.quorum.quorum import Quorum
 from tests.simulator.crash_enumeration import SOAK_FACTOR, Outcomes, Recorder, crashes
 from tests.simulator.disk import SimCrash, SimDisk
 from tests.simulator.io_pool import SimIoPool

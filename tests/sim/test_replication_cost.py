@@ -10,7 +10,7 @@ import pytest
 from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.replication import follower_watch
 from kafkapy.replication.delayed_delete_records import PartitionDeletion
-from kafkapy.runtime import follower_session
+from kafkapy.runtime.followers import session as follower_session
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld

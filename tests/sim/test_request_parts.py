@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers import metadata, offset_fetch
-from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, MAX_BYTES, PART_ELEMENTS, Levels, cut, join
+from kafkapy.handlers.groups import offset_fetch
+from kafkapy.handlers.parts import PART_ELEMENTS, Levels, cut, join
+from kafkapy.handlers.topics import metadata
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -29,6 +30,7 @@ from kafkapy.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopics,
 )
 from kafkapy.runtime.turns import PAUSE_MS, TURN_MS, Turns
+from kafkapy.serving.large_requests import LARGE_FRAME_BYTES, MAX_BYTES
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop
 

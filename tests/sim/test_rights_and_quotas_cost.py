@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from kafkapy.handlers import metadata
 from kafkapy.handlers.context import RequestContext
+from kafkapy.handlers.topics import metadata
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,

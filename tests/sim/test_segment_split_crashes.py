@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import batch_at, batches
+from kafkapy.record.batches import batch_at, batches
 from kafkapy.storage import checkpoint
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from kafkapy.storage.log.flush import flush_log

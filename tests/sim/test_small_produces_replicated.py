@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers import produce
 from kafkapy.handlers.context import RequestContext
-from kafkapy.handlers.small_produces import SmallProduces
+from kafkapy.handlers.data import produce
+from kafkapy.handlers.data.small_produces import SmallProduces
 from kafkapy.machine import Decision
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_request_header, write_response_header

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.small_produces import MAX_PLANS, MIN_SWEEP, SmallProduces
+from kafkapy.handlers.data.small_produces import MAX_PLANS, MIN_SWEEP, SmallProduces
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.runtime.transaction_verification import TransactionalProducer
+from kafkapy.runtime.coordinators.transaction_verification import TransactionalProducer
 from kafkapy.security.authorizer import AclOperation
 from tests.sim.test_broker_requests import on_machine
 from tests.simulator.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic, values_of

@@ -3,7 +3,7 @@
 import asyncio
 
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.runtime.commit_waits import CommitWait
+from kafkapy.runtime.coordinators.commit_waits import CommitWait
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld
 

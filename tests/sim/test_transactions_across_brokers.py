@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.markers import LocalMarkers, Marker
-from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
-from kafkapy.runtime.transaction_verification import TransactionalProducer
+from kafkapy.runtime.coordinators.markers import LocalMarkers, Marker
+from kafkapy.runtime.coordinators.transaction_verification import TransactionalProducer
+from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import topic_id

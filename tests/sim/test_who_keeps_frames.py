@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kafkapy.handlers.request_logger import request_logger
-from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.runtime.coordinators.transaction_verification import TransactionalProducer, TransactionVerification
 from kafkapy.runtime.decoded_requests import DecodedRequests
-from kafkapy.runtime.transaction_verification import TransactionalProducer, TransactionVerification
 from kafkapy.security.authorizer import AllowAll
 from kafkapy.security.quotas import ClientQuotas
+from kafkapy.serving.request_logger import request_logger
+from kafkapy.serving.router import Router
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
 from tests.simulator.replicas import ReplicaWorld

@@ -25,7 +25,8 @@ from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.record.batch import RecordBatch, batches
+from kafkapy.record.batch import RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.quorum_node import Network
 from kafkapy.storage.log.log import Log

@@ -27,7 +27,7 @@ from kafkapy.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.types import ZERO_UUID
 from tests.simulator.cluster_checker import ClusterChecker, ViolationError
 from tests.simulator.cluster_world import CLIENT_PORT, ClusterWorld, host_of

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from kafkapy.metadata.image import MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record
-from kafkapy.record.batch import RecordBatch, batch_at
+from kafkapy.record.batch import RecordBatch
+from kafkapy.record.batches import batch_at
 from kafkapy.storage.file_names import LOG_SUFFIX
 from kafkapy.storage.metadata.snapshot import SUFFIX, SnapshotReader, parse_name
 from tests.simulator.disk import SimDisk

@@ -292,7 +292,7 @@ class Node:
     # ---- the log
 
     def maybe_flush(self) -> None:
-        """Start a sync if one is wanted and none is under way, as runtime/quorum_flush.py does."""
+        """Start a sync if one is wanted and none is under way, as runtime/quorum/flush.py does."""
         flush = self.wanted_flush
         if flush is not None and not self.is_flushing:
             self.wanted_flush, self.is_flushing = None, True

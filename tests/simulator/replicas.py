@@ -16,8 +16,8 @@ from typing import Any
 
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError
-from kafkapy.handlers import fetch, list_offsets
 from kafkapy.handlers.context import RequestContext
+from kafkapy.handlers.data import fetch, list_offsets
 from kafkapy.machine import Decided, Decision, Steps
 from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -30,13 +30,13 @@ from kafkapy.protocol.messages.fetch_response import FetchResponse
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.protocol.serving import ConnectionInfo
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.replica_manager import ALL_ACKS
-from kafkapy.runtime.isr_updates import IsrUpdates
+from kafkapy.runtime.broker.isr_updates import IsrUpdates
+from kafkapy.runtime.followers.replica_fetchers import ReplicaFetchers
 from kafkapy.runtime.peer import NoResponseError
-from kafkapy.runtime.replica_fetchers import ReplicaFetchers
 from kafkapy.seams import FileRegion
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from kafkapy.record.batch import NO_SEQUENCE, Record, RecordBatch, batch_at, batches
+from kafkapy.record.batch import NO_SEQUENCE, Record, RecordBatch
+from kafkapy.record.batches import batch_at, batches
 from kafkapy.storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log

@@ -11,7 +11,8 @@ from typing import Any
 
 from kafkapy.config.log import LogConfig
 from kafkapy.config.log_defaults import LogDefaults
-from kafkapy.record.batch import Record, batches
+from kafkapy.record.batch import Record
+from kafkapy.record.batches import batches
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
 from kafkapy.storage.cleaner.manager import CleanerManager

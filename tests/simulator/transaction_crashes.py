@@ -27,7 +27,7 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
+from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from kafkapy.transaction.decision import TransactionDecision
 from kafkapy.transaction.records import TransactionRecord, value_version
 from kafkapy.types import TopicPartition

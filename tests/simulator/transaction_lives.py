@@ -12,18 +12,18 @@ from random import Random
 from typing import Any
 
 from kafkapy.errors import ApiError
+from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kafkapy.runtime.coordinator_writer import TransactionalWrite
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
-from kafkapy.runtime.transaction_verification import TransactionalProducer
+from kafkapy.runtime.coordinators.transaction_verification import TransactionalProducer
+from kafkapy.runtime.coordinators.writer import TransactionalWrite
 from kafkapy.transaction.decision import TransactionDecision
 from kafkapy.transaction.records import TransactionRecord, value_version
+from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from tests.simulator.disk import SimCrash, SimDisk
 from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import NOW_MS

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from kafkapy.errors import ApiError
+from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
@@ -21,9 +22,8 @@ from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdReq
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
-from kafkapy.runtime.transaction_verification import TransactionalProducer
+from kafkapy.runtime.coordinators.transaction_verification import TransactionalProducer
+from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import Keep
 from tests.simulator.loop import SimLoop, run

@@ -8,19 +8,19 @@ from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.handlers.context import ControllerServices
-from kafkapy.handlers.router import Router
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkapy.protocol.serving import Serving
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.raft.wire import WirePeer
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
-from kafkapy.runtime.hand_over import hand_over
 from kafkapy.runtime.peer import Peer, PeerSettings
-from kafkapy.runtime.quorum import Quorum
-from kafkapy.runtime.raft_transport import NetworkRaftTransport
+from kafkapy.runtime.quorum.hand_over import hand_over
+from kafkapy.runtime.quorum.quorum import Quorum
+from kafkapy.runtime.quorum.transport import NetworkRaftTransport
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server.quorum_node import GOODBYE_S
+from kafkapy.serving.router import Router
 from kafkapy.types import ReplicaKey
 from tests.simulator.disk import SimDisk
 from tests.simulator.io_pool import SimIoPool

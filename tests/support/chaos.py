@@ -8,8 +8,8 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkapy.server.failpoints import VARIABLE
-from kafkapy.server.system_clock import CLOCK_OFFSET
+from kafkapy.server.process.failpoints import VARIABLE
+from kafkapy.server.process.system_clock import CLOCK_OFFSET
 from tests.support.mounted_disks import MountedDisk
 from tests.support.proxied_nodes import NODE_IDS, START_S, ProxiedNode, ProxiedNodes
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from kafkapy.config.log import LogConfig
 from kafkapy.config.log_defaults import LogDefaults
-from kafkapy.record.batch import Record, RecordBatch, batches
+from kafkapy.record.batch import Record, RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
 from kafkapy.storage.cleaner.manager import CleanerManager, Cleaning, CleaningReport
 from kafkapy.storage.log.flush import flush_log

@@ -12,7 +12,8 @@ from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.record.batch import Record, batches
+from kafkapy.record.batch import Record
+from kafkapy.record.batches import batches
 from kafkapy.types import ReplicaKey
 from tests.support.batches import build_batch
 from tests.support.wire import WireClient

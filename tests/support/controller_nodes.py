@@ -10,10 +10,10 @@ from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
-from kafkapy.runtime.active_controller import ActiveController
-from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, Incarnation
-from kafkapy.runtime.controller import ControllerRuntime
-from kafkapy.runtime.controller_settings import ControllerSettings
+from kafkapy.runtime.broker.active_controller import ActiveController
+from kafkapy.runtime.broker.lifecycle import BrokerLifecycle, Incarnation
+from kafkapy.runtime.controller.controller import ControllerRuntime
+from kafkapy.runtime.controller.settings import ControllerSettings
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules, directory_id

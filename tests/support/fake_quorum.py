@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kafkapy.runtime.quorum import CommittedBatch, NotLeaderError, QuorumListener
+from kafkapy.runtime.quorum.quorum import CommittedBatch, NotLeaderError, QuorumListener
 from kafkapy.types import OffsetAndEpoch
 
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from kafkapy.group.settings import GroupSettings
+from kafkapy.group.settings import OFFSETS_TOPIC, GroupSettings
 from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest
 from kafkapy.protocol.messages.offset_commit_response import OffsetCommitResponse
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
 from tests.support.chance import SeededRandom
 from tests.support.hosting import Hosting
 

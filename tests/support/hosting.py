@@ -18,7 +18,7 @@ from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.hosted_partitions import HostedPartition, HostedPartitions
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
-from kafkapy.runtime.log_flusher import LogFlusher
+from kafkapy.runtime.logs.flusher import LogFlusher
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.turns import Turns, Walk
 from kafkapy.seams import Clock

@@ -10,7 +10,8 @@ Within one epoch nothing may be there twice, be missing or out of order.
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafkapy.record.batch import batches, increment_sequence
+from kafkapy.record.batch import increment_sequence
+from kafkapy.record.batches import batches
 from tests.support.migrating import log_of
 
 Producer = tuple[int, int]

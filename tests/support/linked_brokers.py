@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.handlers.encoded_answers import VersionAnswers
-from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.machine import Decision
 from kafkapy.metadata.delta import difference
@@ -22,13 +21,15 @@ from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.protocol.serving import Serving
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
+from kafkapy.runtime.coordinators.markers import LocalMarkers, MarkerSink
+from kafkapy.runtime.coordinators.remote_verification import RoutedGate
+from kafkapy.runtime.coordinators.transaction_verification import TransactionGate
 from kafkapy.runtime.decoded_requests import DecodedRequests
-from kafkapy.runtime.markers import LocalMarkers, MarkerSink
+from kafkapy.runtime.followers.replica_fetchers import ReplicaFetchers
 from kafkapy.runtime.peer import Peer, PeerSettings
-from kafkapy.runtime.replica_fetchers import ReplicaFetchers
-from kafkapy.runtime.transaction_verification import RoutedGate, TransactionGate
 from kafkapy.security.authorizer import AclOperation, AllowAll
 from kafkapy.server.transaction_links import TransactionLinks
+from kafkapy.serving.router import Router
 from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop

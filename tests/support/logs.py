@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from kafkapy.group.records import CoordinatorRecord, decode_record
+from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafkapy.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -27,9 +28,8 @@ from kafkapy.protocol.messages.incremental_alter_configs_request import (
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.protocol.primitives import MessageStruct
-from kafkapy.record.batch import batches
-from kafkapy.runtime.coordinator import java_hash
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
+from kafkapy.record.batches import batches
+from kafkapy.runtime.coordinators.coordinator import java_hash
 from tests.support.client_requests import create_topic, fetch_request, metadata
 from tests.support.membership import describe_group, join_request, leave
 from tests.support.offsets import commit, fetch_group, find_coordinator

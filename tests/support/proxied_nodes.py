@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from harness.servers import Kafkapy, free_port
+from kafkapy.embedded.proxies import Proxies
 from kafkapy.errors import KafkapyError
 from kafkapy.server.cluster import queries
-from kafkapy.server.cluster.proxies import Proxies
 
 NODE_IDS = (1, 2, 3)
 START_S = 180

@@ -6,9 +6,9 @@ from typing import Any
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.raft.messages import Request, Response
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
-from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
-from kafkapy.runtime.quorum_identity import MetadataDirectory, QuorumIdentity
-from kafkapy.runtime.quorum_peers import KraftVersions
+from kafkapy.runtime.quorum.exchange import KraftVersions
+from kafkapy.runtime.quorum.identity import MetadataDirectory, QuorumIdentity
+from kafkapy.runtime.quorum.quorum import CommittedBatch, Quorum, SnapshotSource
 from kafkapy.seams import System
 from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch, ReplicaKey

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
@@ -13,19 +14,20 @@ from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kafkapy.record.batch import NO_SEQUENCE, RecordBatch, batches
+from kafkapy.record.batch import NO_SEQUENCE, RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.runtime.coordinator_writer import TransactionalWrite
-from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.markers import LocalMarkers, MarkerSink
-from kafkapy.runtime.producer_ids import ProducerIdManager
-from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC, TransactionCoordinator, TransactionKeys
-from kafkapy.runtime.transaction_verification import (
+from kafkapy.runtime.broker.producer_ids import ProducerIdManager
+from kafkapy.runtime.coordinators.markers import LocalMarkers, MarkerSink
+from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator, TransactionKeys
+from kafkapy.runtime.coordinators.transaction_verification import (
     LocalGate,
     TransactionalProducer,
     TransactionGate,
     TransactionVerification,
 )
+from kafkapy.runtime.coordinators.writer import TransactionalWrite
+from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import batch
 

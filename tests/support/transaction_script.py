@@ -36,7 +36,7 @@ from kafkapy.protocol.messages.write_txn_markers_request import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.transaction.metadata import TransactionMetadata
 from kafkapy.transaction.records import TransactionRecord, decode_record, encode_record
 from kafkapy.transaction.states import TransactionState

@@ -49,7 +49,7 @@ def test_package_without_a_manifest_is_interpreted(tmp_path) -> None:
 def test_import_of_a_stale_package_fails_before_its_modules_load(tmp_path) -> None:
     package = tmp_path / "kafkapy"
     package.mkdir()
-    for name in ("__init__.py", "compiled.py"):
+    for name in ("__init__.py", "compiled.py", "version.py"):
         (package / name).write_bytes((Path(compiled.PACKAGE) / name).read_bytes())
     (package / "types.py").write_text("")
     (package / compiled.MANIFEST).write_text("1 1 kafkapy/types.py\n")

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from kafkapy.server.distributions import DISTRIBUTION, OWN_ENTRY_POINT
+from kafkapy.server.process.distributions import DISTRIBUTION, OWN_ENTRY_POINT
 from tests.support.pages import DOCUMENTS, ROOT
 
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")

@@ -51,4 +51,4 @@ def test_files_and_modules_named_in_the_documents_exist(document: str) -> None:
 
 
 def test_a_file_that_is_gone_is_found() -> None:
-    assert missing("see handlers/produce.py and storage/log/gone.py, not ../log/log.py") == ["storage/log/gone.py"]
+    assert missing("see handlers/data/produce.py and storage/log/gone.py, not ../log/log.py") == ["storage/log/gone.py"]

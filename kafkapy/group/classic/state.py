@@ -7,7 +7,7 @@ change it directly, as in Apache Kafka, and it is lost with the coordinator. A n
 generation written, and the members rebalance from there. rebalance.py has the parked requests and deadlines.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafkapy.errors import ApiError, ProtocolError
@@ -126,8 +126,11 @@ class ClassicGroupLog:
         self._subscribed_topics = self._read_subscriptions()
         self.history = RebalanceHistory(self._shares())
 
-    def found(self, members: Iterable[ClassicMember], generation: int) -> None:
-        """Start as a stable group of consumers with assignments, converted from a KIP-848 group (downgrade.py)."""
+    def found(self, members: Iterable[ClassicMember], generation: int, history: RebalanceHistory) -> None:
+        """Start as a stable group of consumers, converted from a KIP-848 group (downgrade.py); `assign` comes next.
+
+        `history` is that of the KIP-848 group, which goes on here.
+        """
         assert self.is_empty
         for member in members:
             self.members.add(member)
@@ -135,7 +138,15 @@ class ClassicGroupLog:
         self.protocol_type = CONSUMER_PROTOCOL
         self.protocol_name = self.members.select_protocol()
         self.state = ClassicState.STABLE
+        self.history = history
         self._subscribed_topics = self._read_subscriptions()
+
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Give the members of a group that was just founded their assignments, by member id."""
+        assert self.state is ClassicState.STABLE
+        assert assignments.keys() == {member.member_id for member in self.members}
+        for member in self.members:
+            member.assignment = assignments[member.member_id]
 
     def replay_metadata(self, value: GroupMetadataValue) -> None:
         """Apply a record that this group has just decided."""

@@ -1,48 +1,34 @@
-"""A KIP-848 consumer group: decides its members' requests and expires members.
+"""A KIP-848 consumer group: its state, and questions about it. Requests are decided by the modules listed below.
 
-Decide, append, replay: `heartbeat`, `on_time` and the other methods return records and do not change the state in the
-log (state.py). Soft state is kept here and changes at once: deadlines, and the metadata with which the group was last
-compared. It is lost with the coordinator, as in Kafka.
+Decide, append, replay: decisions take the group, return records and do not change the state in the log (state.py). Soft
+state is kept here and changes at once: deadlines, and the metadata with which the group was last compared. It is lost
+with the coordinator, as in Kafka.
 
 A partition has at most one owner at any time (reconcile.py). Source: KIP-848; Apache Kafka 4.3.1 for details that the
 KIP leaves open.
 
 state.py               the replayed state of the group; member.py, records.py
 timers.py              deadlines of the members
-update.py              the steps of a joining or updating request: heartbeat.py; classic_join.py for classic members
-classic_members.py     the other requests of classic members
-../migration/          conversion from a classic group (upgrade.py) and to one (downgrade.py)
+heartbeat.py           the decision of a heartbeat, with the steps of update.py
+regex_resolution.py    the decision that writes what regular expressions have matched
+../migration/          removal of members, requests of classic members, conversion from and to a classic group
 ../consumer_requests.py dispatch of a shard's requests and records to its KIP-848 groups
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors import ASSIGNORS
-from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
-from kafkapy.group.consumer.checks import check_static_member, unknown_member
-from kafkapy.group.consumer.classic_join import ClassicJoinDecision
-from kafkapy.group.consumer.classic_members import ClassicMembers
-from kafkapy.group.consumer.heartbeat import HeartbeatDecision
-from kafkapy.group.consumer.member import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
-from kafkapy.group.consumer.records import (
-    current_record,
-    epoch_record,
-    group_tombstones,
-    member_tombstones,
-    regex_record,
-    regex_tombstone,
-)
+from kafkapy.group.consumer.checks import unknown_member
+from kafkapy.group.consumer.member import ConsumerMember
+from kafkapy.group.consumer.records import group_tombstones
 from kafkapy.group.consumer.regex_schedule import RegexSchedule
 from kafkapy.group.consumer.state import ConsumerGroupLog, GroupState
-from kafkapy.group.consumer.subscriptions import MetadataHashes, ResolvedRegex, Subscriptions
+from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
 from kafkapy.group.consumer.timers import ConsumerTimers
-from kafkapy.group.consumer.update import RequestContext
-from kafkapy.group.decision import GroupDecision
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
-from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage, TopicsImage
@@ -50,12 +36,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
-from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
-from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from kafkapy.protocol.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
-from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
-from kafkapy.protocol.messages.leave_group_request import MemberIdentity
-from kafkapy.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from kafkapy.protocol.primitives import Message
 from kafkapy.types import Uuid
 
@@ -66,7 +47,7 @@ COMMIT_VERSION_OF_MEMBERS: Final = 9
 
 
 class ConsumerGroup:
-    """Decides the requests of its members. `log` is the replayed state, `timers` has the members' deadlines."""
+    """One group. `log` is the replayed state, `timers` has the members' deadlines, `history` the last rebalances."""
 
     def __init__(
         self,
@@ -83,7 +64,6 @@ class ConsumerGroup:
         self.history = RebalanceHistory()
         self.log = ConsumerGroupLog(group_id)
         self.timers = ConsumerTimers(self.log, settings)
-        self.classic_members = ClassicMembers(self.log, self.timers, settings)
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._regex_schedule = RegexSchedule()
@@ -115,106 +95,28 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.log.subscriptions.topics()
 
+    def known_member(self, member_id: str | None) -> ConsumerMember:
+        """Return the member. Raises UNKNOWN_MEMBER_ID."""
+        member = self.log.members.get(member_id) if member_id is not None else None
+        if member is None:
+            raise unknown_member(self.group_id, member_id)
+        return member
+
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply one ConsumerGroup* record; `value` is None for a tombstone."""
         self.log.replay(key, value)
         if isinstance(key, ConsumerGroupMemberMetadataKey | ConsumerGroupCurrentMemberAssignmentKey):
             self.timers.on_replay(key.member_id)
 
-    # Requests
-
-    def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
-    ) -> GroupDecision:
-        """Decide a heartbeat; `member_id` is the request's own, or one generated for it (version 0).
-
-        The request has passed check_heartbeat (consumer_requests.py). Raises ApiError with the codes of KIP-848.
-        """
-        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            return self._leave(request, context)
-        return HeartbeatDecision(self, request, member_id, context).decide()
-
-    def _leave(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> GroupDecision:
-        response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-        if request.instance_id is None:
-            member = self._known_member(request.member_id)
-        else:
-            existing = self.log.static_member(request.instance_id)
-            member = check_static_member(existing, request.member_id, request.instance_id)
-            if request.member_epoch == LEAVE_STATIC_EPOCH:
-                return GroupDecision(response, [current_record(self.group_id, member.departed())])
-        decision = self._fence([member], context.image, context.now_ms)
-        decision.response = response
-        return decision
-
-    def classic_join(self, request: JoinGroupRequest, member_id: str, context: RequestContext) -> GroupDecision:
-        """Decide a JoinGroup; `member_id` is the request's own, or one generated for it. Raises ApiError."""
-        return ClassicJoinDecision(self, request, member_id, context).decide()
-
-    def classic_leave(self, identities: Sequence[MemberIdentity], image: MetadataImage, now_ms: int) -> GroupDecision:
-        """Decide a LeaveGroup: an error code for each member. An administrator may name any member."""
-        response = LeaveGroupResponse()
-        leaving: dict[str, ConsumerMember] = {}
-        for identity in identities:
-            code = ErrorCode.NONE.value
-            try:
-                member = self._leaving_member(identity)
-                leaving[member.member_id] = member
-            except ApiError as error:
-                code = error.code
-            response.members.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
-        decision = self._fence(list(leaving.values()), image, now_ms)
-        decision.response = response
-        return decision
-
-    def _leaving_member(self, identity: MemberIdentity) -> ConsumerMember:
-        instance_id = identity.group_instance_id
-        if instance_id is None:
-            return self._known_member(identity.member_id)
-        existing = self.log.static_member(instance_id)
-        member_id = identity.member_id or (existing.member_id if existing is not None else "")
-        return check_static_member(existing, member_id, instance_id)
-
-    def _fence(self, members: list[ConsumerMember], image: MetadataImage, now_ms: int) -> GroupDecision:
-        """Decide the removal of members. If only classic members are left, convert the group (KIP-848)."""
-        if not members:
-            return GroupDecision()
-        leaving = {member.member_id for member in members}
-        staying = [member for member in self.log.members.values() if member.member_id not in leaving]
-        if can_downgrade(self.settings, staying):
-            gone = ", ".join(leaving)
-            return downgrade(
-                self,
-                [(member, self.log.targets.get(member.member_id, EMPTY_ASSIGNMENT)) for member in staying],
-                removed_ids=list(self.log.members),
-                rebalance_reason=f"only members of the classic protocol are left: {gone} has gone",
-                image=image,
-                now_ms=now_ms,
-            )
-        return GroupDecision(records=self._removal_records(members, image))
-
-    def _removal_records(self, members: list[ConsumerMember], image: MetadataImage) -> list[CoordinatorRecord]:
-        """Return the tombstones of the members and of expressions no longer subscribed to, and the next epoch."""
-        records: list[CoordinatorRecord] = []
-        left = self.log.subscriptions.copy()
-        for member in members:
-            records += member_tombstones(self.group_id, member.member_id)
-            left.remove(member.subscribed_topic_names, member.subscribed_topic_regex)
-        records += [regex_tombstone(self.group_id, regex) for regex in left.forget_unused()]
-        metadata_hash = self.hashes.of(left.topics(), image)
-        records.append(epoch_record(self.group_id, self.log.group_epoch + 1, metadata_hash))
-        return records
-
-    # Time
+    def continue_history(self, history: RebalanceHistory) -> None:
+        """Take over a history: that of the classic group that is converted, or one that starts from the log."""
+        assert not self.history.rebalances, f"group {self.group_id} has recorded rebalances of its own"
+        self.history = history
 
     def deadline_ms(self) -> int | None:
         return self.timers.deadline_ms()
 
-    def on_time(self, now_ms: int, image: MetadataImage) -> GroupDecision:
-        """Decide the removal of the members whose deadline has passed (timers.py)."""
-        return self._fence(self.timers.late_members(now_ms), image, now_ms)
-
-    # Metadata
+    # -- metadata -----------------------------------------------------------------------------------------------------
 
     def has_metadata_expired(self, image: MetadataImage) -> bool:
         """Whether topics changed since the group was last compared with them, or that result was not written."""
@@ -237,25 +139,7 @@ class ConsumerGroup:
         interval_ms = self.settings.config.group_consumer_regex_refresh_interval_ms
         return self._regex_schedule.due(subscriptions, image, wall_ms, refresh_interval_ms=interval_ms)
 
-    def resolve_regexes(self, matches: Mapping[str, ResolvedRegex], image: MetadataImage) -> GroupDecision:
-        """Decide what the matching of expressions has found: bump the group epoch if the group's topics changed."""
-        subscriptions = self.log.subscriptions.copy()
-        records = []
-        has_changed = False
-        for regex, resolved in matches.items():
-            if regex not in subscriptions.regexes:
-                continue  # nobody subscribes to it any more
-            before = subscriptions.resolved.get(regex, ResolvedRegex())
-            has_changed = has_changed or resolved.topics != before.topics
-            subscriptions.resolved[regex] = resolved
-            records.append(regex_record(self.group_id, regex, resolved))
-        if has_changed:
-            group_epoch, metadata_hash = self.log.group_epoch + 1, self.hashes.of(subscriptions.topics(), image)
-            records.append(epoch_record(self.group_id, group_epoch, metadata_hash))
-            self.metadata_checked(image, group_epoch)
-        return GroupDecision(records=records)
-
-    # Assignment
+    # -- assignment ---------------------------------------------------------------------------------------------------
 
     def may_assign(self, wall_ms: int) -> bool:
         """Whether the target assignment may be recomputed yet (group.consumer.assignment.interval.ms).
@@ -278,7 +162,7 @@ class ConsumerGroup:
         requested = [name for name in names if counts.get(name, 0) > 0]
         return max(requested, key=lambda name: counts[name], default=names[0])
 
-    # Offsets and deletion
+    # -- offsets and deletion -----------------------------------------------------------------------------------------
 
     def check_offset_commit(
         self,
@@ -298,7 +182,7 @@ class ConsumerGroup:
             return None
         if is_transactional and member_epoch == -1 and not member_id and instance_id is None:
             return None
-        member = self._known_member(member_id)
+        member = self.known_member(member_id)
         if not is_transactional and not member.uses_classic_protocol and version < COMMIT_VERSION_OF_MEMBERS:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -321,7 +205,7 @@ class ConsumerGroup:
         """
         if member_id is None and member_epoch < 0:
             return
-        member = self._known_member(member_id)
+        member = self.known_member(member_id)
         if member_epoch != member.member_epoch:
             kind = "generation id" if member.uses_classic_protocol else "member epoch"
             raise _stale(
@@ -346,12 +230,6 @@ class ConsumerGroup:
     def tombstone_records(self) -> list[CoordinatorRecord]:
         """Return the tombstones that delete the group, without those of its offsets."""
         return group_tombstones(self.group_id, list(self.log.members), list(self.log.subscriptions.resolved))
-
-    def _known_member(self, member_id: str | None) -> ConsumerMember:
-        member = self.log.members.get(member_id) if member_id is not None else None
-        if member is None:
-            raise unknown_member(self.group_id, member_id)
-        return member
 
 
 def supported_assignors(settings: GroupSettings) -> list[str]:

@@ -1,16 +1,15 @@
 """The decision of one ConsumerGroupHeartbeat, with the steps of update.py.
 
-Regular expressions are matched after the heartbeat (runtime/regex_matching.py), so the topics that they match are
-assigned in a later one; until then the member has the topics that it subscribes to by name. Kafka matches them on
-another thread. Deviation: a new expression is matched at once (regex_schedule.py); Kafka waits until the group's last
-resolution is REFRESH_MIN_MS old.
+Regular expressions are matched after the heartbeat (runtime/coordinators/regex_matching.py), so the topics that they
+match are assigned in a later one; until then the member has the topics that it subscribes to by name. Kafka matches
+them on another thread. Deviation: a new expression is matched at once (regex_schedule.py); Kafka waits until the
+group's last resolution is REFRESH_MIN_MS old.
 
 Source: KIP-848; from version 1 members generate their ids (KIP-1082) and may subscribe by regular expression.
 """
 
 from collections.abc import Set
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kafkapy.group.consumer.checks import (
     check_instance_is_free,
@@ -19,10 +18,13 @@ from kafkapy.group.consumer.checks import (
     check_static_member,
     unknown_member,
 )
+from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import JOIN_EPOCH, ConsumerMember
 from kafkapy.group.consumer.reconcile import Reported
-from kafkapy.group.consumer.update import MemberUpdate, RequestContext
-from kafkapy.group.decision import GroupDecision
+from kafkapy.group.consumer.subscriptions import Subscriptions
+from kafkapy.group.consumer.update import MemberUpdate, RequestContext, replace_static
+from kafkapy.group.decision import Client, GroupDecision
+from kafkapy.group.records import CoordinatorRecord
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
     Assignment as AssignmentAnswer,
@@ -33,116 +35,115 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
 )
 from kafkapy.types import Uuid
 
-if TYPE_CHECKING:
-    from kafkapy.group.consumer.group import ConsumerGroup
+
+def decide_heartbeat(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
+) -> GroupDecision:
+    """Decide a heartbeat of a member that joins or stays; `member_id` is the request's own, or one generated for it.
+
+    The request has passed check_heartbeat (consumer_requests.py). Raises ApiError with the codes of KIP-848.
+    """
+    check_size(group.log, group.settings, member_id)
+    reported = _reported(request)
+    member, records = _subscribe(group, request, member_id, reported)
+    updated = _with_request(member, request, context.client)
+    update = MemberUpdate(group, context, member=member, updated=updated, reported=reported, records=records)
+    update.update_subscription()
+    update.update_assignment()
+    group.timers.touch_session(update.updated.member_id, context.now_ms)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=update.updated.member_id,
+        member_epoch=update.updated.member_epoch,
+        heartbeat_interval_ms=group.settings.consumer_heartbeat_interval_ms(group.group_id),
+    )
+    if _is_full(request) or update.updated.assigned != member.assigned:
+        response.assignment = _assignment_answer(update.updated)
+    return GroupDecision(response, update.records, due_regexes=_due_regexes(group, update.subscriptions, context))
 
 
-class HeartbeatDecision(MemberUpdate):
-    def __init__(
-        self, group: "ConsumerGroup", request: ConsumerGroupHeartbeatRequest, member_id: str, context: RequestContext
-    ) -> None:
-        super().__init__(group, context, _reported(request))
-        self._request = request
-        check_size(group.log, group.settings, member_id)
-        self._member = self._subscribe(member_id)
-        self._updated = self._with_request(self._member)
+def _subscribe(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, reported: Reported | None
+) -> tuple[ConsumerMember, list[CoordinatorRecord]]:
+    """Return the group's member, a new one, or the replacement of a static member that has left temporarily.
 
-    def decide(self) -> GroupDecision:
-        group, member = self._group, self._member
-        names_changed = self._write_metadata()
-        regex_changed = self._update_regex()
-        self._update_group_epoch(names_changed or (regex_changed and self._is_regex_resolved()))
-        target_epoch, target = self._update_target()
-        self._reconcile(target_epoch, target, names_changed or regex_changed)
-        group.timers.touch_session(self._updated.member_id, self._context.now_ms)
-        response = ConsumerGroupHeartbeatResponse(
-            member_id=self._updated.member_id,
-            member_epoch=self._updated.member_epoch,
-            heartbeat_interval_ms=group.settings.consumer_heartbeat_interval_ms(group.group_id),
-        )
-        if self._is_full_request() or self._updated.assigned != member.assigned:
-            response.assignment = _assignment_answer(self._updated)
-        return GroupDecision(response, self._records, due_regexes=self._due_regexes())
+    The records are those of the replacement.
+    """
+    if request.instance_id is None:
+        return _dynamic_member(group, request, member_id, reported), []
+    existing = group.log.static_member(request.instance_id)
+    if request.member_epoch != JOIN_EPOCH:
+        existing = check_static_member(existing, member_id, request.instance_id)
+        check_member_epoch(existing, request.member_epoch, reported)
+        return existing, []
+    if existing is None:
+        return group.log.members.get(member_id, ConsumerMember(member_id)), []
+    check_instance_is_free(existing, member_id)
+    return replace_static(group.log, existing, member_id)
 
-    def _subscribe(self, member_id: str) -> ConsumerMember:
-        """Return the group's member, a new one, or the replacement of a static member that has left temporarily."""
-        request, group = self._request, self._group
-        joins = request.member_epoch == JOIN_EPOCH
-        if request.instance_id is None:
-            member = group.log.members.get(member_id)
-            if member is None:
-                if not joins:
-                    raise unknown_member(group.group_id, member_id)
-                return ConsumerMember(member_id)
-            check_member_epoch(member, request.member_epoch, self._reported)
-            return member
-        existing = group.log.static_member(request.instance_id)
-        if not joins:
-            existing = check_static_member(existing, member_id, request.instance_id)
-            check_member_epoch(existing, request.member_epoch, self._reported)
-            return existing
-        if existing is None:
-            return group.log.members.get(member_id, ConsumerMember(member_id))
-        check_instance_is_free(existing, member_id)
-        return self._replace_static(existing, member_id)
 
-    def _with_request(self, member: ConsumerMember) -> ConsumerMember:
-        """Return the member updated with the fields that the request sets."""
-        request, client = self._request, self._context.client
-        names = request.subscribed_topic_names
-        regex = request.subscribed_topic_regex
-        if self._leaves_as_is(member):
-            return member
-        updated = replace(
-            member,
-            instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-            rebalance_timeout_ms=(
-                member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
-            ),
-            server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
-            subscribed_topic_names=member.subscribed_topic_names if names is None else frozenset(names),
-            subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
-            client_id=client.client_id,
-            client_host=client.client_host,
-            classic_metadata=None,
-        )
-        return member if updated == member else updated
+def _dynamic_member(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, reported: Reported | None
+) -> ConsumerMember:
+    member = group.log.members.get(member_id)
+    if member is not None:
+        check_member_epoch(member, request.member_epoch, reported)
+        return member
+    if request.member_epoch != JOIN_EPOCH:
+        raise unknown_member(group.group_id, member_id)
+    return ConsumerMember(member_id)
 
-    def _leaves_as_is(self, member: ConsumerMember) -> bool:
-        """Whether the request sets no field of the member, as most heartbeats."""
-        request, client = self._request, self._context.client
-        return (
-            request.subscribed_topic_names is None
-            and request.subscribed_topic_regex is None
-            and request.rebalance_timeout_ms == -1
-            and request.server_assignor is None
-            and request.rack_id is None
-            and request.instance_id in (None, member.instance_id)
-            and member.client_id == client.client_id
-            and member.client_host == client.client_host
-            and member.classic_metadata is None
-        )
 
-    def _is_regex_resolved(self) -> bool:
-        """Whether the member's expression, if any, is resolved. If not, the group epoch is bumped once it is."""
-        regex = self._updated.subscribed_topic_regex
-        return not regex or regex in self._subscriptions.resolved
+def _with_request(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client) -> ConsumerMember:
+    """Return the member updated with the fields that the request sets."""
+    if _leaves_as_is(member, request, client):
+        return member
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    updated = replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+        subscribed_topic_names=member.subscribed_topic_names if names is None else frozenset(names),
+        subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        classic_metadata=None,
+    )
+    return member if updated == member else updated
 
-    def _due_regexes(self) -> Set[str]:
-        """Return the expressions that are to be matched now."""
-        subscriptions, context = self._subscriptions, self._context
-        if not subscriptions.regexes:
-            return frozenset()
-        return self._group.due_regexes(subscriptions, context.image, context.wall_ms)
 
-    def _is_full_request(self) -> bool:
-        """Whether to send the assignment in any case: the member joins, or sends all its fields after an error."""
-        request = self._request
-        has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-        return request.member_epoch == JOIN_EPOCH or (
-            request.rebalance_timeout_ms != -1 and has_subscription and request.topic_partitions is not None
-        )
+def _leaves_as_is(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client) -> bool:
+    """Whether the request sets no field of the member, as most heartbeats."""
+    return (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id in (None, member.instance_id)
+        and member.client_id == client.client_id
+        and member.client_host == client.client_host
+        and member.classic_metadata is None
+    )
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether to send the assignment in any case: the member joins, or sends all its fields after an error."""
+    has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return request.member_epoch == JOIN_EPOCH or (
+        request.rebalance_timeout_ms != -1 and has_subscription and request.topic_partitions is not None
+    )
+
+
+def _due_regexes(group: ConsumerGroup, subscriptions: Subscriptions, context: RequestContext) -> Set[str]:
+    """Return the expressions that are to be matched now."""
+    if not subscriptions.regexes:
+        return frozenset()
+    return group.due_regexes(subscriptions, context.image, context.wall_ms)
 
 
 def _reported(request: ConsumerGroupHeartbeatRequest) -> Reported | None:

@@ -39,7 +39,7 @@ class ConsumerHistory:
         """Start the history after the log was replayed, from the members' current targets."""
         self.is_telling = True
         for group in groups:
-            group.history = RebalanceHistory(_shares(group))
+            group.continue_history(RebalanceHistory(_shares(group)))
 
     def begin_decision(self, farewell: str = LEFT) -> None:
         """Begin the records of a new decision; `farewell` is the reason for removed members, if any."""

@@ -1,15 +1,14 @@
 """The steps by which a member's request updates a KIP-848 group: membership, subscription, target, reconciliation.
 
-A ConsumerGroupHeartbeat (heartbeat.py) and the JoinGroup of a classic member (classic_join.py) take them in this order.
-Each step reads the replayed state of the group and adds records. Of the group only soft state changes here (deadlines,
-the metadata last compared with). The order of the records is Apache Kafka's.
+A ConsumerGroupHeartbeat (heartbeat.py) and the JoinGroup of a classic member (../migration/classic_join.py) take them
+in this order. Each step reads the replayed state of the group and adds records. Of the group only soft state changes
+here (deadlines, the metadata last compared with). The order of the records is Apache Kafka's.
 """
-
-from typing import TYPE_CHECKING
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors import ASSIGNORS
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupSpec, MemberSpec
+from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
 from kafkapy.group.consumer.reconcile import Reported, Target, reconcile
 from kafkapy.group.consumer.records import (
@@ -22,14 +21,12 @@ from kafkapy.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
+from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.consumer.subscriptions import Subscriptions, check_regex, topic_ids
 from kafkapy.group.decision import Client
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.types import Uuid
-
-if TYPE_CHECKING:
-    from kafkapy.group.consumer.group import ConsumerGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,101 +42,121 @@ class RequestContext:
 
 
 class MemberUpdate:
-    """A request in progress. `_member` is the member before the request, `_updated` the member after it."""
+    """A request in progress. `member` is the member before the request, `updated` the member after it.
 
-    _member: ConsumerMember
-    _updated: ConsumerMember
+    `records` is what the request writes; `subscriptions` and `group_epoch` are the group's after it.
+    """
 
-    def __init__(self, group: "ConsumerGroup", context: RequestContext, reported: Reported | None) -> None:
-        """`reported` are the partitions that the member says it owns, None if the request does not say."""
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        context: RequestContext,
+        *,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        reported: Reported | None,
+        records: list[CoordinatorRecord],
+    ) -> None:
+        """`reported` are the partitions that the member says it owns, None if the request does not say.
+
+        `records` are those of replace_static, if `member` replaces a static member, else none. The update adds to them.
+        """
+        self.member = member
+        self.updated = updated
+        self.records = records
+        self.subscriptions: Subscriptions = group.log.subscriptions
+        self.group_epoch = group.log.group_epoch
         self._group = group
         self._context = context
         self._reported = reported
-        self._records: list[CoordinatorRecord] = []
-        self._subscriptions: Subscriptions = group.log.subscriptions
-        self._group_epoch = group.log.group_epoch
         self._metadata_hash = group.log.metadata_hash
-
-    # -- membership -----------------------------------------------------------------------------------------------
-
-    def _replace_static(self, existing: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Replace a static member by the joining one, which takes over its assignment and target."""
-        group_id = self._group.group_id
-        member = existing.renamed(member_id)
-        target = self._group.log.targets.get(existing.member_id, EMPTY_ASSIGNMENT)
-        self._records += member_tombstones(group_id, existing.member_id)
-        self._records += [
-            member_record(group_id, member),
-            target_record(group_id, member_id, target),
-            current_record(group_id, member),
-        ]
-        return member
+        self._has_subscription_changed = False
 
     # -- subscription ---------------------------------------------------------------------------------------------
 
+    def update_subscription(self) -> None:
+        """Write the member if it is new or changed; bump the group epoch if its topics or their metadata changed.
+
+        The topics of a new expression change once it is resolved (regex_resolution.py).
+        """
+        names_changed = self._write_metadata()
+        regex_changed = self._update_regex()
+        self._has_subscription_changed = names_changed or regex_changed
+        self._update_group_epoch(names_changed or (regex_changed and self._is_regex_resolved()))
+
     def _write_metadata(self) -> bool:
         """Write the member if it is new or changed; return whether its topic names changed."""
-        member, updated = self._member, self._updated
+        member, updated = self.member, self.updated
         if updated is member and member.member_id in self._group.log.members:
             return False
-        if updated is not member or not self._records:
-            self._records.append(member_record(self._group.group_id, updated))
+        if updated is not member or not self.records:
+            self.records.append(member_record(self._group.group_id, updated))
         return updated.subscribed_topic_names != member.subscribed_topic_names
 
     def _update_regex(self) -> bool:
         """Update the subscriptions with the member's; return whether its regular expression changed."""
-        group, updated = self._group, self._updated
-        old_regex, new_regex = self._member.subscribed_topic_regex, updated.subscribed_topic_regex
+        group, updated = self._group, self.updated
+        old_regex, new_regex = self.member.subscribed_topic_regex, updated.subscribed_topic_regex
         has_changed = old_regex != new_regex
-        if updated is not self._member or not self._is_known(self._member):
-            self._subscriptions = group.subscriptions_with(self._replaced_member(), updated)
-        subscriptions = self._subscriptions
+        if updated is not self.member or not self._is_known(self.member):
+            self.subscriptions = group.subscriptions_with(self._replaced_member(), updated)
+        subscriptions = self.subscriptions
         if has_changed and new_regex and new_regex not in group.log.subscriptions.regexes:
             check_regex(new_regex)
         if has_changed and old_regex in group.log.subscriptions.resolved and old_regex not in subscriptions.regexes:
-            self._records.append(regex_tombstone(group.group_id, old_regex))
+            self.records.append(regex_tombstone(group.group_id, old_regex))
         return has_changed
 
-    def _replaced_member(self) -> ConsumerMember | None:
-        """Return the member of the log that `_updated` replaces, which its subscriptions still count; or None."""
-        if self._is_known(self._member):
-            return self._member
-        return self._group.log.static_member(self._updated.instance_id)
-
-    def _is_known(self, member: ConsumerMember) -> bool:
-        return member.member_id in self._group.log.members
-
-    # -- assignment -----------------------------------------------------------------------------------------------
+    def _is_regex_resolved(self) -> bool:
+        """Whether the member's expression, if any, is resolved. If not, the group epoch is bumped once it is."""
+        regex = self.updated.subscribed_topic_regex
+        return not regex or regex in self.subscriptions.resolved
 
     def _update_group_epoch(self, must_bump: bool) -> None:
         """Bump the group epoch if its subscriptions changed (`must_bump`), or the metadata of subscribed topics."""
         group, image = self._group, self._context.image
         if not must_bump and not group.has_metadata_expired(image):
             return
-        metadata_hash = group.hashes.of(self._subscriptions.topics(), image)
+        metadata_hash = group.hashes.of(self.subscriptions.topics(), image)
         if must_bump or metadata_hash != self._metadata_hash:
-            self._group_epoch, self._metadata_hash = self._group_epoch + 1, metadata_hash
-            self._records.append(epoch_record(group.group_id, self._group_epoch, metadata_hash))
-        group.metadata_checked(image, self._group_epoch)
+            self.group_epoch, self._metadata_hash = self.group_epoch + 1, metadata_hash
+            self.records.append(epoch_record(group.group_id, self.group_epoch, metadata_hash))
+        group.metadata_checked(image, self.group_epoch)
         if group.log.has_partition_metadata_record:
-            self._records.append(partition_metadata_tombstone(group.group_id))
+            self.records.append(partition_metadata_tombstone(group.group_id))
+
+    def _replaced_member(self) -> ConsumerMember | None:
+        """Return the member of the log that `updated` replaces, which its subscriptions still count; or None."""
+        if self._is_known(self.member):
+            return self.member
+        return self._group.log.static_member(self.updated.instance_id)
+
+    def _is_known(self, member: ConsumerMember) -> bool:
+        return member.member_id in self._group.log.members
+
+    # -- assignment -----------------------------------------------------------------------------------------------
+
+    def update_assignment(self) -> None:
+        """Write the group's target if it is recomputed, and the member's next step towards its own."""
+        target_epoch, target = self._update_target()
+        self.reconcile_to(target_epoch, target)
 
     def _update_target(self) -> tuple[int, Assignment]:
         """Return the target epoch and the member's target, recomputed if the group epoch is ahead of it."""
         group, context = self._group, self._context
-        if group.log.assignment_epoch >= self._group_epoch or not group.may_assign(context.wall_ms):
-            return group.log.assignment_epoch, group.log.target_of(self._updated)
+        if group.log.assignment_epoch >= self.group_epoch or not group.may_assign(context.wall_ms):
+            return group.log.assignment_epoch, group.log.target_of(self.updated)
         spec = self._spec()
-        assignment = ASSIGNORS[group.preferred_assignor(self._replaced_member(), self._updated)](spec)
+        assignment = ASSIGNORS[group.preferred_assignor(self._replaced_member(), self.updated)](spec)
         for member_id in spec.members:
             target = assignment.get(member_id, EMPTY_ASSIGNMENT)
             if group.log.targets.get(member_id) != target:
-                self._records.append(target_record(group.group_id, member_id, target))
-        self._records.append(target_epoch_record(group.group_id, self._group_epoch, context.wall_ms))
-        return self._group_epoch, assignment.get(self._updated.member_id, EMPTY_ASSIGNMENT)
+                self.records.append(target_record(group.group_id, member_id, target))
+        self.records.append(target_epoch_record(group.group_id, self.group_epoch, context.wall_ms))
+        return self.group_epoch, assignment.get(self.updated.member_id, EMPTY_ASSIGNMENT)
 
     def _spec(self) -> GroupSpec:
-        group, image, updated = self._group, self._context.image, self._updated
+        group, image, updated = self._group, self._context.image, self.updated
         members = {**group.log.members, updated.member_id: updated}
         replaced = self._replaced_member()
         if replaced is not None and replaced.member_id != updated.member_id:
@@ -150,7 +167,7 @@ class MemberUpdate:
             subscription = member.subscribed_topic_names, member.subscribed_topic_regex
             ids = ids_of.get(subscription)
             if ids is None:
-                ids = ids_of[subscription] = topic_ids(self._subscriptions.topics_of(*subscription), image)
+                ids = ids_of[subscription] = topic_ids(self.subscriptions.topics_of(*subscription), image)
             target = (
                 group.log.target_of(updated)
                 if member is updated
@@ -162,22 +179,37 @@ class MemberUpdate:
             for topic_id in frozenset().union(*ids_of.values())
             if (topic := image.topics.by_id.get(topic_id)) is not None
         }
-        return GroupSpec(specs, counts, self._subscriptions.is_homogeneous(len(members)))
+        return GroupSpec(specs, counts, self.subscriptions.is_homogeneous(len(members)))
 
-    def _reconcile(self, target_epoch: int, target: Assignment, has_subscription_changed: bool) -> None:
-        group, before = self._group, self._updated
-        if not has_subscription_changed and before.is_reconciled_to(target_epoch):
+    def reconcile_to(self, target_epoch: int, target: Assignment) -> None:
+        """Write the member's next step towards this target, if there is one."""
+        group, before = self._group, self.updated
+        if not self._has_subscription_changed and before.is_reconciled_to(target_epoch):
             return
-        topics = self._subscriptions.topics_of(before.subscribed_topic_names, before.subscribed_topic_regex)
-        goal = Target(target_epoch, target, topic_ids(topics, self._context.image), has_subscription_changed)
+        topics = self.subscriptions.topics_of(before.subscribed_topic_names, before.subscribed_topic_regex)
+        goal = Target(target_epoch, target, topic_ids(topics, self._context.image), self._has_subscription_changed)
         after = reconcile(before, goal, self._reported, group.log.is_owned)
         if after is before:
             return
-        self._updated = after
-        self._records.append(current_record(group.group_id, after))
+        self.updated = after
+        self.records.append(current_record(group.group_id, after))
         if after.uses_classic_protocol:
             return  # classic members have time-outs to join and to sync instead (timers.py)
         if after.state is MemberState.UNREVOKED_PARTITIONS:
             group.timers.start_rebalance_timer(after, self._context.now_ms)
         else:
             group.timers.stop_rebalance_timer(after.member_id)
+
+
+def replace_static(
+    log: ConsumerGroupLog, existing: ConsumerMember, member_id: str
+) -> tuple[ConsumerMember, list[CoordinatorRecord]]:
+    """Return the joining member that replaces a static one, with its assignment and target, and the records of that."""
+    member = existing.renamed(member_id)
+    target = log.targets.get(existing.member_id, EMPTY_ASSIGNMENT)
+    return member, [
+        *member_tombstones(log.group_id, existing.member_id),
+        member_record(log.group_id, member),
+        target_record(log.group_id, member_id, target),
+        current_record(log.group_id, member),
+    ]

@@ -8,31 +8,22 @@ group.consumer.migration.policy allows or forbids each direction. Source: KIP-84
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TypeAlias
 
 from kafkapy.errors import ProtocolError
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.members import ClassicMember
+from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.records import group_tombstones
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.embedded import read_version, write_assignment
+from kafkapy.group.migration.policy import allows_downgrade
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
 
-if TYPE_CHECKING:
-    from kafkapy.group.consumer.group import ConsumerGroup
-
-DISABLED: Final = "disabled"
-UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
-DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
-
 MembersWithTargets: TypeAlias = Sequence[tuple[ConsumerMember, Assignment]]
-
-
-def migration_policy(settings: GroupSettings) -> str:
-    return settings.config.group_consumer_migration_policy.lower()
 
 
 def can_downgrade(settings: GroupSettings, members: Sequence[ConsumerMember]) -> bool:
@@ -43,7 +34,7 @@ def can_downgrade(settings: GroupSettings, members: Sequence[ConsumerMember]) ->
     return (
         bool(members)
         and all(member.uses_classic_protocol for member in members)
-        and migration_policy(settings) in DOWNGRADES
+        and allows_downgrade(settings)
         and len(members) <= settings.config.group_max_size
         and all(_is_readable(metadata) for member in members for _, metadata in member.classic_protocols)
     )
@@ -57,7 +48,7 @@ def _is_readable(metadata: bytes) -> bool:
 
 
 def downgrade(
-    group: "ConsumerGroup",
+    group: ConsumerGroup,
     members: MembersWithTargets,
     *,
     removed_ids: list[str],
@@ -81,15 +72,19 @@ def downgrade(
     return decision
 
 
-def _classic_group(group: "ConsumerGroup", members: MembersWithTargets, image: MetadataImage) -> ClassicGroup:
+def _classic_group(group: ConsumerGroup, members: MembersWithTargets, image: MetadataImage) -> ClassicGroup:
     classic = ClassicGroup(group.group_id, group.settings, group.wall_ms)
-    classic.log.history = group.history
-    classic.log.found([_classic_member(member) for member, _ in members], group.log.group_epoch)
-    for member, target in members:
-        converted = classic.log.members[member.member_id]
-        version = read_version(converted.metadata(classic.log.protocol_name))
-        converted.assignment = write_assignment(target, image, version)
+    classic.log.found([_classic_member(member) for member, _ in members], group.log.group_epoch, group.history)
+    classic.log.assign(
+        {member.member_id: _encoded(classic, member.member_id, target, image) for member, target in members}
+    )
     return classic
+
+
+def _encoded(classic: ClassicGroup, member_id: str, target: Assignment, image: MetadataImage) -> bytes:
+    """Return a member's target in the version of the subscription that it sent for the group's protocol."""
+    metadata = classic.log.members[member_id].metadata(classic.log.protocol_name)
+    return write_assignment(target, image, read_version(metadata))
 
 
 def _classic_member(member: ConsumerMember) -> ClassicMember:

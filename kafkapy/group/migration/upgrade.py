@@ -23,7 +23,8 @@ from kafkapy.group.consumer.records import (
     target_record,
 )
 from kafkapy.group.embedded import by_topic_id, read_assignment, read_subscription
-from kafkapy.group.migration.downgrade import UPGRADES, MembersWithTargets, migration_policy
+from kafkapy.group.migration.downgrade import MembersWithTargets
+from kafkapy.group.migration.policy import allows_upgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
@@ -39,7 +40,7 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
     """Raise GROUP_ID_NOT_FOUND unless the group may be converted to a KIP-848 group; an empty group always may."""
     if group.is_empty:
         return
-    if migration_policy(settings) not in UPGRADES:
+    if not allows_upgrade(settings):
         raise _refused(group, "online upgrade is disabled.")
     if group.protocol_type != CONSUMER_PROTOCOL:
         raise _refused(group, "the group does not use the consumer embedded protocol.")
@@ -58,7 +59,7 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, n
         return list(classic.tombstone_records())
     members = _members(classic, image)
     records = _records(classic, group, members, image)
-    group.history = classic.history
+    group.continue_history(classic.history)
     for record in records:
         group.replay(record.key, record.value)
     for member, _ in members:

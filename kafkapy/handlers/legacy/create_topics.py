@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from kafkapy.handlers import create_topics
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.topics import create_topics
 from kafkapy.protocol.messages import create_topics_request as served
 from kafkapy.protocol.messages import legacy_create_topics_request as legacy
 from kafkapy.protocol.messages.legacy_create_topics_response import CreatableTopicResult, LegacyCreateTopicsResponse

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from kafkapy.handlers import delete_topics
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.topics import delete_topics
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from kafkapy.protocol.messages.legacy_delete_topics_request import LegacyDeleteTopicsRequest
 from kafkapy.protocol.messages.legacy_delete_topics_response import DeletableTopicResult, LegacyDeleteTopicsResponse

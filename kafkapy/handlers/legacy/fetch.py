@@ -13,8 +13,8 @@ from functools import partial
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers import fetch
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data import fetch
 from kafkapy.handlers.legacy.conversions import region_of, run_conversion
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -27,7 +27,7 @@ from kafkapy.protocol.messages.legacy_fetch_response import (
     LegacyFetchResponse,
     PartitionData,
 )
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_DECOMPRESSED_BYTES
 from kafkapy.record.convert import down_convert
 from kafkapy.runtime.pool import SMALL_ANSWER_BYTES

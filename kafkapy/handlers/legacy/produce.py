@@ -12,8 +12,8 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers import produce
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services
+from kafkapy.handlers.data import produce
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.legacy.conversions import run_conversion
 from kafkapy.protocol.error_code import ErrorCode

@@ -17,7 +17,7 @@ from kafkapy.raft import messages
 from kafkapy.raft.control_records import to_log_batch
 from kafkapy.raft.messages import INVALID_REQUEST, NO_HIGH_WATERMARK, NONE
 from kafkapy.raft.wire.peer import UNKNOWN_TOPIC_OR_PARTITION, Part, PeerError, WirePeer, check_error
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.seams import FileRegion
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch, ReplicaKey
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from enum import IntEnum
 
 from kafkapy.gauge import Gauge
-from kafkapy.runtime.broker_lifecycle import LifecycleState
+from kafkapy.runtime.broker.lifecycle import LifecycleState
 
 
 class BrokerState(IntEnum):

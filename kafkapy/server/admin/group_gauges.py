@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkapy.group.group import Group
     from kafkapy.group.offsets import GroupOffsets
     from kafkapy.replication.hosted_partitions import HostedPartitions
-    from kafkapy.runtime.group_coordinator import GroupCoordinator
+    from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
 
 METADATA_MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")

@@ -22,7 +22,6 @@ from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkapy import __version__
 from kafkapy.config.endpoints import host_and_port
 from kafkapy.gauge import Gauge, Measured
 from kafkapy.server.admin.filters import SeriesFilter
@@ -30,6 +29,7 @@ from kafkapy.server.admin.http import PLAIN, Answer, HttpServer, logger
 from kafkapy.server.admin.loop_watch import LoopWatch
 from kafkapy.server.admin.metrics import Exposition
 from kafkapy.server.admin.readiness import missing_of
+from kafkapy.version import __version__
 
 if TYPE_CHECKING:
     from kafkapy.metrics.registry import NodeCounts

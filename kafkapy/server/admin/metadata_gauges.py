@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from kafkapy.metadata.registrations import BrokerRegistration
     from kafkapy.metrics.operations import OperationCounts
     from kafkapy.metrics.registry import NodeCounts
-    from kafkapy.runtime.controller import ControllerRuntime
-    from kafkapy.runtime.quorum import Quorum
+    from kafkapy.runtime.controller.controller import ControllerRuntime
+    from kafkapy.runtime.quorum.quorum import Quorum
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController"
 FOLLOWED: Final = "kafka.server:type=broker-metadata-metrics"

@@ -9,8 +9,8 @@ from kafkapy.server.admin.names import object_name
 
 if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
-    from kafkapy.runtime.log_dir_mover import LogDirMover
-    from kafkapy.runtime.replica_fetchers import ReplicaFetchers
+    from kafkapy.runtime.followers.replica_fetchers import ReplicaFetchers
+    from kafkapy.runtime.logs.log_dir_mover import LogDirMover
     from kafkapy.server.replication import Replication
     from kafkapy.storage.manager.log_manager import LogManager
 

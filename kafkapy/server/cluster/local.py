@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from kafkapy.config.load import load
 from kafkapy.config.properties import parse_properties
@@ -29,10 +29,9 @@ from kafkapy.server.cluster.plan import (
     free_ports,
     new_plan,
 )
-from kafkapy.server.cluster.process import POLL_S, STOP_TIMEOUT_S, NodeProcess
-from kafkapy.server.cluster.proxies import Proxies
+from kafkapy.server.cluster.processes import POLL_S, STOP_TIMEOUT_S, NodeProcess
 from kafkapy.server.cluster.voters import join_quorum, leave_quorum
-from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.server.process.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import decode_meta_properties
 from kafkapy.storage.offline.format import META_PROPERTIES, FormatRequest, Voter, format_directories
 from kafkapy.storage.system_disk import SystemDisk
@@ -42,6 +41,22 @@ T = TypeVar("T")
 
 START_TIMEOUT_S: Final = 60.0
 NAMES_SHOWN: Final = 5
+
+
+class NodeProxies(Protocol):
+    """Proxies through which the nodes of a test's cluster reach each other (embedded/proxies.py)."""
+
+    def listen(self, node: NodePlan) -> None:
+        """Open the proxies of a node: what connects there is forwarded to the node's own ports. Raises OSError."""
+
+    def partition(self, *groups: Collection[int]) -> None:
+        """Restrict nodes to their own group: other connections end, new ones are closed at once."""
+
+    def hold(self, sources: Iterable[int], targets: Iterable[int]) -> None:
+        """Keep back what the sources send to the targets until `heal`: requests and responses. Nothing is closed."""
+
+    def heal(self) -> None:
+        """Let all nodes reach each other, and let pass what was kept back."""
 
 
 @dataclass(slots=True)
@@ -66,7 +81,7 @@ class ClusterStatus:
 class LocalCluster:
     """The nodes of one directory."""
 
-    def __init__(self, data_dir: Path, plan: ClusterPlan, proxies: Proxies | None = None) -> None:
+    def __init__(self, data_dir: Path, plan: ClusterPlan, proxies: NodeProxies | None = None) -> None:
         self._proxies = proxies
         self.data_dir = data_dir
         self.plan = plan
@@ -81,7 +96,7 @@ class LocalCluster:
         controller_count: int = 0,
         properties: Mapping[str, str] | None = None,
         first_port: int = 0,
-        proxies: Proxies | None = None,
+        proxies: NodeProxies | None = None,
     ) -> Self:
         """Create a cluster in a directory that has none, and format its nodes. Raises ClusterError, OSError.
 
@@ -264,7 +279,7 @@ class LocalCluster:
         """End all network partitions. Raises ClusterError."""
         self._require_proxies().heal()
 
-    def _require_proxies(self) -> Proxies:
+    def _require_proxies(self) -> NodeProxies:
         if self._proxies is None:
             raise ClusterError("only a cluster in a temporary directory (without data_dir) can be partitioned")
         return self._proxies

@@ -17,9 +17,9 @@ from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.metadata.features import unserved_levels
 from kafkapy.protocol.api import APIS
 from kafkapy.security.jaas import LOGIN_MODULES
-from kafkapy.server.authentication import NAMED_CLASSES
-from kafkapy.server.key_stores import TYPES
+from kafkapy.server.login.authentication import NAMED_CLASSES
 from kafkapy.server.migration.survey import HIDDEN, OFFLINE, Broker, Survey, Topic
+from kafkapy.server.tls.key_stores import TYPES
 
 NAMES_SHOWN: Final = 5
 SERVED_GROUPS: Final = frozenset({"", "classic", "consumer", "unknown"})

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.record.batch import LOG_OVERHEAD_BYTES, RecordBatch, batches
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES, RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.record.columns import RecordColumns, record_columns
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import Disk, File, failpoint

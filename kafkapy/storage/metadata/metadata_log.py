@@ -19,7 +19,8 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.raft.control_records import note_in_history
 from kafkapy.raft.log_view import LogView
 from kafkapy.raft.voters import VoterHistory, VoterSet
-from kafkapy.record.batch import RecordBatch, batches
+from kafkapy.record.batch import RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import Disk, failpoint

@@ -22,7 +22,8 @@ from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecor
 from kafkapy.protocol.messages.voters_record import VotersRecord
 from kafkapy.raft.control_records import voters_from_record, voters_to_record
 from kafkapy.raft.voters import VoterSet
-from kafkapy.record.batch import RecordBatch, batches
+from kafkapy.record.batch import RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.record.builder import BatchFields, build_batch
 from kafkapy.record.control import build_raft_control, read_raft_control
 from kafkapy.seams import Disk, File, failpoint

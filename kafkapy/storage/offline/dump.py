@@ -25,9 +25,9 @@ from kafkapy.record.batch import (
     NO_TIMESTAMP_TYPE,
     Record,
     RecordBatch,
-    batch_at,
     increment_sequence,
 )
+from kafkapy.record.batches import batch_at
 from kafkapy.record.compression import NAMES
 from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.legacy import LegacyBatch

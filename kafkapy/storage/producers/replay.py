@@ -5,14 +5,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kafkapy.record.batch import (
-    CONTROL_FLAG,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    batch_at,
-    increment_sequence,
-    last_sequence,
-)
+from kafkapy.record.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, increment_sequence, last_sequence
+from kafkapy.record.batches import batch_at
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import ReadableBuffer

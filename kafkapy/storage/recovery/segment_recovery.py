@@ -20,9 +20,8 @@ from kafkapy.record.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    crc_is_valid,
-    scan_headers,
 )
+from kafkapy.record.batches import crc_is_valid, scan_headers
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage.leader_epochs import LeaderEpochs

@@ -17,7 +17,7 @@ import logging
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.record.batch import batch_at, crc_is_valid
+from kafkapy.record.batches import batch_at, crc_is_valid
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.record.batch import LOG_OVERHEAD_BYTES, BatchHeader, scan_headers
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES, BatchHeader
+from kafkapy.record.batches import scan_headers
 from kafkapy.storage.segment.segment import Segment
 
 CHUNK_BYTES: Final = 1 << 20

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from kafkapy.errors import KafkapyError
-from kafkapy.record.batch import LOG_APPEND_TIME, RecordBatch, batch_at
+from kafkapy.record.batch import LOG_APPEND_TIME, RecordBatch
+from kafkapy.record.batches import batch_at
 from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE, inflated_at_most
 from kafkapy.record.errors import RecordTooLargeError
 from kafkapy.storage.segment.segment import Segment

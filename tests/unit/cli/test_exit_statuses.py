@@ -103,7 +103,8 @@ def test_1_if_it_could_not_go_on(tmp_path: Path) -> None:
 import sys
 from kafkapy.cli.start import _embedded
 from kafkapy.errors import StorageError
-from kafkapy.server import logs, run
+from kafkapy.server.process import logs
+from kafkapy.server import run
 
 config, _ = _embedded(sys.argv[1], 0, {})
 fail = lambda server: server.node.fail(StorageError(sys.argv[1], "it is broken"))

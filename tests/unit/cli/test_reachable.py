@@ -10,7 +10,7 @@ from kafkapy.__main__ import main
 from kafkapy.cli.reachable import UnreachableError, check_reachable
 from kafkapy.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkapy.protocol.primitives import Writer
-from kafkapy.server.dev_security import DevAuthority
+from kafkapy.server.tls.dev_certificates import DevAuthority
 from tests.support.one_answer import answering
 
 pytest.importorskip("confluent_kafka")

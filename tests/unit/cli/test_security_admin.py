@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.metadata.acl_types import Acl, AclOperation, PatternType, PermissionType, ResourceType
-from kafkapy.server.acl_text import AclTextError, parse_acl
+from kafkapy.server.login.acl_text import AclTextError, parse_acl
 
 ADMIN = ["allow admin alter cluster", "allow admin describe cluster", "allow admin all topic:*"]
 

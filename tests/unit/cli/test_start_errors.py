@@ -14,7 +14,7 @@ from kafkapy import Broker
 from kafkapy.cli.failure import reason_of
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.server.distributions import foreign_distributions
+from kafkapy.server.process.distributions import foreign_distributions
 
 ENTRY_POINTS = "[console_scripts]\nkafkapy={}\n"
 

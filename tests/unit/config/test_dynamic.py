@@ -1,4 +1,4 @@
-"""Configuration at run time; what DescribeConfigs tells is in tests/unit/handlers/test_config_apis.py."""
+"""Configuration at run time; what DescribeConfigs tells is in tests/unit/handlers/configs/test_config_apis.py."""
 
 import pytest
 

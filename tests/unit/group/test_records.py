@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
 from kafkapy.protocol.messages.offset_commit_key import OffsetCommitKey
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NOW_MS = 1_700_000_000_000

@@ -9,19 +9,13 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers import (
-    create_topics,
-    delete_topics,
-    describe_topic_partitions,
-    find_coordinator,
-    init_producer_id,
-    metadata,
-    offset_for_leader_epoch,
-    produce,
-)
 from kafkapy.handlers.context import CloseConnection
+from kafkapy.handlers.data import offset_for_leader_epoch, produce
 from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.groups import find_coordinator
 from kafkapy.handlers.legacy import produce as legacy_produce
+from kafkapy.handlers.topics import create_topics, delete_topics, describe_topic_partitions, metadata
+from kafkapy.handlers.transactions import init_producer_id
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState

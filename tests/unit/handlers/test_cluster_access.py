@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers import (
-    alter_user_scram_credentials,
-    describe_client_quotas,
-    describe_controllers,
-    raft_requests,
-)
+from kafkapy.handlers.cluster import describe_controllers, raft_requests
+from kafkapy.handlers.security import alter_user_scram_credentials, describe_client_quotas
 from kafkapy.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import BROKER_APIS, FORWARDED_APIS
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.api import request_type, response_type
@@ -22,6 +21,7 @@ from kafkapy.protocol.messages import delete_topics_request as deleted_topics
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.primitives import Writer
 from kafkapy.runtime.decoded_requests import DecodedRequests
+from kafkapy.serving.router import Router
 from tests.simulator.loop import SimLoop
 from tests.support.bearer_tokens import ImmediatePool
 from tests.support.metadata_services import walking

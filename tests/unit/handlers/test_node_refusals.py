@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kafkapy.handlers.node_refusals import LOGGED_AGAIN_MS, MOST_LINES, NodeRefusals
-from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import CONTROLLER_APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
@@ -14,6 +13,7 @@ from kafkapy.protocol.messages.vote_request import PartitionData, TopicData, Vot
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.raft.messages import Request, Response, VoteResponse
 from kafkapy.runtime.turns import Turns
+from kafkapy.serving.router import Router
 from tests.simulator.loop import SimClock, SimLoop
 from tests.support.bearer_tokens import ImmediatePool
 from tests.support.wire import request_frame

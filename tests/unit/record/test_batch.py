@@ -4,15 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkapy.record.batch import (
-    Record,
-    RecordBatch,
-    batch_at,
-    batches,
-    crc_is_valid,
-    increment_sequence,
-    scan_headers,
-)
+from kafkapy.record.batch import Record, RecordBatch, increment_sequence
+from kafkapy.record.batches import batch_at, batches, crc_is_valid, scan_headers
 from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.control import ControlType, control_type_of, end_txn_marker_of, read_raft_control
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, RecordTooLargeError

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy.record.append_rules import ValidationRules
-from kafkapy.record.batch import Record, batch_at, batches
+from kafkapy.record.batch import Record
+from kafkapy.record.batches import batch_at, batches
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress, inflated_at_most
 from kafkapy.record.convert import down_convert, up_convert
 from kafkapy.record.errors import RecordTooLargeError

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, Record, RecordBatch, batches
+from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, Record, RecordBatch
+from kafkapy.record.batches import batches
 from kafkapy.record.builder import seal
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker

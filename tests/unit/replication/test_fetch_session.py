@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.fetch_wire import forgotten_of, requested_partitions_of
+from kafkapy.handlers.data.fetch_wire import forgotten_of, requested_partitions_of
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.replication.fetch_session import (

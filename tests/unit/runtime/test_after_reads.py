@@ -10,7 +10,7 @@ import uvloop
 
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.runtime.expirer import Expirer
-from kafkapy.server.system_clock import SystemClock
+from kafkapy.server.process.system_clock import SystemClock
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
 from tests.simulator.loop import SimLoop, run
 

@@ -10,7 +10,7 @@ from kafkapy.errors import ConfigError
 from kafkapy.protocol.messages.vote_request import VoteRequest
 from kafkapy.runtime.peer import NoResponseError, Peer
 from kafkapy.security.sasl import SaslClient
-from kafkapy.server.node_login import node_login
+from kafkapy.server.login.node_login import node_login
 from kafkapy.server.peers import Peers
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop

@@ -23,7 +23,7 @@ from kafkapy.raft.wire import (
     request_to_message,
     response_to_message,
 )
-from kafkapy.record.batch import batch_at
+from kafkapy.record.batches import batch_at
 from kafkapy.record.errors import RecordsError
 from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 from tests.support.batches import build_batch

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from kafkapy.runtime.broker_lifecycle import LifecycleState
+from kafkapy.runtime.broker.lifecycle import LifecycleState
 from kafkapy.server.admin.broker_state import broker_state
 from tests.simulator.broker_world import Machine
 from tests.simulator.loop import SimLoop

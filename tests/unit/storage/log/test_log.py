@@ -1,7 +1,7 @@
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import (

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from kafkapy.metadata.scram_types import MECHANISMS, keys_of, salted_password
-from kafkapy.server.system_clock import SystemRandom
+from kafkapy.server.process.system_clock import SystemRandom
 from kafkapy.storage.offline.format import FormatError
 from kafkapy.storage.offline.scram_arguments import parse_scram_argument
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import batches
+from kafkapy.record.batches import batches
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import aborted_transactions
 from kafkapy.storage.log.maintenance import delete_due_files

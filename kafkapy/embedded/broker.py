@@ -1,0 +1,333 @@
+"""`kafkapy.Broker`: a broker inside a test or a program.
+
+    with Broker() as broker:                    # runs on its own thread
+        Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    async with Broker() as broker:              # runs on the caller's event loop
+        ...
+
+    with Broker(tls=True, users={"alice": "secret"}) as broker:     # SASL_SSL, with a generated certificate
+        Producer(broker.client_config("alice"))
+
+Without a data_dir, the data is in a temporary directory that is removed at the end, and no fsync waits for a disk. With
+a data_dir, topics and records are kept for the next time. A `Broker` whose `with` block never ends stops when the
+program does.
+
+If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
+method, and the end of the `with` block, raises RuntimeError.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafkapy.config.load import warnings_of_keys
+from kafkapy.embedded.loop_thread import LoopThread
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.process.distributions import warnings_of_installation
+from kafkapy.server.process.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.offline.format import directories_of, embedded_config, format_embedded
+from kafkapy.storage.system_disk import SystemDisk
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
+    from kafkapy.embedded.security import EmbeddedSecurity
+
+NOT_RUNNING: Final = "this broker is not running: use it as `with Broker() as broker:`"
+NOT_BLOCKING: Final = "this broker runs on the caller's event loop: await the method whose name ends in _async"
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class Broker:
+    """One embedded node; a sync and async context manager.
+
+    The methods `create_topics`, `restart` and `kill` block, for `with`; in `async with` it is `await
+    broker.create_topics_async(...)` and so on.
+
+    `properties`: Kafka's keys, as in {"num.partitions": 3}; unknown keys cause a UserWarning. `tls`: clients connect by
+    TLS. `users`: passwords by name; clients log in by SASL/PLAIN or SCRAM. `acls`: as in "allow alice read
+    topic:orders", "deny * all group:test-*"; everything that they do not allow is denied.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path | None = None,
+        *,
+        port: int = 0,
+        properties: Mapping[str, object] | None = None,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
+        acls: Sequence[str] | None = None,
+    ) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._given_data_dir = data_dir
+        self._given_port = port
+        self._port = port
+        """The port since the first start; a restart uses the same."""
+        self._properties = {key: _text(value) for key, value in (properties or {}).items()}
+        for warning in warnings_of_keys(self._properties):
+            warnings.warn(warning, stacklevel=2)
+        self._security = _security(tls, users, acls)
+        self._directory: str | None = None
+        """The data directory while it is in use, also after `kill`."""
+        self._server: BrokerServer | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._thread: LoopThread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, the address that clients connect to."""
+        return self._running.bootstrap_servers
+
+    def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` require.
+
+        `mechanism`: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        """
+        if self._security is None:
+            return {"bootstrap.servers": self.bootstrap_servers}
+        return self._security.client_config(self.bootstrap_servers, user, mechanism)
+
+    @property
+    def ca_pem(self) -> str | None:
+        """The CA certificate that clients trust (PEM); None without `tls`."""
+        return None if self._security is None else self._security.ca_pem
+
+    @property
+    def cluster_id(self) -> str:
+        return self._running.cluster_id
+
+    @property
+    def node_id(self) -> int:
+        return self._running.node_id
+
+    def create_topics(
+        self, *names: str, partitions: int = -1, configs: Mapping[str, object] | None = None, timeout_s: float = 30
+    ) -> None:
+        """Create topics that clients can use on return; partitions=-1: num.partitions. Raises ApiError."""
+        self._blocking(
+            lambda: self.create_topics_async(*names, partitions=partitions, configs=configs, timeout_s=timeout_s)
+        )
+
+    async def create_topics_async(
+        self, *names: str, partitions: int = -1, configs: Mapping[str, object] | None = None, timeout_s: float = 30
+    ) -> None:
+        from kafkapy.embedded.topics import create_topics
+
+        texts = {key: _text(value) for key, value in (configs or {}).items()}
+        await create_topics(self._running, names, partitions=partitions, configs=texts, timeout_s=timeout_s)
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics; those that do not exist are ignored. Raises ApiError."""
+        self._blocking(lambda: self.delete_topics_async(*names))
+
+    async def delete_topics_async(self, *names: str) -> None:
+        from kafkapy.embedded.topics import delete_topics
+
+        await delete_topics(self._running, names)
+
+    def restart(self) -> None:
+        """Stop as on SIGTERM, then start again, with the same data and port. After `kill` only start."""
+        self._blocking(self.restart_async)
+
+    async def restart_async(self) -> None:
+        if self._directory is None:
+            raise RuntimeError(NOT_RUNNING)
+        await self._stop_server()
+        await self._start_server()
+
+    def kill(self) -> None:
+        """End as in a crash: connections are cut, nothing is flushed or marked clean. `restart` recovers the data."""
+        self._blocking(self.kill_async)
+
+    async def kill_async(self) -> None:
+        server, watch = self._running, self._watch
+        self._server = self._watch = None
+        assert watch is not None
+        watch.cancel()
+        await server.kill()
+
+    async def start(self) -> Self:
+        """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
+        self._check_not_running()
+        try:
+            self._directory, self._port = self._prepare_directory(), self._given_port
+            server = await self._start_server()
+            if self._security is not None:
+                await self._security.apply(server, SystemRandom())
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to raise
+                await self._stop_server()
+            self._clean_up()
+            raise
+        return self
+
+    async def _start_server(self) -> BrokerServer:
+        """Start a server on the directory; the broker keeps the port that it binds first."""
+        assert self._directory is not None
+        random, clock = SystemRandom(), SystemClock()
+        properties = self._properties
+        if self._security is not None:
+            properties = self._security.properties(self._port) | properties
+        config, found = embedded_config(SystemDisk(), self._directory, self._port, properties)
+        disk = SystemDisk(syncs=not self._is_temporary(config))
+        self._log_warnings((*warnings_of_installation(), *found))
+        format_embedded(config, disk, random, clock)
+        server = BrokerServer(config, disk=disk, clock=clock, random=random)
+        await server.start()
+        self._server, self._port = server, int(server.bootstrap_servers.rpartition(":")[2])
+        self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
+        return server
+
+    async def _stop_server(self) -> BrokerServer | None:
+        """Stop the server that runs and return it; None if there is none."""
+        server, self._server = self._server, None
+        watch, self._watch = self._watch, None
+        if server is not None and watch is not None:
+            await _stop(server, watch)
+        return server
+
+    async def stop(self) -> None:
+        """Stop as on SIGTERM: acknowledged records are on disk, a temporary directory is removed.
+
+        Raises RuntimeError if the broker had failed and stopped by itself; raises the error of a stop that fails.
+        """
+        try:
+            server = await self._stop_server()
+        finally:
+            self._clean_up()
+        if server is not None:
+            _check_not_failed(server)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        self._check_not_running()
+        self._thread = LoopThread()
+        try:
+            self._thread.call(self.start)
+        except BaseException:
+            self._end_thread()
+            raise
+        atexit.register(self._stop_at_exit)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._thread is not None
+        atexit.unregister(self._stop_at_exit)
+        try:
+            self._thread.call(self.stop)
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        thread.close()
+
+    def _stop_at_exit(self) -> None:
+        """Stop a broker whose `with` block did not end before the program. A failure cannot be reported to anyone."""
+        with contextlib.suppress(Exception):
+            self.__exit__(None, None, None)
+
+    def _blocking(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine function on the broker's thread and wait for its end."""
+        if self._thread is None:
+            raise RuntimeError(NOT_RUNNING if self._directory is None else NOT_BLOCKING)
+        self._thread.call(function)
+
+    @property
+    def _running(self) -> BrokerServer:
+        if self._server is None:
+            raise RuntimeError(NOT_RUNNING if self._directory is None else "this broker was killed: restart it first")
+        _check_not_failed(self._server)
+        return self._server
+
+    def _log_warnings(self, found: Iterable[str]) -> None:
+        """Log warnings about the configuration and the installation, except those that __init__ has given."""
+        known = warnings_of_keys(self._properties)
+        for warning in found:
+            if warning not in known:
+                logger.warning("%s", warning)
+
+    def _check_not_running(self) -> None:
+        if self._directory is not None:
+            raise RuntimeError("this broker runs already")
+
+    def _prepare_directory(self) -> str:
+        if self._given_data_dir is not None:
+            return str(self._given_data_dir)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-")
+        atexit.register(self._finish_io)  # after the directory's own registration: it is called before
+        return self._temporary.name
+
+    def _is_temporary(self, config: "BrokerConfig") -> bool:
+        """Whether nothing is kept after the end. The properties may name directories that are: log.dirs."""
+        return self._temporary is not None and directories_of(config) == [self._temporary.name]
+
+    def _clean_up(self) -> None:
+        self._directory = None
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            atexit.unregister(self._finish_io)
+            temporary.cleanup()
+
+    def _finish_io(self) -> None:
+        """Wait for the workers of a broker that is never stopped: they would write to a directory that is removed."""
+        if self._server is not None:
+            self._server.node.io_pool.close()
+
+
+def _security(tls: bool, users: Mapping[str, str] | None, acls: Sequence[str] | None) -> "EmbeddedSecurity | None":
+    if not tls and users is None and acls is None:
+        return None
+    from kafkapy.embedded.security import EmbeddedSecurity  # imports cryptography
+
+    return EmbeddedSecurity(tls=tls, users=users, acls=acls)
+
+
+async def _stop_when_failed(server: BrokerServer) -> None:
+    """Stop a node that has failed: it would accept requests without executing them."""
+    assert server.failed is not None
+    await asyncio.wait((server.failed,))
+    logger.critical("Stopping after a fatal error: %s", server.failed.result())
+    with contextlib.suppress(Exception):  # already logged; the node's own failure matters
+        await server.stop()
+
+
+async def _stop(server: BrokerServer, watch: "asyncio.Task[None]") -> None:
+    """Stop a node, unless its failure has stopped it or is stopping it."""
+    assert server.failed is not None
+    if server.failed.done():
+        await watch
+        return
+    watch.cancel()
+    await server.stop()
+
+
+def _check_not_failed(server: BrokerServer) -> None:
+    if server.failed is not None and server.failed.done():
+        error = server.failed.result()
+        raise RuntimeError(f"this broker could not go on: {error}") from error
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

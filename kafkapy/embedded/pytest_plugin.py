@@ -1,0 +1,139 @@
+"""The pytest plugin of every install of kafkapy: brokers, topics and clusters as fixtures.
+
+| fixture | what a test gets |
+|---|---|
+| `kafka_broker` | a running `Broker` for all tests of the session (of the worker, under pytest-xdist) |
+| `kafka_topic` | the name of a topic of the test's own in `kafka_broker` |
+| `own_kafka_broker` | a `Broker` of the test's own, which it may restart or kill |
+| `new_kafka_broker` | a function that starts a `Broker` with the arguments given; it ends with the test |
+| `secure_kafka_broker` | as `kafka_broker`, with TLS and the user alice |
+| `kafka_cluster` | a `Cluster` of three nodes of the test's own |
+
+`kafka_broker_properties` returns the keys of `kafka_broker`: a conftest.py overrides it.
+"""
+
+import gc
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from kafkapy.embedded.broker import Broker
+    from kafkapy.embedded.cluster import Cluster
+
+MARKER: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is created"
+MAX_NAME: Final = 200
+"""The maximum length of the test's name within a topic's name, of which Kafka allows 249 characters."""
+
+
+class PlainImports:
+    """A meta path finder that has the broker's modules imported as they are, from their bytecode.
+
+    pytest rewrites the asserts of all modules of a distribution that has a plugin. The broker would take two seconds to
+    import where pytest has no bytecode of it yet, a fifth of a second later on, and run slower.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith("kafkapy.") else None
+
+
+def pytest_addoption() -> None:
+    """Come before pytest's finder, which is there by now."""
+    if PlainImports not in sys.meta_path:
+        sys.meta_path.insert(0, PlainImports)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker_properties() -> dict[str, object]:
+    """Kafka's keys for `kafka_broker`: override this fixture to set some."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(kafka_broker_properties: dict[str, object]) -> "Iterator[Broker]":
+    """A running broker on a free port, data in a temporary directory, for the whole test session.
+
+    Clients connect to `kafka_broker.bootstrap_servers`; tests that must not see each other use topics of their own
+    (`kafka_topic`).
+    """
+    with _running_broker(properties=kafka_broker_properties) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_topic(kafka_broker: "Broker", request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a new topic in `kafka_broker`, deleted after the test.
+
+    `@pytest.mark.kafka_topic(partitions=3, configs={"cleanup.policy": "compact"})` says how it is created.
+    """
+    marker = request.node.get_closest_marker("kafka_topic")
+    words = re.sub(r"[^\w.-]+", "-", request.node.name, flags=re.ASCII)[:MAX_NAME]
+    name = f"{words.strip('-.') or 'topic'}-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topics(name, **(marker.kwargs if marker is not None else {}))
+    yield name
+    kafka_broker.delete_topics(name)
+
+
+@pytest.fixture
+def new_kafka_broker() -> "Iterator[Callable[..., Broker]]":
+    """A function that starts a broker: `new_kafka_broker(properties={"num.partitions": 3})`. It ends with the test."""
+    with ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(_running_broker(*arguments, **options))
+
+
+@pytest.fixture
+def own_kafka_broker(new_kafka_broker: "Callable[..., Broker]") -> "Broker":
+    """A running broker of the test's own, which may restart or kill it."""
+    return new_kafka_broker()
+
+
+@pytest.fixture(scope="session")
+def secure_kafka_broker() -> "Iterator[Broker]":
+    """As `kafka_broker`, over TLS and with a login: `secure_kafka_broker.client_config("alice")`."""
+    with _running_broker(tls=True, users={"alice": "alice-secret"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_cluster() -> "Iterator[Cluster]":
+    """Three running nodes on free ports, data in a temporary directory, for one test, which may kill them."""
+    from kafkapy.embedded.cluster import Cluster
+
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _running_broker(*arguments: Any, **options: Any) -> "Iterator[Broker]":
+    """Import and start a `Broker`; stop it at the end."""
+    with ExitStack() as stack:
+        with _no_collections():
+            from kafkapy.embedded.broker import Broker
+
+            broker = stack.enter_context(Broker(*arguments, **options))
+        yield broker
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Collect no garbage for the moment: imports and a start make much and discard little."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

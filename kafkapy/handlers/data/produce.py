@@ -1,0 +1,421 @@
+"""Produce 3-13 (listed from 0, KAFKA-18659; the router refuses 0-2): append one batch for each partition.
+
+acks: 0 no response (an error closes the connection), 1 after the leader's append, -1 after all in-sync replicas have
+the records. Each partition has its own error code; the base offset of a refused append is -1.
+
+v5  log start offset, v7 zstd, v8 record errors and messages (KIP-467), v10 the current leader with
+NOT_LEADER_OR_FOLLOWER (KIP-951), v12 transactions without AddPartitionsToTxn (KIP-890), v13 topic ids.
+
+Transactional batches are verified with their coordinator first (transactional_produce.py). A request is transactional
+if a batch is, whatever its transactional id. Authorization for that id is checked first, and without it the whole
+request fails (CVE-2018-17196).
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.handlers.cluster_view import is_internal
+from kafkapy.handlers.context import CloseConnection, RequestContext, Services
+from kafkapy.handlers.data_plane import Leaders, TopicAccess, completion
+from kafkapy.metadata.topic_names import MAX_TOPIC_NAME_LENGTH
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kafkapy.record.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, TRANSACTIONAL_FLAG
+from kafkapy.record.compression import ZSTD
+from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
+from kafkapy.seams import FileRegion
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkapy.metrics.traffic import BrokerTraffic
+
+VALID_ACKS: Final = frozenset((-1, 0, 1))
+ZSTD_SINCE: Final = 7
+TOPIC_IDS_SINCE: Final = 13
+LEADERS_SINCE: Final = 10
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""The client id that may write to internal topics, as in Apache Kafka."""
+NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+_BATCH_START: Final = Struct(">8xi4xb4xH")
+"""Fields of a batch header: length, magic, attributes."""
+_PRODUCER: Final = Struct(">43xqh")
+"""Fields of a batch header: producer id, producer epoch."""
+
+# Shared by all partition responses with default values. They are replaced, never modified.
+NO_RECORD_ERRORS: Final[list[BatchIndexAndErrorMessage]] = []
+NO_CURRENT_LEADER: Final = LeaderIdAndEpoch()
+
+
+async def handle(services: Services, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    if has_transactional_batch(request) and not _may_use_transactional_id(services, context, request):
+        return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    access = TopicAccess(services, context, AclOperation.WRITE, _topic_names(services, context, request))
+    return await serve(services, context, request, access)
+
+
+async def serve(
+    services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
+) -> ProduceResponse | None:
+    """Append the batches that the client may write. Raises CloseConnection."""
+    plan = _Plan(services, context, request, access)
+    if request.acks not in VALID_ACKS:
+        plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
+    elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
+        return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if plan.appends:
+        await _append(services, context, plan.appends, request)
+        traffic = services.replica_manager.traffic
+        if traffic is not None:
+            _count_conversions(traffic, plan.appends)
+    if request.acks == NO_ACKS:
+        plan.close_on_error()
+        return None
+    return plan.finish()
+
+
+def _count_conversions(traffic: "BrokerTraffic", appends: list[PartitionAppend]) -> None:
+    """Count the memory and time that decompressing and re-encoding the request's batches took."""
+    stats = [append.stats for append in appends if append.stats is not None]
+    if stats:
+        traffic.note_validation(
+            temporary_bytes=sum(each.temporary_bytes for each in stats),
+            conversion_ns=sum(each.conversion_ns for each in stats),
+        )
+
+
+async def _verify(services: Services, context: RequestContext, plan: "_Plan") -> bool:
+    """Verify transactional batches with their coordinator; return whether they are all of one producer."""
+    from kafkapy.handlers.data import transactional_produce  # imported late: many nodes have no transactions
+
+    transactional_id = plan.transactional_id
+    assert transactional_id is not None, "without it the request was refused"
+    try:
+        await transactional_produce.verify(services, context, transactional_id, plan.transactional)
+    except transactional_produce.SeveralProducersError:
+        return False
+    plan.drop_refused()
+    return True
+
+
+async def _append(
+    services: Services, context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest
+) -> None:
+    """Append; with acks=-1, wait until the in-sync replicas have the records or the time-out."""
+    manager = services.replica_manager
+    is_done = manager.append_records(appends, required_acks=request.acks)
+    if manager.owed_flushes:
+        await _flush_all(services, manager.take_owed_flushes())
+    if is_done:
+        return
+    heavy = [append for append in appends if append.needed is not None]
+    if heavy:
+        await _append_heavy(services, context, heavy, request.acks)
+        if request.acks != ALL_ACKS or all(append.is_settled() for append in appends):
+            return
+    _free_frame(context, appends, request)
+    future, on_done = completion()
+    manager.wait_for_replicas(appends, timeout_ms=request.timeout_ms, on_done=on_done)
+    await future
+
+
+def _free_frame(context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest) -> None:
+    """Drop all records, as they are in the log, and what this node does not know: a request that waits for replicas
+    takes no request memory.
+
+    A deviation: it does not wait if it has a name that no topic can have, which it would keep for its response.
+    """
+    for append in appends:
+        append.records = b""
+        append.needed = append.checked = None
+    request.unknown_tagged_fields = None
+    for topic in request.topic_data:
+        if len(topic.name) > MAX_TOPIC_NAME_LENGTH:
+            request.timeout_ms = 0
+        topic.unknown_tagged_fields = None
+        for data in topic.partition_data:
+            data.records = data.unknown_tagged_fields = None
+    context.connection.is_frame_free = True
+
+
+async def _append_heavy(services: Services, context: RequestContext, appends: list[PartitionAppend], acks: int) -> None:
+    """Have workers validate expensive batches (compressed, or of very many records), then append them.
+
+    The connection is held meanwhile, so that its batches are appended in order.
+    """
+    context.connection.is_held = True
+    manager = services.replica_manager
+    for append in appends:
+        assert append.needed is not None
+        try:
+            append.checked = await services.heavy_work.run(
+                append.needed.check, append.needed.needed_bytes, context.client
+            )
+        except ApiError as error:
+            manager.refuse_append(append, error)
+            manager.count_refusal(append, error)
+        else:
+            manager.append_records([append], required_acks=acks)
+            if manager.owed_flushes:
+                await _flush_all(services, manager.take_owed_flushes())
+
+
+async def _flush_all(services: Services, appends: list[PartitionAppend]) -> None:
+    await asyncio.gather(*(_flush(services, append) for append in appends))
+
+
+async def _flush(services: Services, append: PartitionAppend) -> None:
+    """Flush an append before it is answered, for flush.messages.
+
+    If the replica moves to another log directory meanwhile, its new log is flushed, too.
+    """
+    error: Exception | None = None
+    log = None
+    while log is not append.partition.log:
+        error, log = None, append.partition.log
+        assert log is not None, "what was appended has a log"
+        try:
+            await services.log_flusher.flush(log)
+        except (ApiError, StorageError, AssertionError) as failure:
+            error = failure
+    if error is not None:
+        services.replica_manager.refuse_append(append, error)
+
+
+class _Plan:
+    """The outcome of each partition of a request: an append, or a refusal, which is its part of the response."""
+
+    __slots__ = ("_access", "_context", "_outcomes", "_request", "_services", "_version", "appends", "transactional")
+
+    def __init__(
+        self, services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._version = context.api_version
+        self._access = access
+        self.appends: list[PartitionAppend] = []
+        self.transactional: list[PartitionAppend] = []
+        """The appends with a transactional batch."""
+        self._outcomes: list[tuple[TopicProduceData, list[PartitionAppend | PartitionProduceResponse]]] = [
+            (topic, [self._plan(topic, data) for data in topic.partition_data]) for topic in request.topic_data
+        ]
+
+    def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionAppend | PartitionProduceResponse:
+        index = data.index
+        partitions = self._services.replica_manager.partitions
+        if self._version >= TOPIC_IDS_SINCE:
+            partition = partitions.find_by_id(topic.topic_id, index)
+        else:
+            partition = partitions.find(topic.name, index)
+        name = topic.name if partition is None else partition.topic_partition.topic
+        if partition is None and self._version >= TOPIC_IDS_SINCE:
+            image = partitions.newest_image.topics.by_id.get(topic.topic_id)
+            if image is None:
+                return _refusal(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
+            name = image.name
+        if not self._access.allows(name):
+            return _refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        if partition is None:
+            return _refusal(index, partitions.missing_code(name, index), None)
+        if is_internal(name) and self._context.client_id != ADMIN_CLIENT_ID:
+            return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
+        assert not isinstance(data.records, FileRegion), "a request never carries a region"
+        try:
+            records, attributes = check_batch(data.records, self._version)
+        except ApiError as error:
+            return _refusal(index, error.code, error.message)
+        append = PartitionAppend(partition, records)
+        if attributes & TRANSACTIONAL_FLAG:
+            self.transactional.append(append)
+        self.appends.append(append)
+        return append
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._request.transactional_id
+
+    def is_transaction_open(self) -> bool:
+        """Whether the only transactional batch belongs to an open transaction: then there is nothing to verify."""
+        if len(self.transactional) != 1:
+            return False
+        (append,) = self.transactional
+        log = append.partition.log
+        return log is not None and log.producer_state.has_open_transaction(*_PRODUCER.unpack_from(append.records))
+
+    def drop_refused(self) -> None:
+        """Remove the appends that were refused, and their records, which would keep the frame while others wait."""
+        self.appends = [append for append in self.appends if not append.error_code]
+        for append in self.transactional:
+            if append.error_code:
+                append.records = b""
+
+    def refuse_appends(self, code: ErrorCode) -> None:
+        """Refuse all appends with this code; errors set before stay."""
+        for append in self.appends:
+            append.refuse(code, f"acks={self._request.acks}, which must be -1, 0 or 1")
+        self.appends.clear()
+
+    def close_on_error(self) -> None:
+        """Raise CloseConnection if a partition has an error: with acks=0 there is no response to report it."""
+        if any(outcome.error_code for _, outcomes in self._outcomes for outcome in outcomes):
+            answers = [answer for topic in self.finish().responses for answer in topic.partition_responses]
+            failed = [f"{each.index}: {ErrorCode(each.error_code).name}" for each in answers if each.error_code]
+            raise CloseConnection(
+                f"errors by partition ({', '.join(failed)}) under acks=0, client id {self._context.client_id}"
+            )
+
+    def finish(self) -> ProduceResponse:
+        response = ProduceResponse(
+            [
+                TopicProduceResponse(topic.name, topic.topic_id, [response_of(outcome) for outcome in outcomes])
+                for topic, outcomes in self._outcomes
+            ]
+        )
+        if self._version >= LEADERS_SINCE and _has_moved(response):
+            name_leaders(self._services, self._context, response)
+        return response
+
+
+def name_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
+    """Add the current leaders of partitions with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+    if context.api_version < LEADERS_SINCE or not _has_moved(response):
+        return
+    leaders = Leaders(services, context)
+    for topic in response.responses:
+        image = services.metadata.image.topics.by_id.get(topic.topic_id)
+        name = topic.name if image is None else image.name
+        for answer in topic.partition_responses:
+            if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+                answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(name, answer.index))
+    response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]
+
+
+def _has_moved(response: ProduceResponse) -> bool:
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+                return True
+    return False
+
+
+def _refusal(index: int, code: int, message: str | None) -> PartitionProduceResponse:
+    """Return the response for a partition whose batch is not even tried to be appended."""
+    return PartitionProduceResponse(index, code, -1, -1, -1, NO_RECORD_ERRORS, message, NO_CURRENT_LEADER)
+
+
+def response_of(append: PartitionAppend | PartitionProduceResponse) -> PartitionProduceResponse:
+    """Return a partition's part of the response, made of the outcome of its append; a refusal as it is."""
+    if append.__class__ is PartitionProduceResponse:  # isinstance would be a call
+        return append
+    assert append.__class__ is PartitionAppend
+    return PartitionProduceResponse(
+        append.partition.topic_partition.partition,
+        append.error_code,
+        append.base_offset,
+        append.log_append_time_ms,
+        append.log_start_offset,
+        _record_errors(append.record_errors) if append.record_errors else NO_RECORD_ERRORS,
+        append.error_message,
+        NO_CURRENT_LEADER,
+    )
+
+
+def _record_errors(record_errors: Iterable[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
+    return [BatchIndexAndErrorMessage(index, message) for index, message in record_errors]
+
+
+def has_transactional_batch(request: ProduceRequest) -> bool:
+    """Return whether any partition's batch is transactional; `check_batch` refuses unreadable batches later."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            assert not isinstance(records, FileRegion), "a request never carries a region"
+            if records is not None and len(records) >= HEADER_BYTES:
+                _, magic, attributes = _BATCH_START.unpack_from(records)
+                if attributes & TRANSACTIONAL_FLAG and magic == 2:
+                    return True
+    return False
+
+
+def _may_use_transactional_id(services: Services, context: RequestContext, request: ProduceRequest) -> bool:
+    return request.transactional_id is not None and services.authorizer.authorize(
+        context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    )
+
+
+def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    """Return the response that refuses all partitions. Raises CloseConnection with acks=0."""
+    if request.acks == NO_ACKS:
+        raise CloseConnection(f"{code.name} under acks=0, client id {context.client_id}")
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [_refusal(data.index, code, None) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _topic_names(services: Services, context: RequestContext, request: ProduceRequest) -> Iterator[str]:
+    """Yield the topic of each partition of the request, except for unknown topic ids."""
+    by_id = services.replica_manager.partitions.newest_image.topics.by_id
+    for topic in request.topic_data:
+        name: str | None = topic.name
+        if context.api_version >= TOPIC_IDS_SINCE:
+            image = by_id.get(topic.topic_id)
+            name = None if image is None else image.name
+        if name is not None:
+            yield from repeat(name, len(topic.partition_data))
+
+
+def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memoryview | bytes, int]:
+    """Return a partition's single batch (without an incomplete one after it) and its attributes.
+
+    Raises ApiError: INVALID_RECORD without a batch, with more than one, or with another magic than 2;
+    UNSUPPORTED_COMPRESSION_TYPE for zstd before v7; CORRUPT_MESSAGE for an impossible length or magic.
+    """
+    if records is None or len(records) < HEADER_BYTES:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has none")
+    length, magic, attributes = _BATCH_START.unpack_from(records)
+    if length < MIN_MESSAGE_BYTES:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch with length {length}")
+    if not 0 <= magic <= 2:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of magic {magic}")
+    if magic != 2:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a record batch of magic {magic}, which must be 2")
+    if attributes & CODEC_MASK == ZSTD and version < ZSTD_SINCE:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in Produce {version}, which came with {ZSTD_SINCE}"
+        )
+    size_bytes = length + LOG_OVERHEAD_BYTES
+    if size_bytes == len(records):
+        return records, attributes
+    if size_bytes > len(records):
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has part of one")
+    if _has_whole_batch(records[size_bytes:]):
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have exactly one record batch")
+    return records[:size_bytes], attributes
+
+
+def _has_whole_batch(rest: memoryview | bytes) -> bool:
+    if len(rest) < LOG_OVERHEAD_BYTES:
+        return False
+    return int.from_bytes(rest[8:12], "big", signed=True) <= len(rest) - LOG_OVERHEAD_BYTES

@@ -1,0 +1,194 @@
+"""The group coordinator: the shards of the groups whose `__consumer_offsets` partitions are led here."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Set
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import ApiError
+from kafkapy.group.settings import OFFSETS_TOPIC, GroupSettings
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.runtime.coordinators.coordinator import Coordinator
+from kafkapy.seams import Clock, IoPool, Random
+from kafkapy.timer.wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkapy.group.consumer.subscriptions import ResolvedRegex
+    from kafkapy.group.decision import GroupDecision
+    from kafkapy.group.shard import GroupShard
+    from kafkapy.metadata.image import TopicImage
+    from kafkapy.replication.delayed_produce import PartitionAppend
+    from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.runtime.coordinators.group_host import GroupHost
+    from kafkapy.runtime.coordinators.markers import Marker
+    from kafkapy.runtime.coordinators.regex_matching import RegexMatching
+    from kafkapy.runtime.coordinators.writer import CoordinatorLog, TransactionalWrite
+
+logger = logging.getLogger("kafkapy.group")
+
+
+class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
+    """All groups that this node coordinates."""
+
+    topic = OFFSETS_TOPIC
+    logger = logger
+
+    def __init__(
+        self,
+        *,
+        replica_manager: ReplicaManager,
+        settings: GroupSettings,
+        clock: Clock,
+        random: Random,
+        wheel: TimingWheel,
+        io_pool: IoPool,
+    ) -> None:
+        super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
+        self.settings = settings
+        self._random = random
+        self._log: CoordinatorLog | None = None
+        self._expirer: asyncio.Task[None] | None = None
+        self._matching: RegexMatching | None = None
+        """Made for the first regular expression."""
+
+    async def call(
+        self,
+        group_id: str,
+        decide: "Callable[[GroupShard, int, int], GroupDecision]",
+        write: "TransactionalWrite | None" = None,
+    ) -> Any:
+        """Have the group's shard decide; return the response once the state that it depends on is committed.
+
+        `decide(shard, token, now_ms)`: with response None, the response is a later Reply with this token. With `write`,
+        the records are part of that producer's transaction. Raises what `decide` raises, and ApiError NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        """
+        return await self.host_of(group_id).call(group_id, decide, write)
+
+    async def commit_offsets(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
+        """As `call`, for a commit of offsets: those that are made in one pass of the event loop share a write.
+
+        The first commit of an unknown group makes the group, on which its next ones depend: it does not share.
+
+        Deviation: group.coordinator.append.linger.ms=0 turns sharing off, other values make no commit wait longer.
+        """
+        host = self.host_of(group_id)
+        shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups
+        return await host.call(group_id, decide, shares_write=shares_write)
+
+    def match_regexes(self, group_id: str, regexes: Set[str], may_describe: "Callable[[str], bool]") -> None:
+        """Match a decision's `due_regexes` with the cluster's topics, then have the group's shard decide on that.
+
+        may_describe: whether the client is authorized to describe a topic.
+        """
+        from kafkapy.runtime.coordinators.regex_matching import GroupToMatch, RegexMatching
+
+        try:
+            shard = self.host_of(group_id).shard
+        except ApiError:
+            return  # the group has moved: its next heartbeat there asks again
+        if self._matching is None:
+            self._matching = RegexMatching(
+                image=lambda: self._replica_manager.image, clock=self._clock, on_matched=self._resolve_regexes
+            )
+        self._matching.want(group_id, GroupToMatch(regexes, may_describe, shard.consumer.prepare_hash))
+
+    def _resolve_regexes(self, group_id: str, matches: "Mapping[str, ResolvedRegex]") -> None:
+        self.host_of(group_id).carry_out(lambda shard: shard.consumer.resolve_regexes(group_id, matches))
+
+    def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
+        """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""
+        host = self._hosts.get(partition_id)
+        try:
+            if host is not None and not self._is_closed:
+                return host.append_markers(markers)
+        except ApiError as error:  # transaction coordinators do not know the codes of group coordinators
+            logger.info(
+                "Could not write a transaction marker to %s-%d yet, trying again: %s",
+                OFFSETS_TOPIC,
+                partition_id,
+                error,
+            )
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    @property
+    def default_partition_count(self) -> int:
+        return self.settings.config.offsets_topic_num_partitions
+
+    def _new_host(self, partition: "HostedPartition") -> "GroupHost":
+        from kafkapy.group.shard import GroupShard
+        from kafkapy.runtime.coordinators.group_host import GroupHost
+
+        shard = GroupShard(
+            self.settings,
+            metadata=lambda: self._replica_manager.image,
+            random=self._random,
+            wall_ms=self._clock.wall_ms,
+            now_ms=self._clock.monotonic_ms,
+        )
+        return GroupHost(
+            partition,
+            shard,
+            self._coordinator_log(),
+            replica_manager=self._replica_manager,
+            clock=self._clock,
+            wheel=self._wheel,
+            logger=logger,
+        )
+
+    def _coordinator_log(self) -> "CoordinatorLog":
+        if self._log is None:
+            from kafkapy.group import records
+            from kafkapy.runtime.coordinators.writer import FIRST_SEQUENCE, CoordinatorLog
+
+            self._log = CoordinatorLog(
+                codec=records,
+                compression=lambda: self.settings.config.offsets_topic_compression_codec,
+                commit_timeout_ms=lambda: self.settings.config.offsets_commit_timeout_ms,
+                load_buffer_bytes=lambda: self.settings.config.offsets_load_buffer_size,
+                base_sequence=FIRST_SEQUENCE,
+            )
+        return self._log
+
+    def _forget_topic(self, topic: "TopicImage") -> None:
+        for host in self._hosts.values():
+            try:
+                host.carry_out(lambda shard: shard.forget_topic(topic.name, topic.topic_id))
+            except ApiError as error:
+                logger.warning(
+                    "Could not remove the offsets of deleted topic %s, which stay until they expire: %s",
+                    topic.name,
+                    error,
+                )
+
+    # -- periodic work --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start to remove expired offsets every offsets.retention.check.interval.ms."""
+        self._expirer = asyncio.get_running_loop().create_task(self._expire_regularly())
+
+    def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":
+        return (self._expirer, self._matching.task if self._matching is not None else None)
+
+    async def _expire_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.config.offsets_retention_check_interval_ms / 1000)
+            try:
+                await self.expire_offsets()
+            except Exception:
+                logger.exception(
+                    "Removing expired offsets failed, trying again after offsets.retention.check.interval.ms"
+                )
+
+    async def expire_offsets(self) -> None:
+        """Remove expired offsets and groups of all local shards."""
+        for host in list(self._hosts.values()):
+            try:
+                await host.expire_offsets()
+            except ApiError as error:
+                logger.warning(
+                    "Could not remove expired offsets of %s, trying again: %s", host.partition.topic_partition, error
+                )

@@ -1,0 +1,271 @@
+"""Client quotas: a client above its quota gets throttle_time_ms, and its connection is muted for that time (KIP-219).
+
+A request of a client with quotas gets a Meter, kept in its context. It counts, once the response is there:
+
+* producer_byte_rate: the size of a Produce request (KIP-13);
+* consumer_byte_rate: the size of a Fetch response (called by handlers/data/fetch.py: a throttled response is empty);
+* request_percentage: the request's time (KIP-124), except for Produce with acks=0 and requests between nodes;
+* controller_mutation_rate: partitions created and deleted (KIP-599), counted by the controller as it decides.
+
+The largest throttle applies. A request forwarded to this controller gets its throttle in the response, and this node
+mutes no connection: the forwarding broker does, for the larger of the controller's throttle and its own.
+
+A request's time is its wall time on the event loop: reading it, each step of its handler, encoding the response
+(counted after the throttle was computed, like the network threads' time in Apache Kafka); and the time a worker takes
+to decode or encode it if it is large. 100 percent is one event loop, as it is one thread in Apache Kafka.
+
+Deviation: moving bytes between sockets and memory, and other work of workers, is not part of a request's time.
+Deviation: the size of a Fetch response is counted as its records and some bytes for each partition with records or an
+error; Apache Kafka counts the encoded response.
+Deviation: BrokerHeartbeat, BrokerRegistration and other requests that only nodes may send are exempt from
+request_percentage; Apache Kafka throttles some of these. Deviation: a Fetch that names a replica without CLUSTER_ACTION
+is not exempt, so that no client can escape its quotas that way; in Apache Kafka it is.
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import Connection, ControllerServices, MeteredContext, RequestContext, Services
+from kafkapy.handlers.data_plane import sent_bytes
+from kafkapy.handlers.encoded_answers import EncodedAnswer
+from kafkapy.handlers.table import CONTROLLER_APIS
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader, read_response_header
+from kafkapy.protocol.primitives import Writer
+from kafkapy.security.quotas import user_of
+
+if TYPE_CHECKING:
+    from kafkapy.replication.partition_read import PartitionRead
+
+R = TypeVar("R")
+
+PERCENT_OF_NS: Final = 100 / 1e9
+"""One nanosecond as a percentage of a second."""
+PRODUCE: Final = 0
+FETCH: Final = 1
+BETWEEN_NODES: Final = frozenset((27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
+"""WriteTxnMarkers, AlterPartition, and the requests between quorum nodes and from brokers to the controller."""
+WITHOUT_THROTTLE: Final = frozenset((55,))
+"""DescribeQuorum: the only API forwarded unchanged whose response has no throttle_time_ms."""
+METADATA_THROTTLE_SINCE: Final = 3
+HEADER_BYTES: Final = 8
+"""An upper bound of the size of a response header without tagged fields."""
+
+
+class Meter:
+    """Counts one request of a client with quotas, and throttles the client."""
+
+    def __init__(
+        self, services: Services | ControllerServices, header: RequestHeader, connection: Connection, frame_bytes: int
+    ) -> None:
+        assert services.client_quotas is not None, "the caller has checked that there are quotas"
+        self._quotas = services.client_quotas
+        self._clock = services.clock
+        self._header = header
+        self._connection = connection
+        self._user = user_of(connection.principal)
+        self._client_id = header.client_id or ""
+        self._frame_bytes = frame_bytes
+        self._is_exempt = header.api_key in BETWEEN_NODES or (
+            header.api_key == FETCH and services.apis is CONTROLLER_APIS
+        )
+        self._is_settled = False
+        self._time_ns = 0
+        """The time of earlier steps that is not recorded yet."""
+        self._step_began_ns = 0
+        self._mutations: Mutations | None = None
+
+    def new_context(self) -> RequestContext:
+        return MeteredContext(self._header, self._connection, self)
+
+    async def drive(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run the request and measure its time; at the end, record the rest of it.
+
+        A request without a response that could carry a throttle, such as one of an unknown version, mutes its
+        connection, too.
+        """
+        try:
+            return await _Steps(coroutine, self._begin_step, self._end_step)
+        finally:
+            throttle_ms = self._count_time()
+            if not self._is_settled:
+                self._mute(throttle_ms)
+
+    def timed(self, work: Callable[[], R]) -> Callable[[], R]:
+        """Return `work` wrapped so that its time on a worker is added to the request's."""
+
+        def run() -> R:
+            started = self._clock.monotonic_ns()
+            try:
+                return work()
+            finally:
+                self._time_ns += self._clock.monotonic_ns() - started
+
+        return run
+
+    def exempt(self) -> None:
+        """Exempt the request, which is a follower's, from quotas."""
+        self._is_exempt = self._is_settled = True
+
+    def refuse_node(self) -> None:
+        """Count a request that only nodes may send as a client's: its sender is not authorized as a node."""
+        self._is_exempt = False
+
+    def mutations(self, *, is_strict: bool) -> "Mutations":
+        """Return the counter of the partitions that the request creates or deletes."""
+        self._mutations = mutations = self.mutations_apart(is_strict=is_strict)
+        return mutations
+
+    def mutations_apart(self, *, is_strict: bool) -> "Mutations":
+        """Like `mutations`, but the resulting throttle is not part of this request's response."""
+
+        def take(count: int, now_ms: int) -> int | None:
+            quota = self._quotas.mutation
+            take = quota.take_strictly if is_strict else quota.take
+            return take(self._user, self._client_id, count, now_ms)
+
+        return Mutations(take, self._clock.monotonic_ms, is_strict=is_strict)
+
+    def most_fetched(self, max_bytes: int) -> int:
+        """Return the maximum bytes of a Fetch: limited to what consumer_byte_rate allows in all windows together."""
+        most = self._quotas.fetch.most_in_windows(self._user, self._client_id)
+        return max_bytes if most is None or most >= max_bytes else int(most)
+
+    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionRead]]") -> int:
+        """Count a Fetch response; return the throttle in ms, for which the connection is muted.
+
+        A throttled response does not count, because it is not sent.
+        """
+        self._is_settled = True
+        size_bytes = sum(sent_bytes(answer) for _, answer in answers)
+        now_ms = self._clock.monotonic_ms()
+        quota = self._quotas.fetch
+        request_ms = self._count_time()
+        throttle_ms = max(request_ms, quota.record(self._user, self._client_id, size_bytes, now_ms))
+        if throttle_ms > 0:
+            quota.unrecord(self._user, self._client_id, size_bytes, now_ms)
+            self._mute(throttle_ms)
+        return throttle_ms
+
+    def settle(self, response: Any) -> Any:
+        """Count a request after its response (None with acks=0); return the response with throttle_time_ms set."""
+        if self._is_settled:
+            return response
+        given_ms = getattr(response, "throttle_time_ms", 0)  # set by the controller if a part was forwarded
+        throttle_ms = max(given_ms, self._throttle_ms(response))
+        if throttle_ms == 0:
+            return response
+        self._mute(throttle_ms)
+        if isinstance(response, EncodedAnswer):
+            return self._with_throttle(response, throttle_ms)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+        return response
+
+    def settle_forwarded(self, answer: Writer) -> None:
+        """Count a forwarded request; set the larger of the controller's and this throttle in its response."""
+        api_key = self._header.api_key
+        throttle_ms = self._throttle_ms(None)
+        if api_key not in WITHOUT_THROTTLE:
+            _, position = read_response_header(bytes(answer[:HEADER_BYTES]), api_key, self._header.api_version)
+            throttle_ms = max(throttle_ms, int.from_bytes(answer[position : position + 4], "big", signed=True))
+            answer[position : position + 4] = throttle_ms.to_bytes(4, "big")
+        if throttle_ms > 0:
+            self._mute(throttle_ms)
+
+    def _throttle_ms(self, response: Any) -> int:
+        self._is_settled = True
+        throttle_ms = 0 if self._mutations is None else self._mutations.throttle_ms()
+        is_unanswered = False
+        if self._header.api_key == PRODUCE:
+            is_unanswered = response is None
+            now_ms = self._clock.monotonic_ms()
+            throttle_ms = self._quotas.produce.record(self._user, self._client_id, self._frame_bytes, now_ms)
+        elif getattr(response, "error_code", 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self.refuse_node()
+        if is_unanswered:
+            self._is_exempt = True
+        return max(throttle_ms, self._count_time())
+
+    def _with_throttle(self, response: EncodedAnswer, throttle_ms: int) -> EncodedAnswer:
+        """Return a copy with the throttle time: the response is Metadata's, cached for other clients."""
+        if self._header.api_version < METADATA_THROTTLE_SINCE:
+            return response
+        return EncodedAnswer(throttle_ms.to_bytes(4, "big") + response.body[4:])
+
+    def _begin_step(self) -> None:
+        self._step_began_ns = self._clock.monotonic_ns()
+
+    def _end_step(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        self._time_ns += now_ns - self._step_began_ns
+        self._step_began_ns = now_ns
+
+    def _count_time(self) -> int:
+        """Record the request's time since the last call; return the throttle in ms."""
+        self._end_step()
+        time_ns, self._time_ns = self._time_ns, 0
+        if self._is_exempt:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        return self._quotas.request.record(self._user, self._client_id, time_ns * PERCENT_OF_NS, now_ms)
+
+    def _mute(self, throttle_ms: int) -> None:
+        connection = self._connection
+        if not connection.is_forwarded:
+            connection.throttle_ms = max(connection.throttle_ms, throttle_ms)
+
+
+class Mutations:
+    """Counts the partitions that a request creates or deletes, called by the controller as it decides."""
+
+    def __init__(
+        self, take: Callable[[int, int], int | None], monotonic_ms: Callable[[], int], *, is_strict: bool
+    ) -> None:
+        self._take = take
+        self._monotonic_ms = monotonic_ms
+        self._is_strict = is_strict
+        self._until_ms = 0
+
+    def __call__(self, partition_count: int) -> None:
+        """Count partitions. Raises ApiError THROTTLING_QUOTA_EXCEEDED if they are refused."""
+        now_ms = self._monotonic_ms()
+        throttle_ms = self._take(partition_count, now_ms)
+        if throttle_ms:
+            self._until_ms = now_ms + throttle_ms
+        if throttle_ms is not None and self._is_strict:
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+    def throttle_ms(self) -> int:
+        """Return the remaining throttle in ms: part of it may have passed while the request was processed."""
+        return max(self._until_ms - self._monotonic_ms(), 0)
+
+
+class _Steps(Generic[R]):
+    """A coroutine whose steps are timed, without the time for which it waits."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, R], begin: Callable[[], None], end: Callable[[], None]) -> None:
+        """`begin` and `end` are called around each step."""
+        self._coroutine = coroutine
+        self._begin = begin
+        self._end = end
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        go_on = partial(self._coroutine.send, None)
+        step = go_on
+        while True:
+            self._begin()
+            try:
+                awaited = step()
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            finally:
+                self._end()
+            step = go_on
+            try:
+                yield awaited
+            except BaseException as error:  # cancelled or closed: raised in the coroutine
+                step = partial(self._coroutine.throw, error)

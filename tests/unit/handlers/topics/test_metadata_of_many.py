@@ -1,0 +1,77 @@
+"""Metadata of all topics where there are many: in turns, made once for all who ask, as of one image."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from kafkapy.handlers.topics import metadata
+from kafkapy.handlers.topics.metadata import SMALL_COUNT
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.runtime.turns import STEPS_PER_TURN
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimLoop
+from tests.support.controllers import Cluster
+from tests.support.metadata_services import context, on_wire, services
+
+
+def create(cluster: Cluster, name: str, partition_count: int) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)
+    cluster.commit(cluster.controller.topics.decide_create(CreateTopicsRequest(topics=[topic])))
+
+
+def running_in(loop: SimLoop, cluster: Cluster) -> Any:
+    running = services(cluster)
+    running.io_pool = SimIoPool(loop)
+    return running
+
+
+def send_request(running: Any, version: int = 13) -> "asyncio.Task[Any]":
+    async def requested() -> Any:
+        requester = context(version)
+        requester.connection = SimpleNamespace(is_held=False)
+        return await metadata.handle(running, requester, MetadataRequest(topics=None))
+
+    return asyncio.ensure_future(requested())
+
+
+def counts(answer: Any, version: int = 13) -> dict[str, int]:
+    return {topic.name: len(topic.partitions) for topic in on_wire(answer, version).topics}
+
+
+async def test_all_topics_are_described_in_turns_and_once_for_all_requests(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", 3 * STEPS_PER_TURN)
+    create(cluster, "small", 1)
+    running = running_in(loop, cluster)
+    first, second = send_request(running), send_request(running)
+    await asyncio.sleep(0)
+    assert not first.done()
+    started = loop.time()
+    assert await first is await second
+    assert loop.time() > started, "it has given way"
+    assert counts(first.result()) == {"large": 3 * STEPS_PER_TURN, "small": 1}
+    assert await send_request(running) is first.result()
+
+
+async def test_an_answer_is_of_the_image_that_was_requested_and_not_kept_for_a_newer_one(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", 3 * STEPS_PER_TURN)
+    running = running_in(loop, cluster)
+    before = send_request(running)
+    await asyncio.sleep(0)
+    create(cluster, "new", 1)
+    after = send_request(running)
+    assert counts(await before) == {"large": 3 * STEPS_PER_TURN}
+    assert counts(await after) == {"large": 3 * STEPS_PER_TURN, "new": 1}
+    assert await send_request(running) is after.result()
+
+
+async def test_who_goes_away_while_the_answer_is_made_leaves_others_theirs(loop: SimLoop) -> None:
+    cluster = Cluster(1)
+    create(cluster, "large", SMALL_COUNT + STEPS_PER_TURN)
+    running = running_in(loop, cluster)
+    first, second = send_request(running), send_request(running)
+    await asyncio.sleep(0)
+    first.cancel()
+    assert counts(await second) == {"large": SMALL_COUNT + STEPS_PER_TURN}

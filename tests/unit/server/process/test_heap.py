@@ -1,0 +1,73 @@
+"""The heap is frozen when much metadata has changed, and only then."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from kafkapy.metadata.delta import MetadataDelta
+from kafkapy.metadata.image import EMPTY_IMAGE
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.server.process.heap import CHANGES_PER_FREEZE, FrozenMetadata, freeze_heap
+
+TOPIC_ID = b"t" * 16
+
+
+@pytest.fixture(autouse=True)
+def _thawed() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+def delta_of(partition_count: int) -> MetadataDelta:
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.replay(TopicRecord("orders", TOPIC_ID))
+    for partition_id in range(partition_count):
+        delta.replay(PartitionRecord(partition_id, TOPIC_ID, [1], [1]))
+    return delta
+
+
+def test_the_heap_is_frozen_once_enough_has_changed() -> None:
+    frozen = FrozenMetadata()
+    frozen.on_image(delta_of(CHANGES_PER_FREEZE // 2), EMPTY_IMAGE)
+    frozen.on_image(MetadataDelta(EMPTY_IMAGE), EMPTY_IMAGE)
+    before = gc.get_freeze_count()
+    frozen.on_image(delta_of(CHANGES_PER_FREEZE // 2), EMPTY_IMAGE)
+    assert gc.get_freeze_count() > before
+    gc.unfreeze()
+    frozen.on_image(delta_of(1), EMPTY_IMAGE)
+    assert gc.get_freeze_count() == 0
+
+
+class Cyclic:
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_garbage_that_is_young_is_not_frozen() -> None:
+    frozen = FrozenMetadata()
+    gc.collect()
+    gc.disable()
+    try:
+        is_alive = weakref.ref(Cyclic())
+        assert is_alive() is not None
+        frozen.note(CHANGES_PER_FREEZE)
+        assert is_alive() is None
+    finally:
+        gc.enable()
+
+
+def test_after_the_start_full_collections_are_rare_but_happen() -> None:
+    gc.set_threshold(10, 10, 10)
+    freeze_heap()
+    gc.collect()  # a full one is also put off while few objects are new
+    before = [generation["collections"] for generation in gc.get_stats()]
+    kept = []
+    while gc.get_stats()[2]["collections"] == before[2]:
+        kept.append(Cyclic())
+    middle_count = gc.get_stats()[1]["collections"] - before[1]
+    assert middle_count >= 100

@@ -1,0 +1,174 @@
+"""What a login is asked for follows the configuration as it is now, also on connections that are open for long."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import write_request_header
+from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
+from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.serving import ConnectionInfo, Served
+from kafkapy.protocol.traffic import ConnectionTraffic
+from kafkapy.security.authentication import LoginSettings
+from kafkapy.security.plain import PlainServer
+from kafkapy.serving.login_gate import GateSettings, LoginGate
+from tests.simulator.loop import SimLoop
+
+LISTENER = "LISTENER"
+TOKEN = b"\0alice\0wonder"
+SERVED = Served(1, 10, b"")
+
+
+class StillClock:
+    now_ms = 5_000
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return 5_000_000_000
+
+
+def settings(users: Mapping[str, str], mechanism: str = "PLAIN") -> LoginSettings:
+    return LoginSettings(servers={mechanism: partial(PlainServer, users)}, max_reauth_ms={mechanism: 60_000})
+
+
+class Listener:
+    """One connection to a listener whose settings may change."""
+
+    def __init__(self, users: Mapping[str, str], failure_delay_ms: int = 0) -> None:
+        self.settings = settings(users)
+        self.clock = StillClock()
+        self.info = ConnectionInfo("1", LISTENER, "SASL_PLAINTEXT", "10.0.0.7", 1, is_authenticated=False)
+        gate = GateSettings(
+            settings=lambda _: self.settings,
+            route=lambda *_: self._served(),
+            coalesce=lambda *_: SERVED,
+            clock=self.clock,
+            failure_delay_ms={LISTENER: failure_delay_ms, "OTHER": 0},
+            timeout_ms=1000,
+        )
+        self._gate = LoginGate(gate, self.info)
+
+    async def _served(self) -> Writer | None:
+        raise AssertionError("only logins are sent")
+
+    def handle(self, request) -> Coroutine[Any, Any, Writer | None]:
+        out = Writer()
+        write_request_header(out, api_key=request.API_KEY, api_version=1, correlation_id=7, client_id=None)
+        request.write(out, 1)
+        return self._gate.route(self.info, memoryview(out))
+
+    def _send(self, request) -> bytes:
+        coroutine = self.handle(request)
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return bytes(stop.value)
+        raise AssertionError("a login waited")
+
+    def shake_hands(self, mechanism: str = "PLAIN") -> int:
+        answer = self._send(SaslHandshakeRequest(mechanism=mechanism))
+        return SaslHandshakeResponse.decode(answer[4:], 1).error_code
+
+    def authenticate(self) -> int:
+        answer = self._send(SaslAuthenticateRequest(auth_bytes=TOKEN))
+        return SaslAuthenticateResponse.decode(answer[4:], 1).error_code
+
+
+async def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_until_then(loop: SimLoop) -> None:
+    listener = Listener({}, failure_delay_ms=100)
+    assert listener.shake_hands() == 0
+    refused = loop.create_task(listener.handle(SaslAuthenticateRequest(auth_bytes=TOKEN)))
+    await asyncio.sleep(0.099)
+    assert not refused.done()
+    assert listener.info.is_held
+    answer = await refused
+    assert loop.now_ms() == 100
+    assert answer is not None
+    assert SaslAuthenticateResponse.decode(bytes(answer)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert listener.info.close_after_answer
+
+
+def test_produce_requests_pass_together_only_while_a_session_lasts() -> None:
+    """They do not go through the router: not before the login, not during another one, not after its end."""
+    listener = Listener({"alice": "wonder"})
+
+    def served() -> Served | None:
+        return listener._gate.coalesce(listener.info, b"", 0, 1)
+
+    assert served() is None
+    listener.shake_hands()
+    assert served() is None
+    listener.authenticate()
+    assert served() is SERVED
+    assert listener.info.principal == "User:alice"
+    listener.clock.now_ms += 60_000
+    assert served() is SERVED
+    listener.clock.now_ms += 1
+    assert served() is None
+    listener.shake_hands()
+    assert served() is None
+    listener.authenticate()
+    assert served() is SERVED
+
+
+def test_failed_logins_and_renewals_are_counted_apart() -> None:
+    for listener, counts in ((Listener({"alice": "wonder"}), (1, 0)), (logged_in(), (0, 1))):
+        listener.info.traffic = traffic = ConnectionTraffic()
+        listener.settings = settings({})
+        listener.shake_hands()
+        assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert (traffic.failed_logins, traffic.failed_renewals) == counts
+
+
+def logged_in() -> Listener:
+    listener = Listener({"alice": "wonder"})
+    assert (listener.shake_hands(), listener.authenticate()) == (0, 0)
+    assert listener.info.is_authenticated
+    return listener
+
+
+def test_a_session_is_renewed() -> None:
+    listener = logged_in()
+    assert (listener.shake_hands(), listener.authenticate()) == (0, 0)
+    assert not listener.info.close_after_answer
+
+
+def test_who_was_removed_cannot_renew_a_session() -> None:
+    listener = logged_in()
+    listener.settings = settings({"bob": "builder"})
+    assert listener.shake_hands() == 0
+    assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert listener.info.close_after_answer
+
+
+def test_a_session_cannot_be_renewed_by_a_mechanism_that_was_disabled() -> None:
+    listener = logged_in()
+    listener.settings = settings({"alice": "wonder"}, mechanism="OTHER")
+    assert listener.shake_hands() == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert listener.info.close_after_answer
+
+
+def test_who_was_removed_after_connecting_cannot_log_in() -> None:
+    listener = Listener({"alice": "wonder"})
+    listener.settings = settings({})
+    assert listener.shake_hands() == 0
+    assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_line_of_the_log_is_bounded(caplog) -> None:
+    with caplog.at_level(logging.INFO):
+        Listener({}).shake_hands("\n" * 32_000)
+    (line,) = caplog.messages
+    assert "Unsupported SASL mechanism \\n\\n" in line
+    assert len(line) < 1000
