@@ -39,8 +39,8 @@ MOST_CALLS = 20_000
 MOST_MODULES = 480
 """Imported in all, pytest's aside: 397. A module costs 0.4 ms."""
 MOST_OWN_MODULES = 330
-"""Of kafkapy: 319, 10 of them an empty __init__ of a wing, without the types of metadata records. The controller imports all of them after its first second,
-which a slow start includes and a fast one does not."""
+"""Of kafkapy: 319, 10 of them an empty __init__ of a wing, without the types of metadata records. The controller
+imports all of them after its first second, which a slow start includes and a fast one does not."""
 NOT_NEEDED = (
     "typer", "rich", "pydantic", "jwt", "http", "confluent_kafka", "kafkapy.cli", "kafkapy.server.login.jwks",
     "cryptography.x509", "cryptography.hazmat.primitives.serialization", "kafkapy.reactor.link",
