@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.handlers import parts
 from kafkapy.handlers.table import BROKER_APIS, ServedApi
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -126,7 +127,8 @@ def without_logs() -> Iterator[None]:
 async def test_no_request_holds_the_loop(loop: SimLoop, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     api = APIS_BY_NAME[name]
     monkeypatch.setattr(turns, "STEPS_PER_TURN", STEPS_PER_TURN)
-    monkeypatch.setattr(large_requests, "PART_ELEMENTS", PART_ELEMENTS)
+    for module in (parts, large_requests):
+        monkeypatch.setattr(module, "PART_ELEMENTS", PART_ELEMENTS)
     monkeypatch.setattr(router, "LARGE_FRAME_BYTES", LARGE_FRAME_BYTES)
 
     machine = Machine(loop, offsets_topic_num_partitions="1", auto_create_topics_enable="false")
