@@ -139,6 +139,7 @@ check: setup     ## format, lint, types, layers, generated code, packages, docum
 .PHONY: check-types check-built
 check-types: setup
 	$(BIN)/mypy
+	$(BIN)/python -m tools.message_types
 
 check-built: setup
 	$(BIN)/lint-imports

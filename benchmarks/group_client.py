@@ -156,10 +156,10 @@ class ClassicMember:
         metadata = b"\0\0" + ConsumerProtocolSubscription([self.group.topic]).encode(0)
         request = JoinGroupRequest(
             self.group.group_id,
-            SESSION_TIMEOUT_MS,
-            REBALANCE_TIMEOUT_MS,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol("range", metadata)],
+            protocols=[JoinGroupRequestProtocol("range", metadata=metadata)],
             member_id=self.member_id,
         )
         answer = await self.peer.call(request, JOIN)
@@ -173,8 +173,8 @@ class ClassicMember:
         answer = await self.peer.call(
             SyncGroupRequest(
                 self.group.group_id,
-                self.generation,
-                self.member_id,
+                generation_id=self.generation,
+                member_id=self.member_id,
                 protocol_type="consumer",
                 protocol_name="range",
                 assignments=self._assign(sorted(each.member_id for each in joined.members)) if is_leader else [],
@@ -195,8 +195,8 @@ class ClassicMember:
         first = 0
         for index, member_id in enumerate(member_ids):
             end = first + count + (index < rest)
-            given = ConsumerProtocolAssignment([TopicPartition(self.group.topic, list(range(first, end)))])
-            assignments.append(SyncGroupRequestAssignment(member_id, b"\0\0" + given.encode(0)))
+            given = ConsumerProtocolAssignment([TopicPartition(self.group.topic, partitions=list(range(first, end)))])
+            assignments.append(SyncGroupRequestAssignment(member_id, assignment=b"\0\0" + given.encode(0)))
             first = end
         return assignments
 
@@ -210,7 +210,7 @@ class ClassicMember:
             assert answer.error_code == 0, answer
 
     def _heartbeat(self) -> HeartbeatRequest:
-        return HeartbeatRequest(self.group.group_id, self.generation, self.member_id)
+        return HeartbeatRequest(self.group.group_id, generation_id=self.generation, member_id=self.member_id)
 
     def heartbeat(self) -> bytes:
         return frame(self._heartbeat(), HEARTBEAT)
@@ -233,13 +233,17 @@ class ConsumerMember:
         )
         while True:
             if answer.assignment is not None and self._take(answer.assignment):
-                answer = await self._beat(topic_partitions=[TopicPartitions(self.group.topic_id, self.owned)])
+                answer = await self._beat(
+                    topic_partitions=[TopicPartitions(self.group.topic_id, partitions=self.owned)]
+                )
                 continue
             await asyncio.sleep(interval_s or answer.heartbeat_interval_ms / 1000)
             answer = await self._beat()
 
     async def _beat(self, **fields: Any) -> Any:
-        request = ConsumerGroupHeartbeatRequest(self.group.group_id, self.member_id, self.epoch, **fields)
+        request = ConsumerGroupHeartbeatRequest(
+            self.group.group_id, member_id=self.member_id, member_epoch=self.epoch, **fields
+        )
         answer = await self.peer.call(request, CONSUMER_HEARTBEAT)
         assert answer.error_code == 0, answer
         self.epoch = answer.member_epoch
@@ -265,4 +269,7 @@ class ConsumerMember:
             self.group.has_share(counted)
 
     def heartbeat(self) -> bytes:
-        return frame(ConsumerGroupHeartbeatRequest(self.group.group_id, self.member_id, self.epoch), CONSUMER_HEARTBEAT)
+        return frame(
+            ConsumerGroupHeartbeatRequest(self.group.group_id, member_id=self.member_id, member_epoch=self.epoch),
+            CONSUMER_HEARTBEAT,
+        )

@@ -199,7 +199,9 @@ def commits(server: Server, topic: str, scale: float, *, group_count: int) -> Fi
         for number, peer in enumerate(peers):
             group_id = f"{topic}-{number % group_count}"
             await find_coordinator(peer, group_id)
-            position = OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(number, 42)])
+            position = OffsetCommitRequestTopic(
+                topic, partitions=[OffsetCommitRequestPartition(number, committed_offset=42)]
+            )
             senders.append((peer, frame(OffsetCommitRequest(group_id, topics=[position]), 9)))
         paced = Paced(senders, per_s=COMMITS_PER_S, count=count, error_at=ERROR_OF_COMMIT)
         cpu_s = server.cpu_s()

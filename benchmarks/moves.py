@@ -77,7 +77,7 @@ def places(server: Server, topic: str) -> tuple[Path, Path]:
 
 def move_to_the_other(server: Server, topic: str) -> None:
     _, target = places(server, topic)
-    requested = AlterReplicaLogDir(str(target), [AlterReplicaLogDirTopic(topic, [0])])
+    requested = AlterReplicaLogDir(str(target), topics=[AlterReplicaLogDirTopic(topic, partitions=[0])])
     with connect(server) as connection:
         answer = call(connection, AlterReplicaLogDirsRequest([requested]), VERSION)
     assert answer.results[0].partitions[0].error_code == 0, answer

@@ -39,7 +39,7 @@ def active_controller(nodes: Nodes) -> int:
 
 def quorum_leader(node: Server) -> int:
     """Return who leads the quorum, as a node says; -1 where it knows nobody."""
-    request = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
+    request = DescribeQuorumRequest([TopicData("__cluster_metadata", partitions=[PartitionData(partition_index=0)])])
     with connect(node) as connection:
         answer = call(connection, request, 0)
     return int(answer.topics[0].partitions[0].leader_id) if answer.topics else -1

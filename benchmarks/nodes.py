@@ -247,8 +247,8 @@ def move_to_a_fourth(server: Server, topic: str, scale: float) -> Figures:
 
 
 def _move(nodes: Nodes, topic: str, partitions: int, replicas: list[int]) -> None:
-    moves = [reassign.ReassignablePartition(number, replicas) for number in range(partitions)]
-    request = reassign.AlterPartitionReassignmentsRequest(topics=[reassign.ReassignableTopic(topic, moves)])
+    moves = [reassign.ReassignablePartition(number, replicas=replicas) for number in range(partitions)]
+    request = reassign.AlterPartitionReassignmentsRequest(topics=[reassign.ReassignableTopic(topic, partitions=moves)])
     with connect(nodes.nodes[0]) as connection:
         answer = call(connection, request, 0)
         assert answer.error_code == 0, answer

@@ -160,7 +160,10 @@ class Node:
         )
 
     async def create_topics(self, prefix: str, count: int, partition_count: int = TOPIC_PARTITIONS) -> None:
-        topics = [CreatableTopic(f"{prefix}-{number}", partition_count, 3) for number in range(count)]
+        topics = [
+            CreatableTopic(f"{prefix}-{number}", num_partitions=partition_count, replication_factor=3)
+            for number in range(count)
+        ]
         answer = await self.controller.write(
             lambda controller, _: controller.topics.decide_create(CreateTopicsRequest(topics=topics))
         )
@@ -208,7 +211,9 @@ async def change_much_at_once(node: Node) -> None:
         topics=[
             reassign.ReassignableTopic(
                 f"topic-{number // 50}-{number % 50}",
-                [reassign.ReassignablePartition(partition, [2, 3]) for partition in range(TOPIC_PARTITIONS)],
+                partitions=[
+                    reassign.ReassignablePartition(partition, replicas=[2, 3]) for partition in range(TOPIC_PARTITIONS)
+                ],
             )
             for number in range(990)
         ]

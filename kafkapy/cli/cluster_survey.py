@@ -89,7 +89,9 @@ def _quorum(broker: BrokerQueries) -> tuple[int, list[Voter]]:
     """Return the active controller and the voters; (-1, []) if there is no quorum."""
     if not broker.knows(DescribeQuorumRequest):
         return -1, []
-    wanted = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
+    wanted = TopicData(
+        METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=METADATA_PARTITION.partition)]
+    )
     response = broker.query(DescribeQuorumRequest(topics=[wanted]))
     _check(response.error_code, "DescribeQuorum")
     partition = response.topics[0].partitions[0]
@@ -115,7 +117,9 @@ def _topics(broker: BrokerQueries) -> list[Topic]:
     names = list(topics)
     for start in range(0, len(names), TOPICS_AT_ONCE):
         chunk = names[start : start + TOPICS_AT_ONCE]
-        resources = [DescribeConfigsResource(TOPIC_RESOURCE, name, TOPIC_KEYS) for name in chunk]
+        resources = [
+            DescribeConfigsResource(TOPIC_RESOURCE, resource_name=name, configuration_keys=TOPIC_KEYS) for name in chunk
+        ]
         for result in broker.query(DescribeConfigsRequest(resources=resources)).results:
             values = {each.name: each.value for each in result.configs}
             topic = topics[result.resource_name]
@@ -167,7 +171,7 @@ def _broker(node_id: int, host: str, port: int) -> Broker:
 
 
 def _properties(broker: BrokerQueries, node_id: int) -> Iterator[tuple[str, str]]:
-    resource = DescribeConfigsResource(BROKER_RESOURCE, str(node_id), None)
+    resource = DescribeConfigsResource(BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=None)
     (result,) = broker.query(DescribeConfigsRequest(resources=[resource])).results
     _check(result.error_code, f"DescribeConfigs of broker {node_id}")
     for each in result.configs:

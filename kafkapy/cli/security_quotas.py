@@ -97,7 +97,7 @@ def set_quotas(options: SetOptions) -> None:
     from kafkapy.protocol.messages.alter_client_quotas_request import OpData
 
     named = _some(_named(options))
-    _alter(options.bootstrap_server, named, [OpData(key, value) for key, value in map(_parsed, options.quotas)])
+    _alter(options.bootstrap_server, named, [OpData(key, value=value) for key, value in map(_parsed, options.quotas)])
 
 
 @quota_app.command("remove")
@@ -116,7 +116,7 @@ def _described(server: str, named: Entity) -> list[tuple[Entity, dict[str, float
     from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
 
     components = [
-        ComponentData(entity_type, MATCH_DEFAULT if name is None else MATCH_EXACT, name)
+        ComponentData(entity_type, match_type=MATCH_DEFAULT if name is None else MATCH_EXACT, match=name)
         for entity_type, name in named.items()
     ]
     with connected(server) as connection:
@@ -133,7 +133,9 @@ def _described(server: str, named: Entity) -> list[tuple[Entity, dict[str, float
 def _alter(server: str, named: Entity, operations: list[Any]) -> None:
     from kafkapy.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData
 
-    entry = EntryData([EntityData(entity_type, name) for entity_type, name in named.items()], operations)
+    entry = EntryData(
+        [EntityData(entity_type, entity_name=name) for entity_type, name in named.items()], ops=operations
+    )
     with connected(server) as connection:
         for result in connection.call(AlterClientQuotasRequest([entry]), VERSION).entries:
             checked(result)

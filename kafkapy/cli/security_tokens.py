@@ -43,10 +43,17 @@ def create_token(
         CreateDelegationTokenRequest,
     )
 
-    renewers = [CreatableRenewers("User", name) for name in renewer or ()]
+    renewers = [CreatableRenewers("User", principal_name=name) for name in renewer or ()]
     kind, name = ("User", owner) if owner else (None, None)
     with connected(bootstrap_server) as connection:
-        token = checked(connection.call(CreateDelegationTokenRequest(kind, name, renewers, max_life), 3))
+        token = checked(
+            connection.call(
+                CreateDelegationTokenRequest(
+                    kind, owner_principal_name=name, renewers=renewers, max_lifetime_ms=max_life
+                ),
+                3,
+            )
+        )
     hmac = base64.b64encode(token.hmac).decode()
     print(
         f"Token {token.token_id} of {token.principal_name}, valid until {_iso(token.expiry_timestamp_ms)}, and if it is"
@@ -70,7 +77,7 @@ def list_tokens(
         DescribeDelegationTokenRequest,
     )
 
-    owners = [DescribeDelegationTokenOwner("User", name) for name in owner] if owner else None
+    owners = [DescribeDelegationTokenOwner("User", principal_name=name) for name in owner] if owner else None
     with connected(bootstrap_server) as connection:
         found = checked(connection.call(DescribeDelegationTokenRequest(owners), 3)).tokens
     rows = sorted((_row(token) for token in found), key=lambda row: str(row["issued"]))
@@ -93,7 +100,7 @@ def renew_token(
     """Let a token be valid for longer."""
     from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 
-    request = RenewDelegationTokenRequest(_decoded(hmac), period)
+    request = RenewDelegationTokenRequest(_decoded(hmac), renew_period_ms=period)
     with connected(bootstrap_server) as connection:
         answer = checked(connection.call(request, 2))
     print(f"Valid until {_iso(answer.expiry_timestamp_ms)}")
@@ -108,7 +115,7 @@ def expire_token(
     """Expire a token: logins with it are refused from then on."""
     from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 
-    request = ExpireDelegationTokenRequest(_decoded(hmac), period)
+    request = ExpireDelegationTokenRequest(_decoded(hmac), expiry_time_period_ms=period)
     with connected(bootstrap_server) as connection:
         answer = checked(connection.call(request, 2))
     print(f"Ends at {_iso(answer.expiry_timestamp_ms)}")

@@ -91,7 +91,12 @@ class TransactionAdmin:
         pattern: str | None = None,
     ) -> list[dict[str, Any]]:
         """Return the transactional ids of all brokers, with producer id, state and coordinator."""
-        request = ListTransactionsRequest(list(states), list(producer_ids), duration_ms, pattern)
+        request = ListTransactionsRequest(
+            list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=duration_ms,
+            transactional_id_pattern=pattern,
+        )
         version = 2 if pattern is not None else 1 if duration_ms >= 0 else 0
         found = []
         for node_id in self._brokers():
@@ -167,17 +172,19 @@ class TransactionAdmin:
         (topic, partition), producer = transaction
         marker = WritableTxnMarker(
             producer.producer_id,
-            producer.producer_epoch,
-            False,
-            [WritableTxnMarkerTopic(topic, [partition])],
-            max(producer.coordinator_epoch, 0),  # -1: no marker yet; 0 is never newer than the coordinator's
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(topic, partition_indexes=[partition])],
+            coordinator_epoch=max(
+                producer.coordinator_epoch, 0
+            ),  # -1: no marker yet; 0 is never newer than the coordinator's
         )
         response = self._call(self._leader_of(transaction.partition), WriteTxnMarkersRequest([marker]), 1)
         _check(response.markers[0].topics[0].partitions[0].error_code, subject=transaction.partition)
 
     def terminate(self, transactional_id: str) -> tuple[int, int]:
         """Abort an ongoing transaction and fence its producer; return the new producer id and epoch."""
-        request = InitProducerIdRequest(transactional_id, TERMINATION_TIMEOUT_MS)
+        request = InitProducerIdRequest(transactional_id, transaction_timeout_ms=TERMINATION_TIMEOUT_MS)
 
         def query() -> tuple[int, tuple[int, int]]:
             response = self._call(self._coordinator_of(transactional_id), request, 4)
@@ -205,7 +212,9 @@ class TransactionAdmin:
             by_leader.setdefault(leader, {}).setdefault(partition.topic, []).append(partition.partition)
         found = {}
         for leader, topics in by_leader.items():
-            request = DescribeProducersRequest([TopicRequest(topic, numbers) for topic, numbers in topics.items()])
+            request = DescribeProducersRequest(
+                [TopicRequest(topic, partition_indexes=numbers) for topic, numbers in topics.items()]
+            )
             for described in self._call(leader, request, 0).topics:
                 for each in described.partitions:
                     partition = TopicPartition(described.name, each.partition_index)

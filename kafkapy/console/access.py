@@ -92,7 +92,9 @@ def quotas(brokers: Brokers) -> list[Quota]:
     """Return the quotas of users, clients and addresses."""
     found: dict[tuple[Any, ...], Quota] = {}
     for entity_type in ("user", "client-id", "ip"):
-        request = DescribeClientQuotasRequest([ComponentData(entity_type, MATCH_ANY, None)], strict=False)
+        request = DescribeClientQuotasRequest(
+            [ComponentData(entity_type, match_type=MATCH_ANY, match=None)], strict=False
+        )
         answer = brokers.call(None, request, 1)
         check(answer.error_code, answer.error_message)
         for entry in answer.entries or ():

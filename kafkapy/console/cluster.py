@@ -89,7 +89,9 @@ class Feature:
 def configs(brokers: Brokers, kind: int, name: str) -> list[Config]:
     """Return the configs of a topic or broker, by name. Raises ClusterError, NotFound."""
     request = DescribeConfigsRequest(
-        [DescribeConfigsResource(kind, name, None)], include_synonyms=True, include_documentation=True
+        [DescribeConfigsResource(kind, resource_name=name, configuration_keys=None)],
+        include_synonyms=True,
+        include_documentation=True,
     )
     node_id = int(name) if kind == BROKER_CONFIG else None
     (result,) = brokers.call(node_id, request, 4).results
@@ -137,7 +139,7 @@ def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
     """Return the bytes of each partition at its leader; without those whose broker does not report it."""
     found: dict[tuple[str, int], int] = {}
     for leader, by_topic in brokers.by_leader(topics).items():
-        requested = [DescribableLogDirTopic(name, numbers) for name, numbers in by_topic.items()]
+        requested = [DescribableLogDirTopic(name, partitions=numbers) for name, numbers in by_topic.items()]
         try:
             answer = brokers.call(leader, DescribeLogDirsRequest(requested), 4)
         except ClusterError:
@@ -152,7 +154,7 @@ def sizes(brokers: Brokers, topics: list[Any]) -> dict[tuple[str, int], int]:
 
 def quorum(brokers: Brokers) -> Quorum:
     """Return the quorum's state. Raises ClusterError."""
-    request = DescribeQuorumRequest([TopicData(METADATA_TOPIC, [PartitionData(0)])])
+    request = DescribeQuorumRequest([TopicData(METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])])
     answer = brokers.call(None, request, 1)
     check(answer.error_code)
     (partition,) = answer.topics[0].partitions

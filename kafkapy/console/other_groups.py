@@ -106,8 +106,10 @@ def _share_offsets(
 ) -> dict[tuple[str, int], tuple[int | None, int | None]]:
     """Return (start offset, lag) of each partition that the group has begun to read. Raises ClusterError."""
     version = min(LAG_SINCE, _served(brokers, coordinator).get(DescribeShareGroupOffsetsRequest.API_KEY, 0))
-    topics = None if topic is None else [DescribeShareGroupOffsetsRequestTopic(topic, _numbers(brokers, topic))]
-    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(name, topics)])
+    topics = (
+        None if topic is None else [DescribeShareGroupOffsetsRequestTopic(topic, partitions=_numbers(brokers, topic))]
+    )
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(name, topics=topics)])
     (described,) = brokers.call(coordinator, request, version).groups
     check(described.error_code, described.error_message)
     return {

@@ -111,11 +111,14 @@ def offsets(brokers: Brokers, topics: Sequence[Any], timestamp: int) -> dict[Top
     found: dict[TopicPartition, int] = {}
     for leader, by_topic in brokers.by_leader(topics).items():
         requested = [
-            ListOffsetsTopic(name, [ListOffsetsPartition(number, timestamp=timestamp) for number in numbers])
+            ListOffsetsTopic(
+                name,
+                partitions=[ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in numbers],
+            )
             for name, numbers in by_topic.items()
         ]
         try:
-            answer = brokers.call(leader, ListOffsetsRequest(-1, 0, requested), 6)
+            answer = brokers.call(leader, ListOffsetsRequest(-1, isolation_level=0, topics=requested), 6)
         except ClusterError:
             continue
         for topic in answer.topics:

@@ -92,7 +92,9 @@ class EmbeddedSecurity:
             for name, password in (self._users or {}).items():
                 salt = salt_of(random.randrange(0, 1 << SALT_BITS))
                 salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
-                upsertion = ScramCredentialUpsertion(name, mechanism.code, MIN_ITERATIONS, salt, salted)
+                upsertion = ScramCredentialUpsertion(
+                    name, mechanism=mechanism.code, iterations=MIN_ITERATIONS, salt=salt, salted_password=salted
+                )
                 request.upsertions.append(upsertion)
             await server.change(partial(_alter, request))
         acls = self._acls

@@ -120,7 +120,10 @@ class ClassicGroups:
         try:
             group = self._find(request.group_id)
         except ApiError as error:
-            members = [MemberResponse(each.member_id, each.group_instance_id, error.code) for each in identities]
+            members = [
+                MemberResponse(each.member_id, group_instance_id=each.group_instance_id, error_code=error.code)
+                for each in identities
+            ]
             return GroupDecision(LeaveGroupResponse(members=members))
         if isinstance(group, ConsumerGroup):
             return self._consumer.classic_leave(group, identities, now_ms)

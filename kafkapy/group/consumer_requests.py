@@ -298,7 +298,7 @@ def _described_partitions(owned: Mapping[Uuid, Set[int]], image: MetadataImage) 
     """Return the partitions by topic; deleted topics are left out."""
     return DescribedAssignment(
         [
-            TopicPartitions(topic_id, topic.name, sorted(partitions))
+            TopicPartitions(topic_id, topic_name=topic.name, partitions=sorted(partitions))
             for topic_id, partitions in sorted(owned.items())
             if (topic := image.topics.by_id.get(topic_id)) is not None
         ]

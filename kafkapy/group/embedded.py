@@ -50,7 +50,7 @@ def write_assignment(assignment: Assignment, image: MetadataImage, version: int)
         raise ProtocolError(f"Unsupported assignment version: {version}")
     version = min(version, ConsumerProtocolAssignment.MAX_VERSION)
     topics = [
-        AssignedTopic(topic.name, sorted(partitions))
+        AssignedTopic(topic.name, partitions=sorted(partitions))
         for topic_id, partitions in sorted(assignment.items())
         if (topic := image.topics.by_id.get(topic_id)) is not None
     ]

@@ -84,7 +84,7 @@ class OffsetRequests:
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()
         for topic in request.topics:
-            answer = OffsetCommitResponseTopic(topic.name, topic.topic_id, [])
+            answer = OffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
             for partition in topic.partitions:
                 code = ErrorCode.NONE
@@ -95,7 +95,9 @@ class OffsetRequests:
                         check(topic.name, topic.topic_id, partition.partition_index)
                     value = _commit_value(partition, topic.topic_id, wall_ms, expire_ms)
                     records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
-                answer.partitions.append(OffsetCommitResponsePartition(partition.partition_index, code))
+                answer.partitions.append(
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                )
         return GroupDecision(response, records)
 
     def _check_commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> CheckPartition | None:
@@ -126,7 +128,7 @@ class OffsetRequests:
         records: list[CoordinatorRecord] = []
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
-            answer = TxnOffsetCommitResponseTopic(topic.name, [])
+            answer = TxnOffsetCommitResponseTopic(topic.name)
             response.topics.append(answer)
             for partition in topic.partitions:
                 code = ErrorCode.NONE
@@ -137,7 +139,9 @@ class OffsetRequests:
                         check(topic.name, partition.partition_index)
                     value = _commit_value(partition, ZERO_UUID, wall_ms, NO_TIMESTAMP)
                     records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
-                answer.partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index, code))
+                answer.partitions.append(
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                )
         return GroupDecision(response, records)
 
     def _check_transactional_commit(
@@ -181,7 +185,7 @@ class OffsetRequests:
         if group is not None:
             group.check_offset_fetch(request.member_id, request.member_epoch)
         elif request.topics is None:
-            return OffsetFetchResponseGroup(group_id, [])
+            return OffsetFetchResponseGroup(group_id)
         topics = self._all_topics(group_id) if request.topics is None else request.topics
         offsets = self.store.of_group(group_id) if group is not None else {}
         unstable = self.store.open_partitions(group_id) if require_stable else {}
@@ -195,19 +199,21 @@ class OffsetRequests:
                 else:
                     answer = _fetched(partition, of_topic.get(partition), topic.topic_id)
                 partitions.append(answer)
-            answers.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
-        return OffsetFetchResponseGroup(group_id, answers)
+            answers.append(OffsetFetchResponseTopics(topic.name, topic_id=topic.topic_id, partitions=partitions))
+        return OffsetFetchResponseGroup(group_id, topics=answers)
 
     def naming_all(self, request: OffsetFetchRequestGroup, at_once: int) -> OffsetFetchRequestGroup | None:
         """Return a request for all offsets of a group as one that names them; None if they are at most `at_once`."""
         if sum(map(len, self.store.of_group(request.group_id).values())) <= at_once:
             return None
         topics = self._all_topics(request.group_id)
-        return OffsetFetchRequestGroup(request.group_id, request.member_id, request.member_epoch, topics)
+        return OffsetFetchRequestGroup(
+            request.group_id, member_id=request.member_id, member_epoch=request.member_epoch, topics=topics
+        )
 
     def _all_topics(self, group_id: str) -> list[OffsetFetchRequestTopics]:
         return [
-            OffsetFetchRequestTopics(name, ZERO_UUID, list(partitions))
+            OffsetFetchRequestTopics(name, topic_id=ZERO_UUID, partition_indexes=list(partitions))
             for name, partitions in self.store.of_group(group_id).items()
         ]
 
@@ -224,8 +230,11 @@ class OffsetRequests:
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else ErrorCode.NONE
             if code == ErrorCode.NONE:
                 decision.records += self._deletions(request.group_id, topic)
-            partitions = [OffsetDeleteResponsePartition(each.partition_index, code) for each in topic.partitions]
-            decision.response.topics.append(OffsetDeleteResponseTopic(topic.name, partitions))
+            partitions = [
+                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+                for each in topic.partitions
+            ]
+            decision.response.topics.append(OffsetDeleteResponseTopic(topic.name, partitions=partitions))
         return decision
 
     def _deletions(self, group_id: str, topic: OffsetDeleteRequestTopic) -> list[CoordinatorRecord]:
@@ -293,11 +302,11 @@ def _commit_value(
 ) -> OffsetCommitValue:
     return OffsetCommitValue(
         partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata or "",
-        wall_ms,
-        expire_ms,
-        topic_id,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=wall_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
     )
 
 
@@ -308,8 +317,12 @@ def _fetched(partition: int, committed: CommittedOffset | None, topic_id: Uuid) 
     value = committed.value
     if value.topic_id != topic_id and ZERO_UUID not in (value.topic_id, topic_id):
         return _no_offset(partition, ErrorCode.NONE)
-    return OffsetFetchResponsePartitions(partition, value.offset, value.leader_epoch, value.metadata)
+    return OffsetFetchResponsePartitions(
+        partition, committed_offset=value.offset, committed_leader_epoch=value.leader_epoch, metadata=value.metadata
+    )
 
 
 def _no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_OFFSET, "", code)
+    return OffsetFetchResponsePartitions(
+        partition, committed_offset=NO_OFFSET, committed_leader_epoch=NO_OFFSET, metadata="", error_code=code
+    )

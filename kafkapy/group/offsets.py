@@ -125,11 +125,11 @@ class OffsetStore:
 
 
 def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:
-    return CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), value)
+    return CoordinatorRecord(OffsetCommitKey(group_id, topic=topic, partition=partition), value)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    return CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), None)
+    return CoordinatorRecord(OffsetCommitKey(group_id, topic=topic, partition=partition), None)
 
 
 def _put(offsets: dict[str, GroupOffsets], group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:

@@ -78,7 +78,12 @@ class GroupShard:
             is_listed = (not states or group.state_name.lower() in wanted_states) and (
                 not types or group.group_type in wanted_types
             )
-            listed = ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.group_type)
+            listed = ListedGroup(
+                group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state_name,
+                group_type=group.group_type,
+            )
             yield listed if is_listed else None
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
@@ -88,7 +93,7 @@ class GroupShard:
         except ApiError as error:
             if version < GROUP_ID_NOT_FOUND_SINCE:
                 return DescribedGroup(group_id=group_id, group_state=DEAD)
-            return DescribedGroup(error.code, error.message, group_id=group_id, group_state=DEAD)
+            return DescribedGroup(error.code, error_message=error.message, group_id=group_id, group_state=DEAD)
 
     def explain_group(self, group_id: str) -> bytes:
         """Return the group's last rebalances as JSON; explain.py has the format."""
@@ -195,7 +200,7 @@ class GroupShard:
 def _modernized(key: Message, value: Message | None) -> tuple[OffsetCommitKey, OffsetCommitValue | None]:
     """Convert a record of type 0 (legacy offset commit) to type 1, which has the same fields."""
     old_key: Any = key
-    current_key = OffsetCommitKey(old_key.group, old_key.topic, old_key.partition)
+    current_key = OffsetCommitKey(old_key.group, topic=old_key.topic, partition=old_key.partition)
     if value is None:
         return current_key, None
     old: Any = value

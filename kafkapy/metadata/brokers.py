@@ -151,10 +151,15 @@ class BrokerControl:
             incarnation_id=request.incarnation_id,
             broker_epoch=next_offset,
             end_points=[
-                BrokerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
+                BrokerEndpoint(each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in request.listeners
             ],
             features=[
-                BrokerFeature(each.name, each.min_supported_version, each.max_supported_version)
+                BrokerFeature(
+                    each.name,
+                    min_supported_version=each.min_supported_version,
+                    max_supported_version=each.max_supported_version,
+                )
                 for each in request.features
             ],
             rack=request.rack,
@@ -242,11 +247,15 @@ class BrokerControl:
             incarnation_id=request.incarnation_id,
             zk_migration_ready=False,
             end_points=[
-                ControllerEndpoint(each.name, each.host, each.port, each.security_protocol)
+                ControllerEndpoint(each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
                 for each in request.listeners
             ],
             features=[
-                ControllerFeature(each.name, each.min_supported_version, each.max_supported_version)
+                ControllerFeature(
+                    each.name,
+                    min_supported_version=each.min_supported_version,
+                    max_supported_version=each.max_supported_version,
+                )
                 for each in request.features
             ],
         )

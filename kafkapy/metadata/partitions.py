@@ -272,7 +272,9 @@ class PartitionControl:
                 partitions = []
                 for part in requested_topic.partitions:
                     code = self._assign(topic, part.partition_index, broker.id, requested.id, records)
-                    partitions.append(assign_response.PartitionData(part.partition_index, code))
+                    partitions.append(
+                        assign_response.PartitionData(partition_index=part.partition_index, error_code=code)
+                    )
                     yield []
                 answer.topics.append(
                     assign_response.TopicData(topic_id=requested_topic.topic_id, partitions=partitions)

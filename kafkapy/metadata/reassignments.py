@@ -64,7 +64,9 @@ class ReassignmentControl:
                     answer.error_code, answer.error_message = int(error.code), error.message
                 answers.append(answer)
                 yield []
-            response.responses.append(alter_response.ReassignableTopicResponse(requested_topic.name, answers))
+            response.responses.append(
+                alter_response.ReassignableTopicResponse(requested_topic.name, partitions=answers)
+            )
         return Decision(response, records, is_atomic=True)
 
     def decide_list(

@@ -54,9 +54,11 @@ def voters_to_record(voters: VoterSet) -> VotersRecord:
             voters_record.Voter(
                 voter_id=voter.node_id,
                 voter_directory_id=voter.key.directory_id,
-                endpoints=[voters_record.Endpoint(*endpoint) for endpoint in voter.endpoints],
+                endpoints=[
+                    voters_record.Endpoint(each.name, host=each.host, port=each.port) for each in voter.endpoints
+                ],
                 kraft_version_feature=voters_record.KRaftVersionFeature(
-                    voter.min_kraft_version, voter.max_kraft_version
+                    min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
                 ),
             )
             for voter in voters

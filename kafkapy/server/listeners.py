@@ -122,6 +122,12 @@ def controller_registration(
     return ControllerRegistrationRequest(
         controller_id=config.node_id,
         incarnation_id=incarnation_id,
-        listeners=[Listener(each.name, each.host, each.port, protocols[each.name].code) for each in endpoints],
-        features=[Feature(name, *levels) for name, levels in controller_features().items()],
+        listeners=[
+            Listener(each.name, host=each.host, port=each.port, security_protocol=protocols[each.name].code)
+            for each in endpoints
+        ],
+        features=[
+            Feature(name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in controller_features().items()
+        ],
     )

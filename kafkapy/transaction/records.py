@@ -126,7 +126,7 @@ def _encode_partitions(partitions: tuple[TopicPartition, ...] | None, version: i
     """Return the field transaction_partitions as the generated class writes it; None is null."""
     topics = None
     if partitions is not None:
-        topics = [PartitionsSchema(topic, partition_ids) for topic, partition_ids in by_topic(partitions)]
+        topics = [PartitionsSchema(topic, partition_ids=partition_ids) for topic, partition_ids in by_topic(partitions)]
     encoded = TransactionLogValue(transaction_partitions=topics).encode(version)
     no_tags = 1 if version >= 1 else 0
     return encoded[_VALUE_START.size - _INT16.size : -_TIMES.size - no_tags]

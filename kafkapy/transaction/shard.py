@@ -339,10 +339,10 @@ class TransactionShard:
             return DescribedTransaction(ErrorCode.INVALID_REQUEST)
         metadata = self.transactions.get(transactional_id)
         if metadata is None:
-            return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+            return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id)
         return DescribedTransaction(
             ErrorCode.NONE,
-            transactional_id,
+            transactional_id=transactional_id,
             transaction_state=metadata.state.shown_name,
             transaction_timeout_ms=metadata.timeout_ms,
             transaction_start_time_ms=metadata.start_ms,
@@ -355,7 +355,9 @@ class TransactionShard:
         """Yield each transactional id, or None for one that fails a filter: callers can pause after any of them."""
         for transactional_id, metadata in list(self.transactions.items()):
             if filters.passes(transactional_id, metadata, now_ms):
-                yield ListedTransaction(transactional_id, metadata.producer_id, metadata.state.shown_name)
+                yield ListedTransaction(
+                    transactional_id, producer_id=metadata.producer_id, transaction_state=metadata.state.shown_name
+                )
             else:
                 yield None
 

@@ -193,10 +193,14 @@ def test_a_transaction_spans_partitions_of_both(cluster: Nodes) -> None:
 def lead_by(node: Server, topic: str, leader: int) -> None:
     """Have one of the two lead all partitions of a topic."""
     replicas = [leader, OURS + JAVAS - leader]
-    moved = [ReassignablePartition(partition, replicas) for partition in range(PARTITIONS)]
+    moved = [ReassignablePartition(partition, replicas=replicas) for partition in range(PARTITIONS)]
     address = ("127.0.0.1", node.port)
-    query(address, AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, moved)]), timeout_s=TIMEOUT_S)
-    election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, list(range(PARTITIONS)))])
+    query(
+        address,
+        AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, partitions=moved)]),
+        timeout_s=TIMEOUT_S,
+    )
+    election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, partitions=list(range(PARTITIONS)))])
 
     def is_led() -> bool:
         query(address, election, timeout_s=TIMEOUT_S)

@@ -183,7 +183,7 @@ def test_a_reassignment_that_cannot_end_is_listed_and_cancelled(
 
 def is_reassigned(bootstrap: str, topic: str, replicas: list[int]) -> bool:
     """Ask for other replicas of partition 0; not yet while another controller is elected."""
-    topics = [ReassignableTopic(topic, [ReassignablePartition(0, replicas)])]
+    topics = [ReassignableTopic(topic, partitions=[ReassignablePartition(0, replicas=replicas)])]
     with WireClient(bootstrap) as client:
         answer = client.call(AlterPartitionReassignmentsRequest(topics=topics), 1)
     return answer.error_code == 0 and answer.responses[0].partitions[0].error_code == 0

@@ -88,8 +88,10 @@ def test_a_share_group_is_listed_and_shown_with_its_members_and_lag(kafka: str, 
 
 
 def read_from_the_beginning(bootstrap: str, share_group: str) -> None:
-    configs = [AlterableConfig("share.auto.offset.reset", SET, "earliest")]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, share_group, configs)])
+    configs = [AlterableConfig("share.auto.offset.reset", config_operation=SET, value="earliest")]
+    request = IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(GROUP_RESOURCE, resource_name=share_group, configs=configs)]
+    )
     with WireClient(bootstrap) as client:
         (response,) = client.call(request, 1).responses
     assert response.error_code == 0, response

@@ -87,7 +87,9 @@ def test_a_token_made_at_one_node_logs_in_to_all_until_another_ends_it(addresses
 def user(name: str, mechanism: int = SHA_256.code, *, iterations: int = 4096, salted: bytes | None = None) -> Any:
     if salted is None:
         salted = salted_password(SHA_256, name, b"salt", 4096)
-    return ScramCredentialUpsertion(name, mechanism, iterations, b"salt", salted)
+    return ScramCredentialUpsertion(
+        name, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted
+    )
 
 
 def user_may_log_in(address: str, name: str) -> bool:
@@ -101,10 +103,10 @@ def test_a_scram_user_made_at_one_node_logs_in_to_all_until_another_ends_it(
 ) -> None:
     """Two of the three nodes are not the active controller, and forward the request."""
     name = f"user{maker}"
-    deletions = [ScramCredentialDeletion("absent", SHA_256.code)]
+    deletions = [ScramCredentialDeletion("absent", mechanism=SHA_256.code)]
     upsertions = [user(name), user("none", 9), user("few", iterations=1), user("empty", salted=b"")]
     with alice(addresses, maker) as client:
-        response = client.call(AlterUserScramCredentialsRequest(deletions, upsertions), 0)
+        response = client.call(AlterUserScramCredentialsRequest(deletions, upsertions=upsertions), 0)
     assert {each.user: (each.error_code, each.error_message) for each in response.results} == {
         name: (0, None),
         "absent": (RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
@@ -115,8 +117,8 @@ def test_a_scram_user_made_at_one_node_logs_in_to_all_until_another_ends_it(
     for address in addresses.values():
         eventually(lambda address=address: user_may_log_in(address, name))
     with alice(addresses, maker % 3 + 1) as client:
-        deletions = [ScramCredentialDeletion(name, SHA_256.code)]
-        (result,) = client.call(AlterUserScramCredentialsRequest(deletions, []), 0).results
+        deletions = [ScramCredentialDeletion(name, mechanism=SHA_256.code)]
+        (result,) = client.call(AlterUserScramCredentialsRequest(deletions, upsertions=[]), 0).results
         assert (result.user, result.error_code) == (name, 0)
     for address in addresses.values():
         eventually(lambda address=address: not user_may_log_in(address, name))

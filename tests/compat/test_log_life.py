@@ -71,8 +71,11 @@ def files(server: Server, topic: str, suffix: str = ".log") -> list[str]:
 
 def alter(client: WireClient, name: str, *, kind: int = TOPIC, **configs: str | None) -> None:
     """Set configs, or delete those that are None."""
-    changes = [AlterableConfig(key.replace("_", "."), SET if text else DELETE, text) for key, text in configs.items()]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, changes)])
+    changes = [
+        AlterableConfig(key.replace("_", "."), config_operation=SET if text else DELETE, value=text)
+        for key, text in configs.items()
+    ]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, resource_name=name, configs=changes)])
     (result,) = client.call(request, 1).responses
     assert result.error_code == 0, result
 
@@ -82,8 +85,8 @@ def old_batch(age_ms: int, count: int = 1, *, value: bytes = b"old") -> bytes:
 
 
 def delete_records(client: WireClient, topic: str, offset: int) -> int:
-    requested = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
-    (answer,) = client.call(DeleteRecordsRequest([requested], 30_000), 2).topics
+    requested = DeleteRecordsTopic(topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
+    (answer,) = client.call(DeleteRecordsRequest([requested], timeout_ms=30_000), 2).topics
     assert answer.partitions[0].error_code == 0, answer
     return int(answer.partitions[0].low_watermark)
 
@@ -277,5 +280,7 @@ def test_records_deleted_from_a_compacted_topic_are_gone_only_where_it_deletes(c
     assert produce(client, topic, batch_of(5, key=b"key")).error_code == 0
     assert delete_records(client, topic, -1) == 5
     alter(client, topic, cleanup_policy="compact")
-    requested = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 5)])], 30_000)
+    requested = DeleteRecordsRequest(
+        [DeleteRecordsTopic(topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=5)])], timeout_ms=30_000
+    )
     until(lambda: client.call(requested, 2).topics[0].partitions[0].error_code == 44)  # POLICY_VIOLATION

@@ -97,7 +97,7 @@ class Scraped:
 def play(bootstrap: str) -> None:
     """Appends, reads, errors of both, a topic that goes, a transaction, a group."""
     with WireClient(bootstrap) as client:
-        client.call(ApiVersionsRequest("scraper", "1.0"), 4)
+        client.call(ApiVersionsRequest("scraper", client_software_version="1.0"), 4)
         plain = create_topic(client, "plain", 2, retention_bytes=str(RETENTION_BYTES))
         create_topic(client, "compacted", cleanup_policy="compact")
         create_topic(client, "small", max_message_bytes="200")
@@ -131,7 +131,7 @@ def play(bootstrap: str) -> None:
         find_coordinator(client, "g")
         assert commit(client, "g", "plain", 2) == [0]
         assert commit(client, "g", "nowhere", 2) == [3]
-        assert client.call(HeartbeatRequest("g", 1, "unknown"), 4).error_code == 25
+        assert client.call(HeartbeatRequest("g", generation_id=1, member_id="unknown"), 4).error_code == 25
 
 
 def settled(port: int) -> str:

@@ -190,7 +190,7 @@ class Replayed(TransactionWorld):
             codes = self.shard.verify_partitions(*producer, requested)
         else:
             codes = dict.fromkeys(requested, self._added(*producer, requested, version))
-        result = AddPartitionsToTxnResult(transaction.transactional_id, _results(codes))
+        result = AddPartitionsToTxnResult(transaction.transactional_id, topic_results=_results(codes))
         return AddPartitionsToTxnResponse(results_by_transaction=[result])
 
     def _added(self, transactional_id: str, producer_id: int, epoch: int, requested: Any, version: int) -> ErrorCode:
@@ -210,7 +210,9 @@ class Replayed(TransactionWorld):
         except ApiError as error:
             return ListTransactionsResponse(error_code=error.code)
         listed = list(filter(None, self.shard.list_transactions(filters, self.now_ms + LATER_MS)))
-        return ListTransactionsResponse(0, 0, filters.unknown_states, listed)
+        return ListTransactionsResponse(
+            0, error_code=0, unknown_state_filters=filters.unknown_states, transaction_states=listed
+        )
 
 
 def _partitions(topics: Any) -> list[TopicPartition]:
@@ -221,7 +223,7 @@ def _results(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnT
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (topic, partition), code in codes.items():
         results = topics.setdefault(topic, AddPartitionsToTxnTopicResult(topic)).results_by_partition
-        results.append(AddPartitionsToTxnPartitionResult(partition, code))
+        results.append(AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code))
     return list(topics.values())
 
 

@@ -211,8 +211,8 @@ def framed(requested: ProduceCase, topic: Topic, sequences: dict[tuple[int, int,
         position, change = requested.forged
         written[position % len(written)] ^= change
         written[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(written[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
-    data = PartitionProduceData(requested.partition, bytes(written) * (2 if requested.is_repeated else 1))
-    named = TopicProduceData(topic.name, topic.topic_id, [data])
+    data = PartitionProduceData(requested.partition, records=bytes(written) * (2 if requested.is_repeated else 1))
+    named = TopicProduceData(topic.name, topic_id=topic.topic_id, partition_data=[data])
     request = ProduceRequest(acks=requested.acks, timeout_ms=1000, topic_data=[named])
     body = bytearray(
         request_frame(request, requested.version, correlation_id=7, client_id=requested.client_id) + requested.tail

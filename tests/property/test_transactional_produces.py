@@ -60,7 +60,9 @@ class Transactional:
     def _end(self, random: Random) -> bytes:
         is_committed, epoch = random.random() < 0.7, self.producer_epoch
         self._added.clear()
-        request = EndTxnRequest(self.transactional_id, self.producer_id, epoch, committed=is_committed)
+        request = EndTxnRequest(
+            self.transactional_id, producer_id=self.producer_id, producer_epoch=epoch, committed=is_committed
+        )
         if self.version < 12:
             return request_frame(request, 3)
         self.producer_epoch += 1
@@ -72,7 +74,7 @@ class Transactional:
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(topic.name, [partition])],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(topic.name, partitions=[partition])],
         )
         return request_frame(adding, 3)
 
@@ -94,7 +96,9 @@ class Transactional:
             is_transactional=mistake != "not transactional",
         )
         transactional_id = {"no id": None, "another id": "x" * 130}.get(mistake, self.transactional_id)
-        data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(partition, batch)])
+        data = TopicProduceData(
+            topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(partition, records=batch)]
+        )
         request = ProduceRequest(transactional_id, acks=-1, timeout_ms=1000, topic_data=[data])
         return request_frame(request, self.version)
 

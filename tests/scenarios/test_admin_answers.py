@@ -57,14 +57,14 @@ def facts(name: str) -> dict[str, dict[str, str]]:
 def describe_configs(
     client: WireClient, resource_type: int, name: str, keys: list[str] | None = None, **options: bool
 ) -> Any:
-    resource = DescribeConfigsResource(resource_type, name, keys)
+    resource = DescribeConfigsResource(resource_type, resource_name=name, configuration_keys=keys)
     (result,) = client.call(DescribeConfigsRequest([resource], **options), 4).results
     return result
 
 
 def alter(client: WireClient, name: str, *changes: tuple[str, int, str | None]) -> Any:
-    configs = [AlterableConfig(key, operation, value) for key, operation, value in changes]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, name, configs)])
+    configs = [AlterableConfig(key, config_operation=operation, value=value) for key, operation, value in changes]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, resource_name=name, configs=configs)])
     (response,) = client.call(request, 1).responses
     return response
 
@@ -209,7 +209,7 @@ def test_every_topic_to_be_deleted_has_one_result_of_its_own(client: WireClient,
 def test_partitions_are_added_never_taken(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 2)
     for count, code in ((2, ErrorCode.INVALID_PARTITIONS), (1, ErrorCode.INVALID_PARTITIONS), (3, ErrorCode.NONE)):
-        wanted = [CreatePartitionsTopic(topic, count, None)]
+        wanted = [CreatePartitionsTopic(topic, count=count, assignments=None)]
         (result,) = client.call(CreatePartitionsRequest(wanted, timeout_ms=30_000), 3).results
         assert result.error_code == code
     until(lambda: produce(client, topic, batch_of(), partition=2).error_code == 0)
@@ -231,7 +231,7 @@ def test_deleted_records_are_gone_and_the_log_begins_behind_them(client: WireCli
 
 
 def delete_records(client: WireClient, topic: str, offset: int) -> Any:
-    topics = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])]
+    topics = [DeleteRecordsTopic(topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])]
     return client.call(DeleteRecordsRequest(topics, timeout_ms=30_000), 2).topics[0].partitions[0]
 
 
@@ -252,7 +252,7 @@ def test_partitions_are_described_in_order_and_by_pages(client: WireClient, topi
         seen += page
         if response.next_cursor is None:
             break
-        request.cursor = Cursor(response.next_cursor.topic_name, response.next_cursor.partition_index)
+        request.cursor = Cursor(response.next_cursor.topic_name, partition_index=response.next_cursor.partition_index)
     assert seen == [(name, partition) for name in sorted(names) for partition in range(3)]
 
 

@@ -113,11 +113,12 @@ def test_growing_beyond_what_one_operation_may_is_refused(client: WireClient, to
 
 def test_altering_more_configs_than_one_operation_may_is_refused_as_a_whole(client: WireClient, topic: str) -> None:
     configs = [
-        AlterableConfig("consumer.session.timeout.ms", 0, "46000"),
-        AlterableConfig("consumer.heartbeat.interval.ms", 0, "6000"),
+        AlterableConfig("consumer.session.timeout.ms", config_operation=0, value="46000"),
+        AlterableConfig("consumer.heartbeat.interval.ms", config_operation=0, value="6000"),
     ]
     resources = [
-        AlterConfigsResource(RESOURCE_GROUP, f"{topic}-{number}", configs) for number in range(MAX_RECORDS // 2 + 1)
+        AlterConfigsResource(RESOURCE_GROUP, resource_name=f"{topic}-{number}", configs=configs)
+        for number in range(MAX_RECORDS // 2 + 1)
     ]
     too_many = client.call(IncrementalAlterConfigsRequest(resources=resources, validate_only=True), 1).responses
     enough = client.call(IncrementalAlterConfigsRequest(resources=resources[1:], validate_only=True), 1).responses
@@ -157,8 +158,8 @@ def test_the_metadata_logs_name_is_not_created(client: WireClient) -> None:
 )
 def test_a_thread_pool_at_most_doubles_or_halves_at_once(client: WireClient, key: str, count: int) -> None:
     def code(value: int, resource: str) -> int:
-        configs = [AlterableConfig(key, 0, str(value))]
-        resources = [AlterConfigsResource(RESOURCE_BROKER, resource, configs)]
+        configs = [AlterableConfig(key, config_operation=0, value=str(value))]
+        resources = [AlterConfigsResource(RESOURCE_BROKER, resource_name=resource, configs=configs)]
         request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
         return int(client.call(request, 1).responses[0].error_code)
 

@@ -253,7 +253,9 @@ def test_requests_for_absurdly_much_are_refused_before_it_is_made(broker: Kafkap
         topic = CreatableTopic(name="huge", num_partitions=count, replication_factor=1)
         (created,) = canary.client.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics
         assert created.error_code == ErrorCode.POLICY_VIOLATION
-        grown = CreatePartitionsRequest([CreatePartitionsTopic("small", count, None)], timeout_ms=1000)
+        grown = CreatePartitionsRequest(
+            [CreatePartitionsTopic("small", count=count, assignments=None)], timeout_ms=1000
+        )
         (result,) = canary.client.call(grown, 3).results
         assert result.error_code == ErrorCode.POLICY_VIOLATION
         canary.check()

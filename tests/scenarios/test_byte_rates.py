@@ -50,7 +50,9 @@ def set_quotas(connect: Connect, topic: str, **rates: float) -> None:
     """
     probe = f"probe-{topic}"
     entries = [
-        EntryData([EntityData("client-id", name)], [OpData(key, value) for key, value in quotas.items()])
+        EntryData(
+            [EntityData("client-id", entity_name=name)], ops=[OpData(key, value=value) for key, value in quotas.items()]
+        )
         for name, quotas in ((topic, rates), (probe, {"producer_byte_rate": 1.0}))
     ]
     assert [each.error_code for each in connect().call(AlterClientQuotasRequest(entries), 1).entries] == [0, 0]
@@ -161,7 +163,7 @@ def test_a_consumer_of_another_id_reads_on(connect: Connect, limited: str) -> No
 
 def test_a_quota_that_is_removed_throttles_no_more(connect: Connect, limited: str) -> None:
     assert throttle_of_produce(connect(), limited, b"x" * 120_000, client_id=limited) > 0
-    entry = EntryData([EntityData("client-id", limited)], [OpData("producer_byte_rate", remove=True)])
+    entry = EntryData([EntityData("client-id", entity_name=limited)], ops=[OpData("producer_byte_rate", remove=True)])
     connect().call(AlterClientQuotasRequest([entry]), 1)
     until(lambda: throttle_of_produce(connect(), limited, b"", client_id=limited) == 0)
 

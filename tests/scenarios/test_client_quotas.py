@@ -42,7 +42,7 @@ def entry(names: Names, **changes: float | None) -> EntryData:
 
 def alter(client: WireClient, *entries: EntryData, version: int = 1, validate_only: bool = False):
     """Return error code and message by entity."""
-    response = client.call(AlterClientQuotasRequest(list(entries), validate_only), version)
+    response = client.call(AlterClientQuotasRequest(list(entries), validate_only=validate_only), version)
     return {
         tuple(sorted((part.entity_type, part.entity_name) for part in each.entity)): (
             each.error_code,
@@ -54,7 +54,9 @@ def alter(client: WireClient, *entries: EntryData, version: int = 1, validate_on
 
 def described(client: WireClient, *components: Component, version: int = 1, is_strict: bool = False):
     """Return error code, message and the quotas by entity."""
-    request = DescribeClientQuotasRequest([ComponentData(*each) for each in components], is_strict)
+    request = DescribeClientQuotasRequest(
+        [ComponentData(kind, match_type=how, match=match) for kind, how, match in components], strict=is_strict
+    )
     response = client.call(request, version)
     if response.entries is None:
         return response.error_code, response.error_message, None

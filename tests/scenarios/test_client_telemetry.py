@@ -66,14 +66,16 @@ def subscribed(client: WireClient, topic: str) -> str:
 
 
 def test_the_apis_are_listed_while_there_is_a_receiver(client: WireClient) -> None:
-    rows = {row.api_key: row for row in client.call(ApiVersionsRequest("a", "1"), 4).api_keys}
+    rows = {row.api_key: row for row in client.call(ApiVersionsRequest("a", client_software_version="1"), 4).api_keys}
     assert {(rows[key].min_version, rows[key].max_version) for key in TELEMETRY} == {(0, 0)}
 
 
 @pytest.mark.ours
 def test_without_a_receiver_the_apis_are_neither_listed_nor_served() -> None:
     with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
-        assert not TELEMETRY & {row.api_key for row in client.call(ApiVersionsRequest("a", "1"), 4).api_keys}
+        assert not TELEMETRY & {
+            row.api_key for row in client.call(ApiVersionsRequest("a", client_software_version="1"), 4).api_keys
+        }
         with pytest.raises(ConnectionClosed):
             send_request(client)
 
@@ -114,7 +116,7 @@ def test_metrics_and_interval_of_all_subscriptions_that_match(client: WireClient
 def test_each_selector(connect: Connect, topic: str) -> None:
     client = connect()
     port = client.local_address[1]
-    client.call(ApiVersionsRequest("tester", "1.2.3"), 4)
+    client.call(ApiVersionsRequest("tester", client_software_version="1.2.3"), 4)
     client_id = send_request(client, name=topic).client_instance_id
     selectors = {
         "client_id": f"{topic}.*",
@@ -304,7 +306,7 @@ def test_the_largest_push_holds_no_other_client(connect: Connect, subscribed: st
     pushing.start()
     questions = 0
     while pushing.is_alive():
-        neighbour.call(ApiVersionsRequest("a", "1"), 4)
+        neighbour.call(ApiVersionsRequest("a", client_software_version="1"), 4)
         questions += 1
     pushing.join()
     assert answered == [0]

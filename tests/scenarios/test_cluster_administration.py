@@ -28,7 +28,7 @@ def reassigned(
     client: WireClient, topic: str, *targets: list[int] | None, **fields: Any
 ) -> list[tuple[int, str | None]]:
     """Give partition 0 each of the targets in one request, return each answer's code and message."""
-    topics = [ReassignableTopic(topic, [ReassignablePartition(0, target) for target in targets])]
+    topics = [ReassignableTopic(topic, partitions=[ReassignablePartition(0, replicas=target) for target in targets])]
     response = client.call(AlterPartitionReassignmentsRequest(topics=topics, **fields), 1)
     assert (response.error_code, response.error_message) == (0, None)
     assert response.allow_replication_factor_change == fields.get("allow_replication_factor_change", True)
@@ -54,9 +54,9 @@ def test_targets_of_a_reassignment_are_checked(client: WireClient, topic: str) -
 def test_unknown_topics_and_partitions_are_not_reassigned(client: WireClient, topic: str) -> None:
     create_topic(client, topic)
     topics = [
-        ReassignableTopic("nowhere", [ReassignablePartition(0, [1])]),
-        ReassignableTopic(topic, [ReassignablePartition(4, None)]),
-        ReassignableTopic(topic, []),
+        ReassignableTopic("nowhere", partitions=[ReassignablePartition(0, replicas=[1])]),
+        ReassignableTopic(topic, partitions=[ReassignablePartition(4, replicas=None)]),
+        ReassignableTopic(topic, partitions=[]),
     ]
 
     response = client.call(AlterPartitionReassignmentsRequest(topics=topics), 0)
@@ -81,7 +81,9 @@ def test_no_topics_to_reassign_is_an_answer_without_any(client: WireClient) -> N
 def test_nothing_is_being_reassigned(client: WireClient, topic: str, names: Any) -> None:
     create_topic(client, topic)
     names = [topic] if names == "its own" else names
-    topics = None if names is None else [ListPartitionReassignmentsTopics(name, [0, 1]) for name in names]
+    topics = (
+        None if names is None else [ListPartitionReassignmentsTopics(name, partition_indexes=[0, 1]) for name in names]
+    )
 
     response = client.call(ListPartitionReassignmentsRequest(topics=topics), 0)
 
@@ -100,7 +102,7 @@ def test_leaders_that_are_right_are_not_elected(
     client: WireClient, topic: str, version: int, election_type: int, code: ErrorCode
 ) -> None:
     create_topic(client, topic)
-    requested = [TopicPartitions(topic, [0, 3]), TopicPartitions("nowhere", [0])]
+    requested = [TopicPartitions(topic, partitions=[0, 3]), TopicPartitions("nowhere", partitions=[0])]
     request = ElectLeadersRequest(election_type=election_type, topic_partitions=requested)
 
     response = client.call(request, version)
@@ -134,7 +136,7 @@ def test_an_unknown_election_is_refused(
 ) -> None:
     client = connect()
     create_topic(client, topic)
-    requested = [TopicPartitions(topic, partitions)] if partitions else []
+    requested = [TopicPartitions(topic, partitions=partitions)] if partitions else []
 
     response = client.call(ElectLeadersRequest(election_type=7, topic_partitions=requested), 2)
 

@@ -118,7 +118,9 @@ def test_a_request_for_another_cluster_or_log_is_refused_as_a_whole(controller: 
     assert voted(controller, quorum, cluster_id=OTHER_CLUSTER) == (ErrorCode.INCONSISTENT_CLUSTER_ID, None, False)
     assert voted(controller, quorum, topic="orders") == (ErrorCode.INVALID_REQUEST, None, False)
     requested = fetch_topic(METADATA_ID, fetch_partition(last_fetched_epoch=0, current_leader_epoch=quorum.epoch))
-    request = FetchRequest(cluster_id=OTHER_CLUSTER, replica_state=ReplicaState(STRANGER, -1), topics=[requested])
+    request = FetchRequest(
+        cluster_id=OTHER_CLUSTER, replica_state=ReplicaState(replica_id=STRANGER, replica_epoch=-1), topics=[requested]
+    )
     assert controller.call(request, 17).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
@@ -130,7 +132,7 @@ def test_a_fetch_under_the_leaders_own_id_or_one_that_cannot_be_fails_alone(
         topics = [fetch_topic(METADATA_ID, fetch_partition(**{**defaults, **fields}))]
         request = FetchRequest(
             cluster_id=quorum.cluster_id,
-            replica_state=ReplicaState(node_id, -1),
+            replica_state=ReplicaState(replica_id=node_id, replica_epoch=-1),
             max_wait_ms=max_wait_ms,
             topics=topics,
         )
@@ -157,7 +159,7 @@ def snapshot(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int
     replica_id = fields.pop("replica_id", STRANGER)
     defaults = {
         "current_leader_epoch": quorum.epoch,
-        "snapshot_id": fetch_snapshot_request.SnapshotId(3, quorum.epoch),
+        "snapshot_id": fetch_snapshot_request.SnapshotId(end_offset=3, epoch=quorum.epoch),
     }
     requested = fetch_snapshot_request.PartitionSnapshot(**{**defaults, **fields})
     topics = [fetch_snapshot_request.TopicSnapshot(name=name, partitions=[requested])]
@@ -191,8 +193,10 @@ def updated(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int,
         "current_leader_epoch": quorum.epoch,
         "voter_id": STRANGER,
         "voter_directory_id": STRANGERS_DIRECTORY,
-        "listeners": [update_raft_voter_request.Listener("CONTROLLER", "127.0.0.1", 9093)],
-        "kraft_version_feature": update_raft_voter_request.KRaftVersionFeature(0, 1),
+        "listeners": [update_raft_voter_request.Listener("CONTROLLER", host="127.0.0.1", port=9093)],
+        "kraft_version_feature": update_raft_voter_request.KRaftVersionFeature(
+            min_supported_version=0, max_supported_version=1
+        ),
     }
     request = update_raft_voter_request.UpdateRaftVoterRequest(**{**defaults, **fields})
     response = controller.call(request, 0)
@@ -208,7 +212,14 @@ def updated(controller: WireClient, quorum: Quorum, **fields: Any) -> tuple[int,
         ({"current_leader_epoch": 1 << 30}, ErrorCode.UNKNOWN_LEADER_EPOCH),
         ({"voter_id": -1}, ErrorCode.INVALID_REQUEST),
         ({"listeners": []}, ErrorCode.INVALID_REQUEST),
-        ({"kraft_version_feature": update_raft_voter_request.KRaftVersionFeature(0, 0)}, ErrorCode.INVALID_REQUEST),
+        (
+            {
+                "kraft_version_feature": update_raft_voter_request.KRaftVersionFeature(
+                    min_supported_version=0, max_supported_version=0
+                )
+            },
+            ErrorCode.INVALID_REQUEST,
+        ),
         ({}, ErrorCode.VOTER_NOT_FOUND),
     ],
 )
@@ -245,8 +256,11 @@ def registered(controller: WireClient, quorum: Quorum, **fields: Any) -> int:
         "broker_id": STRANGER,
         "cluster_id": quorum.cluster_id,
         "incarnation_id": STRANGERS_DIRECTORY,
-        "listeners": [Listener("PLAINTEXT", "127.0.0.1", 9092, 0)],
-        "features": [Feature("metadata.version", 7, 1000), Feature("group.version", 0, 100)],
+        "listeners": [Listener("PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0)],
+        "features": [
+            Feature("metadata.version", min_supported_version=7, max_supported_version=1000),
+            Feature("group.version", min_supported_version=0, max_supported_version=100),
+        ],
         "log_dirs": [STRANGERS_DIRECTORY],
     }
     return int(controller.call(BrokerRegistrationRequest(**{**defaults, **fields}), 4).error_code)
@@ -258,7 +272,7 @@ def test_a_node_id_a_directory_and_a_cluster_are_not_taken_twice(controller: Wir
     assert code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert registered(controller, quorum, log_dirs=[directory_id]) == ErrorCode.INVALID_REGISTRATION
     assert registered(controller, quorum, cluster_id=OTHER_CLUSTER) == ErrorCode.INCONSISTENT_CLUSTER_ID
-    old = [Feature("metadata.version", 1, 7)]
+    old = [Feature("metadata.version", min_supported_version=1, max_supported_version=7)]
     assert registered(controller, quorum, features=old) == ErrorCode.UNSUPPORTED_VERSION
     assert registered(controller, quorum, features=[]) == ErrorCode.INVALID_REGISTRATION
 
@@ -268,7 +282,9 @@ def test_a_request_of_an_earlier_incarnation_of_a_broker_is_refused(controller: 
     for broker_id in (node_id, STRANGER):
         heartbeat = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=1 << 40, want_shut_down=True)
         assert controller.call(heartbeat, 1).error_code == code
-        assert controller.call(AllocateProducerIdsRequest(broker_id, 1 << 40), 0).error_code == code
+        assert (
+            controller.call(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=1 << 40), 0).error_code == code
+        )
     topics = [alter_partition_request.TopicData(topic_id=STRANGERS_DIRECTORY)]
     requested = alter_partition_request.AlterPartitionRequest(broker_id=node_id, broker_epoch=1 << 40, topics=topics)
     assert controller.call(requested, 3).error_code == code

@@ -62,7 +62,7 @@ def test_the_offsets_topic_is_made_as_configured(client: WireClient, group: str)
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_what_is_committed_is_fetched(client: WireClient, group: str, version: int) -> None:
-    position = OffsetCommitRequestPartition(0, 42, committed_metadata="here")
+    position = OffsetCommitRequestPartition(0, committed_offset=42, committed_metadata="here")
     if version >= 6:
         position.committed_leader_epoch = 3
     assert commit(client, group, group, position, version=version) == [0]
@@ -82,7 +82,7 @@ def test_every_version_fetches_one_partition_that_has_an_offset_and_one_that_has
 
 @pytest.mark.parametrize("version", [2, 5, 7, 8, 9])
 def test_no_topics_means_all_that_the_group_has(client: WireClient, group: str, version: int) -> None:
-    assert commit(client, group, group, 7, OffsetCommitRequestPartition(1, 9)) == [0, 0]
+    assert commit(client, group, group, 7, OffsetCommitRequestPartition(1, committed_offset=9)) == [0, 0]
     (answer,) = fetch_group(client, group, version=version).topics
     assert answer.name == group
     assert sorted((each.partition_index, each.committed_offset) for each in answer.partitions) == [(0, 7), (1, 9)]
@@ -106,20 +106,20 @@ def test_an_unknown_topic_id_is_refused(client: WireClient, group: str) -> None:
 
 def test_unknown_topics_and_partitions_are_refused_and_the_others_committed(client: WireClient, group: str) -> None:
     assert commit(client, group, "nowhere", 1) == [UNKNOWN_TOPIC_OR_PARTITION]
-    codes = commit(client, group, group, OffsetCommitRequestPartition(9, 1), 4)
+    codes = commit(client, group, group, OffsetCommitRequestPartition(9, committed_offset=1), 4)
     assert sorted(codes) == [0, UNKNOWN_TOPIC_OR_PARTITION]
     assert committed(client, group, group, partitions=(0, 9)) == [4, -1]
 
 
 def test_metadata_has_a_limit(client: WireClient, group: str) -> None:
-    kept = OffsetCommitRequestPartition(0, 1, committed_metadata="x" * 4096)
-    refused = OffsetCommitRequestPartition(1, 1, committed_metadata="x" * 4097)
+    kept = OffsetCommitRequestPartition(0, committed_offset=1, committed_metadata="x" * 4096)
+    refused = OffsetCommitRequestPartition(1, committed_offset=1, committed_metadata="x" * 4097)
     assert commit(client, group, group, kept, refused) == [0, OFFSET_METADATA_TOO_LARGE]
     assert committed(client, group, group, partitions=(0, 1)) == [1, -1]
 
 
 def test_null_metadata_is_fetched_as_an_empty_string(client: WireClient, group: str) -> None:
-    commit(client, group, group, OffsetCommitRequestPartition(0, 1, committed_metadata=None))
+    commit(client, group, group, OffsetCommitRequestPartition(0, committed_offset=1, committed_metadata=None))
     (answer,) = fetch_group(client, group, group).topics
     assert answer.partitions[0].metadata == ""
 
@@ -151,7 +151,9 @@ def test_several_groups_are_fetched_at_once(client: WireClient, group: str) -> N
     commit(client, group, group, 1)
     commit(client, other, group, 2)
     requested = [
-        OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(group, NO_ID, [0])])
+        OffsetFetchRequestGroup(
+            group_id, topics=[OffsetFetchRequestTopics(group, topic_id=NO_ID, partition_indexes=[0])]
+        )
         for group_id in (group, other, "nobody")
     ]
     answer = client.call(OffsetFetchRequest(groups=requested, require_stable=True), 8)
@@ -168,7 +170,7 @@ def test_a_group_that_is_not_there_has_no_topics(client: WireClient, group: str)
 
 
 def test_offsets_are_deleted_one_by_one(client: WireClient, group: str) -> None:
-    commit(client, group, group, 1, OffsetCommitRequestPartition(1, 2))
+    commit(client, group, group, 1, OffsetCommitRequestPartition(1, committed_offset=2))
     answer = delete_offsets(client, group, group, 0)
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
     assert committed(client, group, group, partitions=(0, 1)) == [-1, 2]

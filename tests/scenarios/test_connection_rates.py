@@ -28,10 +28,10 @@ def is_served(bootstrap: str, host: str) -> bool:
 @pytest.fixture
 def limited(client: WireClient):
     """An address of which one connection a second may come."""
-    entity = [EntityData("ip", LIMITED)]
-    client.call(AlterClientQuotasRequest([EntryData(entity, [OpData("connection_creation_rate", 1.0)])]), 1)
+    entity = [EntityData("ip", entity_name=LIMITED)]
+    client.call(AlterClientQuotasRequest([EntryData(entity, ops=[OpData("connection_creation_rate", value=1.0)])]), 1)
     yield LIMITED
-    client.call(AlterClientQuotasRequest([EntryData(entity, [OpData("connection_creation_rate", remove=True)])]), 1)
+    client.call(AlterClientQuotasRequest([EntryData(entity, ops=[OpData("connection_creation_rate", remove=True)])]), 1)
 
 
 def test_connections_beyond_the_rate_of_their_address_are_closed_after_a_delay(bootstrap, limited) -> None:

@@ -47,7 +47,7 @@ REFUSED = [
     ),
     ({"topic_partitions": None}, ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining."),
     (
-        {"topic_partitions": [TopicPartitions(b"0123456789abcdef", [0])]},
+        {"topic_partitions": [TopicPartitions(b"0123456789abcdef", partitions=[0])]},
         ErrorCode.INVALID_REQUEST,
         "TopicPartitions must be empty when (re-)joining.",
     ),

@@ -95,23 +95,26 @@ def bob(ports) -> Iterator[WireClient]:
 
 
 def create(client, *renewers: str, owner: str | None = None, max_lifetime_ms: int = -1, version: int = 3):
-    named = [CreatableRenewers("User", name) for name in renewers]
+    named = [CreatableRenewers("User", principal_name=name) for name in renewers]
     kind: str | None = None if owner is None else "User"
     if version < 3:
         kind = owner = ""
-    return client.call(CreateDelegationTokenRequest(kind, owner, named, max_lifetime_ms), version)
+    return client.call(
+        CreateDelegationTokenRequest(kind, owner_principal_name=owner, renewers=named, max_lifetime_ms=max_lifetime_ms),
+        version,
+    )
 
 
 def renew(client, token, period_ms: int = -1):
-    return client.call(RenewDelegationTokenRequest(token.hmac, period_ms), 2)
+    return client.call(RenewDelegationTokenRequest(token.hmac, renew_period_ms=period_ms), 2)
 
 
 def expire(client, token, period_ms: int = -1):
-    return client.call(ExpireDelegationTokenRequest(token.hmac, period_ms), 2)
+    return client.call(ExpireDelegationTokenRequest(token.hmac, expiry_time_period_ms=period_ms), 2)
 
 
 def describe(client, *owners: str, version: int = 3):
-    requested = [DescribeDelegationTokenOwner("User", name) for name in owners] or None
+    requested = [DescribeDelegationTokenOwner("User", principal_name=name) for name in owners] or None
     response = client.call(DescribeDelegationTokenRequest(requested), version)
     assert response.error_code == 0
     return {each.token_id: each for each in response.tokens}
@@ -272,8 +275,8 @@ def test_a_token_is_found_by_its_whole_hmac_alone(alice) -> None:
         assert renew(alice, RenewDelegationTokenRequest(hmac)).error_code == NOT_FOUND
         assert expire(alice, RenewDelegationTokenRequest(hmac)).error_code == NOT_FOUND
     for version in (1, 2):
-        assert alice.call(RenewDelegationTokenRequest(whole, -1), version).error_code == 0
-        assert alice.call(ExpireDelegationTokenRequest(whole, 60_000), version).error_code == 0
+        assert alice.call(RenewDelegationTokenRequest(whole, renew_period_ms=-1), version).error_code == 0
+        assert alice.call(ExpireDelegationTokenRequest(whole, expiry_time_period_ms=60_000), version).error_code == 0
 
 
 def test_who_requested_a_token_for_another_may_not_change_it(alice, ports) -> None:
@@ -285,19 +288,25 @@ def test_who_requested_a_token_for_another_may_not_change_it(alice, ports) -> No
 
 @pytest.mark.parametrize(("kind", "name"), [(None, None), ("", ""), ("Robot", ""), (None, ""), ("User", "alice")])
 def test_a_token_is_ones_own_if_nobody_else_is_named(alice, kind, name) -> None:
-    token = alice.call(CreateDelegationTokenRequest(kind, name, [], -1), 3)
+    token = alice.call(
+        CreateDelegationTokenRequest(kind, owner_principal_name=name, renewers=[], max_lifetime_ms=-1), 3
+    )
     assert (token.error_code, token.principal_type, token.principal_name) == (0, "User", "alice")
 
 
 @pytest.mark.parametrize("kind", ["", "Robot"])
 def test_an_owner_of_another_type_is_another_owner(alice, ports, kind) -> None:
-    refused = alice.call(CreateDelegationTokenRequest(kind, "alice", [], -1), 3)
+    refused = alice.call(
+        CreateDelegationTokenRequest(kind, owner_principal_name="alice", renewers=[], max_lifetime_ms=-1), 3
+    )
     assert (refused.error_code, refused.principal_type, refused.principal_name) == (AUTHORIZATION_FAILED, kind, "alice")
     with logged_in(ports, "admin") as admin:
-        token = admin.call(CreateDelegationTokenRequest(kind, "alice", [], -1), 3)
+        token = admin.call(
+            CreateDelegationTokenRequest(kind, owner_principal_name="alice", renewers=[], max_lifetime_ms=-1), 3
+        )
         assert (token.error_code, token.principal_type, token.principal_name) == (0, kind, "alice")
         until(lambda: token.token_id in describe(admin))
-        requested = DescribeDelegationTokenRequest([DescribeDelegationTokenOwner(kind, "alice")])
+        requested = DescribeDelegationTokenRequest([DescribeDelegationTokenOwner(kind, principal_name="alice")])
         assert [each.token_id for each in admin.call(requested, 3).tokens] == [token.token_id]
     assert token.token_id not in describe(alice)
 
@@ -307,7 +316,15 @@ def test_an_owner_without_a_type_is_refused_before_anything_else(ports, listener
     with WireClient(f"127.0.0.1:{ports[listener]}") as client:
         if listener == "SASL_PLAINTEXT":
             log_in(client, sasl_client("PLAIN", "admin", USERS["admin"]))
-        refused = client.call(CreateDelegationTokenRequest(None, "bob", [CreatableRenewers("Group", "x")], -1), 3)
+        refused = client.call(
+            CreateDelegationTokenRequest(
+                None,
+                owner_principal_name="bob",
+                renewers=[CreatableRenewers("Group", principal_name="x")],
+                max_lifetime_ms=-1,
+            ),
+            3,
+        )
     assert (refused.error_code, refused.token_id, bytes(refused.hmac)) == (UNKNOWN_SERVER_ERROR, "", b"")
     assert (refused.principal_type, refused.principal_name) == ("User", "ANONYMOUS")
     assert (refused.token_requester_principal_type, refused.token_requester_principal_name) == ("User", "ANONYMOUS")
@@ -317,7 +334,12 @@ def test_an_owner_without_a_type_is_refused_before_anything_else(ports, listener
 @pytest.mark.parametrize("kind", ["", "user", "Group"])
 def test_renewers_are_users(alice, kind) -> None:
     refused = alice.call(
-        CreateDelegationTokenRequest(None, None, [CreatableRenewers("User", "bob"), CreatableRenewers(kind, "x")], -1),
+        CreateDelegationTokenRequest(
+            None,
+            owner_principal_name=None,
+            renewers=[CreatableRenewers("User", principal_name="bob"), CreatableRenewers(kind, principal_name="x")],
+            max_lifetime_ms=-1,
+        ),
         3,
     )
     assert (refused.error_code, refused.principal_name, refused.token_id) == (INVALID_PRINCIPAL_TYPE, "alice", "")
@@ -437,20 +459,24 @@ def test_a_type_with_a_colon_is_no_others_principal(ports) -> None:
     with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
         until(lambda: log_in(client, sasl_client("SCRAM-SHA-256", "x:y", "secret")).error_code == 0)
         for kind, name in (odd, plain):
-            token = client.call(CreateDelegationTokenRequest(kind, name, [], -1), 3)
+            token = client.call(
+                CreateDelegationTokenRequest(kind, owner_principal_name=name, renewers=[], max_lifetime_ms=-1), 3
+            )
             assert token.error_code == (AUTHORIZATION_FAILED if (kind, name) == odd else 0)
             assert (token.principal_type, token.principal_name) == (kind, name)
             assert (token.token_requester_principal_type, token.token_requester_principal_name) == plain
         until(lambda: describe(client))
         (found,) = describe(client, "x:y").values()
         assert (found.principal_type, found.principal_name) == plain
-        requested = DescribeDelegationTokenRequest([DescribeDelegationTokenOwner(*odd)])
+        requested = DescribeDelegationTokenRequest([DescribeDelegationTokenOwner(odd[0], principal_name=odd[1])])
         assert client.call(requested, 3).tokens == []
 
 
 def test_what_cannot_be_is_refused(alice, ports) -> None:
-    renewers = [CreatableRenewers("Group", "bob")]
-    refused = alice.call(CreateDelegationTokenRequest(None, None, renewers, -1), 3)
+    renewers = [CreatableRenewers("Group", principal_name="bob")]
+    refused = alice.call(
+        CreateDelegationTokenRequest(None, owner_principal_name=None, renewers=renewers, max_lifetime_ms=-1), 3
+    )
     assert (refused.error_code, refused.max_timestamp_ms) == (INVALID_PRINCIPAL_TYPE, -1)
     assert alice.call(DescribeDelegationTokenRequest([]), 3).tokens == []
     assert create(alice, version=1).error_code == create(alice, version=2).error_code == 0

@@ -10,7 +10,7 @@ from tests.support.wire import WireClient
 
 
 def describe(client: WireClient, topic: str, *partitions: int) -> list[Any]:
-    request = DescribeProducersRequest(topics=[TopicRequest(topic, list(partitions))])
+    request = DescribeProducersRequest(topics=[TopicRequest(topic, partition_indexes=list(partitions))])
     (answer,) = client.call(request, 0).topics
     assert answer.name == topic
     return list(answer.partitions)

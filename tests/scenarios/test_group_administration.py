@@ -236,8 +236,8 @@ def test_offsets_are_compressed_as_their_key_says(admin: WireClient, small_group
 
 
 def test_metadata_of_offsets_has_the_limit_of_its_key(admin: WireClient, small_group: str) -> None:
-    kept = OffsetCommitRequestPartition(0, 1, committed_metadata="x" * 8)
-    refused = OffsetCommitRequestPartition(1, 1, committed_metadata="x" * 9)
+    kept = OffsetCommitRequestPartition(0, committed_offset=1, committed_metadata="x" * 8)
+    refused = OffsetCommitRequestPartition(1, committed_offset=1, committed_metadata="x" * 9)
     assert commit(admin, small_group, small_group, kept, refused) == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 

@@ -21,7 +21,9 @@ INTERVAL = "consumer.heartbeat.interval.ms"
 
 
 def alter(client: WireClient, group: str, key: str, value: str | None, operation: int = SET) -> Any:
-    resource = AlterConfigsResource(GROUP_RESOURCE, group, [AlterableConfig(key, operation, value)])
+    resource = AlterConfigsResource(
+        GROUP_RESOURCE, resource_name=group, configs=[AlterableConfig(key, config_operation=operation, value=value)]
+    )
     (answer,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
     return answer
 
@@ -30,11 +32,11 @@ def test_heartbeat_interval_changes_while_the_member_is_there(client: WireClient
     create_topic(client, topic)
     find_coordinator(client, topic)
     joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [topic], "topic_partitions": []}
-    joined = client.call(ConsumerGroupHeartbeatRequest(topic, "m", 0, **joining), 1)
+    joined = client.call(ConsumerGroupHeartbeatRequest(topic, member_id="m", member_epoch=0, **joining), 1)
     assert joined.heartbeat_interval_ms == 5_000
 
     def interval() -> int:
-        request = ConsumerGroupHeartbeatRequest(topic, "m", joined.member_epoch)
+        request = ConsumerGroupHeartbeatRequest(topic, member_id="m", member_epoch=joined.member_epoch)
         return int(client.call(request, 1).heartbeat_interval_ms)
 
     assert alter(client, topic, INTERVAL, "7000").error_code == 0

@@ -131,14 +131,16 @@ class User:
         self.promises.records[topic][answer.base_offset] = (key, value)
 
     def delete_records(self, topic: str, offset: int) -> None:
-        requested = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
+        requested = DeleteRecordsTopic(topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
         self.promises.log_start[topic] = offset
         answer = self.client.call(DeleteRecordsRequest(topics=[requested], timeout_ms=10_000), 2)
         assert answer.topics[0].partitions[0].error_code == 0
 
     def alter(self, topic: str, value: str) -> None:
         self.promises.retention_ms.add(value)
-        resource = AlterConfigsResource(2, topic, [AlterableConfig("retention.ms", 0, value)])
+        resource = AlterConfigsResource(
+            2, resource_name=topic, configs=[AlterableConfig("retention.ms", config_operation=0, value=value)]
+        )
         answer = self.client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert answer.responses[0].error_code == 0
         self.promises.retention_ms = {value}
@@ -161,7 +163,7 @@ def check(client: WireClient, promises: Promises) -> None:
             assert {offset for offset in known if offset >= start} <= found.keys()
             assert start <= promises.log_start.get(topic, 0)
     if "plain" in names:
-        requested = DescribeConfigsResource(2, "plain", ["retention.ms"])
+        requested = DescribeConfigsResource(2, resource_name="plain", configuration_keys=["retention.ms"])
         (result,) = client.call(DescribeConfigsRequest(resources=[requested]), 4).results
         assert {result.configs[0].value} <= promises.retention_ms
 

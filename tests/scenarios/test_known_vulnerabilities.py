@@ -232,7 +232,15 @@ def test_cve_2023_25194_2025_27818_2025_27819_a_login_module_is_a_name_in_a_tabl
 ) -> None:
     """Apache Kafka takes such a change, and refuses JndiLoginModule and LdapLoginModule when it comes to load them."""
     key = f"listener.name.sasl_plaintext.{mechanism}.sasl.jaas.config"
-    assert alter(admin, AlterConfigsResource(BROKER, "1", [AlterableConfig(key, SET, module)])) == INVALID_REQUEST
+    assert (
+        alter(
+            admin,
+            AlterConfigsResource(
+                BROKER, resource_name="1", configs=[AlterableConfig(key, config_operation=SET, value=module)]
+            ),
+        )
+        == INVALID_REQUEST
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,15 +266,39 @@ def test_cve_2023_25194_2025_27818_2025_27819_a_login_module_is_a_name_in_a_tabl
 )
 def test_cve_2025_27817_a_client_sets_no_class_and_no_url(admin: WireClient, key: str) -> None:
     value = "http://127.0.0.1:1/latest/meta-data"
-    assert alter(admin, AlterConfigsResource(BROKER, "1", [AlterableConfig(key, SET, value)])) == INVALID_REQUEST
+    assert (
+        alter(
+            admin,
+            AlterConfigsResource(
+                BROKER, resource_name="1", configs=[AlterableConfig(key, config_operation=SET, value=value)]
+            ),
+        )
+        == INVALID_REQUEST
+    )
 
 
 @pytest.mark.ours
 @pytest.mark.parametrize("prefix", ["", "listener.name.sasl_plaintext.", "listener.name.sasl_plaintext.oauthbearer."])
 def test_cve_2026_33557_a_client_cannot_allow_unsigned_tokens(admin: WireClient, prefix: str) -> None:
     key = f"{prefix}kafkapy.sasl.oauthbearer.unsecured.enable"
-    assert alter(admin, AlterConfigsResource(BROKER, "1", [AlterableConfig(key, SET, "true")])) == INVALID_REQUEST
-    assert alter(admin, AlterConfigsResource(BROKER, "", [AlterableConfig(key, SET, "true")])) == INVALID_REQUEST
+    assert (
+        alter(
+            admin,
+            AlterConfigsResource(
+                BROKER, resource_name="1", configs=[AlterableConfig(key, config_operation=SET, value="true")]
+            ),
+        )
+        == INVALID_REQUEST
+    )
+    assert (
+        alter(
+            admin,
+            AlterConfigsResource(
+                BROKER, resource_name="", configs=[AlterableConfig(key, config_operation=SET, value="true")]
+            ),
+        )
+        == INVALID_REQUEST
+    )
 
 
 @pytest.mark.ours
@@ -298,7 +330,9 @@ def test_cve_2024_31141_no_file_and_no_environment_is_read_for_a_client(
     name = f"providers-{variable[2:5]}"
     create_topic(admin, name)
     for key in ("retention.ms", "max.message.bytes"):
-        resource = AlterConfigsResource(TOPIC, name, [AlterableConfig(key, SET, value)])
+        resource = AlterConfigsResource(
+            TOPIC, resource_name=name, configs=[AlterableConfig(key, config_operation=SET, value=value)]
+        )
         assert alter(admin, resource) == ErrorCode.INVALID_CONFIG
     with pytest.raises(ConfigError):
         load({**embedded_properties("/nowhere", overrides={}), "config.providers": "file", "num.partitions": value})
@@ -317,9 +351,21 @@ def provided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_cve_2019_12399_no_secret_is_described(admin: WireClient) -> None:
     password = "listener.name.sasl_plaintext.ssl.keystore.password"
-    assert alter(admin, AlterConfigsResource(BROKER, "1", [AlterableConfig(password, SET, "keystore-secret")])) == 0
-    resource = DescribeConfigsResource(BROKER, "1", None)
-    (described,) = admin.call(DescribeConfigsRequest([resource], True, True), 4).results
+    assert (
+        alter(
+            admin,
+            AlterConfigsResource(
+                BROKER,
+                resource_name="1",
+                configs=[AlterableConfig(password, config_operation=SET, value="keystore-secret")],
+            ),
+        )
+        == 0
+    )
+    resource = DescribeConfigsResource(BROKER, resource_name="1", configuration_keys=None)
+    (described,) = admin.call(
+        DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True), 4
+    ).results
     shown = {each.name: each for each in described.configs}
     assert shown[password].is_sensitive
     for each in described.configs:
@@ -341,7 +387,12 @@ def test_cve_2026_33558_no_log_shows_what_requests_carry(
     client = connect("")
     assert log_in(client, sasl_client("PLAIN", "alice", "a-wrong-secret")).error_code
     password = "listener.name.sasl_plaintext.ssl.key.password"
-    alter(admin, AlterConfigsResource(BROKER, "1", [AlterableConfig(password, SET, "config-secret")]))
+    alter(
+        admin,
+        AlterConfigsResource(
+            BROKER, resource_name="1", configs=[AlterableConfig(password, config_operation=SET, value="config-secret")]
+        ),
+    )
     assert "Completed request" in caplog.text
     assert not any(secret in caplog.text for secret in ("a-wrong-secret", "config-secret", *USERS.values()))
 
@@ -458,7 +509,7 @@ def test_cve_2026_41115_consumer_groups_are_described_with_describe_on_the_group
 def test_cve_2026_111073_without_a_receiver_telemetry_is_refused_and_so_its_bombs(connect: Connect) -> None:
     """It lists no such API, and closes on one. With a receiver: test_client_telemetry.py."""
     client = connect("alice")
-    listed = {each.api_key for each in client.call(ApiVersionsRequest("a", "b"), 4).api_keys}
+    listed = {each.api_key for each in client.call(ApiVersionsRequest("a", client_software_version="b"), 4).api_keys}
     for api in ("GetTelemetrySubscriptions", "PushTelemetry"):
         assert APIS_BY_NAME[api].key not in listed
     bomb = bytes(compress(ZSTD, bytes(64 << 20)))
@@ -472,4 +523,4 @@ def test_cve_2026_83525_a_fetch_snapshot_without_topics_does_not_end_the_control
         with WireClient(f"127.0.0.1:{ports['CONTROLLER']}") as client:
             answer = client.call(request("FetchSnapshot", {"topics": []}), 1)
             assert answer.topics == []
-            assert client.call(ApiVersionsRequest("a", "b"), 4).error_code == 0
+            assert client.call(ApiVersionsRequest("a", client_software_version="b"), 4).error_code == 0

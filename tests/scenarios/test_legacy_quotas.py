@@ -44,9 +44,12 @@ def other(old_bootstrap: str) -> Iterator[WireClient]:
 
 
 def fetch(topic: str) -> LegacyFetchRequest:
-    requested = legacy_fetch_request.FetchPartition(0, 0, PER_FETCH)
+    requested = legacy_fetch_request.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=PER_FETCH)
     return LegacyFetchRequest(
-        max_wait_ms=0, min_bytes=1, max_bytes=PER_FETCH, topics=[legacy_fetch_request.FetchTopic(topic, [requested])]
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=PER_FETCH,
+        topics=[legacy_fetch_request.FetchTopic(topic, partitions=[requested])],
     )
 
 
@@ -68,8 +71,10 @@ def test_a_producer_beyond_its_rate_gets_the_throttle_and_is_muted(client, other
     create_topic(other, topic)
     set_quotas(other, topic, producer_byte_rate=RATE)
     records = build_message_set([Record(0, 0, None, b"x" * 100_000, ())], magic=1 if version == 2 else 0)
-    data = legacy_produce_request.PartitionProduceData(0, records)
-    request = LegacyProduceRequest(1, 30_000, [legacy_produce_request.TopicProduceData(topic, [data])])
+    data = legacy_produce_request.PartitionProduceData(0, records=records)
+    request = LegacyProduceRequest(
+        1, timeout_ms=30_000, topic_data=[legacy_produce_request.TopicProduceData(topic, partition_data=[data])]
+    )
     answer = client.call(request, version, client_id=topic)
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert_throttled(client, answer, has_field=version >= 1)
@@ -77,7 +82,11 @@ def test_a_producer_beyond_its_rate_gets_the_throttle_and_is_muted(client, other
 
 def test_topics_beyond_the_mutation_rate_are_created_and_deleted_by_a_muted_client(client, other, topic) -> None:
     set_quotas(other, topic, controller_mutation_rate=0.01)
-    created = client.call(LegacyCreateTopicsRequest([CreatableTopic(topic, 1, 1)], 30_000), 0, client_id=topic)
+    created = client.call(
+        LegacyCreateTopicsRequest([CreatableTopic(topic, num_partitions=1, replication_factor=1)], timeout_ms=30_000),
+        0,
+        client_id=topic,
+    )
     assert [each.error_code for each in created.topics] == [0]
     assert_muted(client)
 
@@ -85,7 +94,7 @@ def test_topics_beyond_the_mutation_rate_are_created_and_deleted_by_a_muted_clie
 def test_deletions_beyond_the_mutation_rate_are_carried_out(client, other, topic) -> None:
     create_topic(other, topic)
     set_quotas(other, topic, controller_mutation_rate=0.01)
-    deleted = client.call(LegacyDeleteTopicsRequest([topic], 30_000), 0, client_id=topic)
+    deleted = client.call(LegacyDeleteTopicsRequest([topic], timeout_ms=30_000), 0, client_id=topic)
     assert [each.error_code for each in deleted.responses] == [0]
     assert_muted(client)
 

@@ -54,7 +54,9 @@ def old(legacy_bootstrap: str) -> Iterator[WireClient]:
 @pytest.fixture
 def log(old: WireClient, topic: str) -> str:
     """A topic of one partition, made by CreateTopics 0."""
-    answer = old.call(LegacyCreateTopicsRequest([CreatableTopic(topic, 1, 1)], 30_000), 0)
+    answer = old.call(
+        LegacyCreateTopicsRequest([CreatableTopic(topic, num_partitions=1, replication_factor=1)], timeout_ms=30_000), 0
+    )
     assert [(each.name, each.error_code) for each in answer.topics] == [(topic, 0)]
     return topic
 
@@ -65,8 +67,10 @@ def messages(count: int = 3, *, magic: int = 1, **options: Any) -> bytes:
 
 
 def produce_request(topic: str, records: bytes | None, *, acks: int = -1) -> LegacyProduceRequest:
-    data = legacy_produce_request.PartitionProduceData(0, records)
-    return LegacyProduceRequest(acks, 30_000, [legacy_produce_request.TopicProduceData(topic, [data])])
+    data = legacy_produce_request.PartitionProduceData(0, records=records)
+    return LegacyProduceRequest(
+        acks, timeout_ms=30_000, topic_data=[legacy_produce_request.TopicProduceData(topic, partition_data=[data])]
+    )
 
 
 def send(client: WireClient, topic: str, records: bytes | None, version: int = 2) -> Any:
@@ -74,9 +78,9 @@ def send(client: WireClient, topic: str, records: bytes | None, version: int = 2
 
 
 def read(client: WireClient, topic: str, version: int, offset: int = 0, max_bytes: int = 1 << 20) -> Any:
-    requested = legacy_fetch_request.FetchPartition(0, offset, max_bytes)
+    requested = legacy_fetch_request.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = LegacyFetchRequest(
-        max_wait_ms=100, min_bytes=1, topics=[legacy_fetch_request.FetchTopic(topic, [requested])]
+        max_wait_ms=100, min_bytes=1, topics=[legacy_fetch_request.FetchTopic(topic, partitions=[requested])]
     )
     return client.call(request, version).responses[0].partitions[0]
 
@@ -93,9 +97,11 @@ def read_all(client: WireClient, topic: str, version: int, offset: int = 0) -> b
 
 
 def list_offsets(client: WireClient, topic: str, timestamp_ms: int, max_count: int = 1, replica_id: int = -1) -> Any:
-    requested = legacy_list_offsets_request.ListOffsetsPartition(0, timestamp_ms, max_count)
-    topics = [legacy_list_offsets_request.ListOffsetsTopic(topic, [requested])]
-    return client.call(LegacyListOffsetsRequest(replica_id, topics), 0).topics[0].partitions[0]
+    requested = legacy_list_offsets_request.ListOffsetsPartition(
+        partition_index=0, timestamp=timestamp_ms, max_num_offsets=max_count
+    )
+    topics = [legacy_list_offsets_request.ListOffsetsTopic(topic, partitions=[requested])]
+    return client.call(LegacyListOffsetsRequest(replica_id, topics=topics), 0).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
@@ -175,15 +181,24 @@ def test_offsets_by_the_times_of_segments(old: WireClient, log: str) -> None:
 
 
 def test_topics_are_created_and_deleted(old: WireClient, topic: str) -> None:
-    topics = [CreatableTopic(topic, 1, 1, configs=[legacy_create_topics_request.CreatableTopicConfig("no", "such")])]
-    refused = old.call(LegacyCreateTopicsRequest(topics, 30_000), 1).topics[0]
+    topics = [
+        CreatableTopic(
+            topic,
+            num_partitions=1,
+            replication_factor=1,
+            configs=[legacy_create_topics_request.CreatableTopicConfig("no", value="such")],
+        )
+    ]
+    refused = old.call(LegacyCreateTopicsRequest(topics, timeout_ms=30_000), 1).topics[0]
     assert refused.error_code == ErrorCode.INVALID_CONFIG
     assert refused.error_message
-    topics = [CreatableTopic(topic, 2, 1)]
-    assert old.call(LegacyCreateTopicsRequest(topics, 30_000, True), 1).topics[0].error_code == 0
+    topics = [CreatableTopic(topic, num_partitions=2, replication_factor=1)]
+    assert (
+        old.call(LegacyCreateTopicsRequest(topics, timeout_ms=30_000, validate_only=True), 1).topics[0].error_code == 0
+    )
     assert read(old, topic, 3).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert old.call(LegacyCreateTopicsRequest(topics, 30_000), 1).topics[0].error_code == 0
-    assert old.call(LegacyDeleteTopicsRequest([topic], 30_000), 0).responses[0].error_code == 0
+    assert old.call(LegacyCreateTopicsRequest(topics, timeout_ms=30_000), 1).topics[0].error_code == 0
+    assert old.call(LegacyDeleteTopicsRequest([topic], timeout_ms=30_000), 0).responses[0].error_code == 0
 
 
 def test_the_versions_are_listed(old: WireClient) -> None:

@@ -61,8 +61,8 @@ def set_quotas(
     """Set the quotas of entities, and wait until those of a probe, set with them, are applied."""
     entries = [
         EntryData(
-            [EntityData(kind, name) for kind, name in entity.items()],
-            [OpData(key, value) for key, value in values.items()],
+            [EntityData(kind, entity_name=name) for kind, name in entity.items()],
+            ops=[OpData(key, value=value) for key, value in values.items()],
         )
         for entity, values in [*quotas, ({"user": "probe"}, {"producer_byte_rate": 1.0})]
     ]

@@ -51,8 +51,8 @@ def test_records_offsets_and_epoch_ends_name_the_epoch_of_the_metadata(client: W
 
 
 def end_of_epoch(client: WireClient, topic: str, leader_epoch: int, *, current: int = -1) -> tuple[int, int, int]:
-    partition = OffsetForLeaderPartition(0, current, leader_epoch)
-    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic, [partition])])
+    partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=leader_epoch)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic, partitions=[partition])])
     answer = client.call(request, 4).topics[0].partitions[0]
     return answer.error_code, answer.leader_epoch, answer.end_offset
 

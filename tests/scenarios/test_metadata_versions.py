@@ -42,7 +42,7 @@ def formatted(directory: Path) -> Server:
 
 
 def level_of(client: WireClient, name: str = "metadata.version") -> int:
-    answer = client.call(ApiVersionsRequest("tests", "1"), 4)
+    answer = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
     return {each.name: each.max_version_level for each in answer.finalized_features}.get(name, 0)
 
 

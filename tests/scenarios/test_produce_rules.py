@@ -235,7 +235,7 @@ def test_internal_topics_are_not_for_clients(client: WireClient) -> None:
 def test_each_partition_answers_for_itself(client: WireClient, topic: str) -> None:
     create_topic(client, topic, 3)
     good, damaged = batch_of(), patched(batch_of(), 70, b"\xff", with_crc=False)
-    data = [PartitionProduceData(partition, records) for partition, records in enumerate((good, damaged, good))]
+    data = [PartitionProduceData(partition, records=records) for partition, records in enumerate((good, damaged, good))]
     topics = [TopicProduceData(topic, partition_data=data), TopicProduceData("missing", partition_data=data[:1])]
     response = client.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 12)
     answers = [

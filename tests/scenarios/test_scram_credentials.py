@@ -51,13 +51,15 @@ def unauthorized(ports) -> Iterator[WireClient]:
 
 def upsertion(user: str, mechanism: int = SHA_256, *, password: str = "pw", iterations: int = 4096):
     salted = salted_password(BY_CODE.get(mechanism, BY_CODE[SHA_256]), password, b"salt", max(iterations, 1))
-    return ScramCredentialUpsertion(user, mechanism, iterations, b"salt", salted)
+    return ScramCredentialUpsertion(
+        user, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted
+    )
 
 
 def alter(client: WireClient, *changes) -> dict[str, tuple[int, str | None]]:
     deletions = [change for change in changes if isinstance(change, ScramCredentialDeletion)]
     upsertions = [change for change in changes if isinstance(change, ScramCredentialUpsertion)]
-    response = client.call(AlterUserScramCredentialsRequest(deletions, upsertions), 0)
+    response = client.call(AlterUserScramCredentialsRequest(deletions, upsertions=upsertions), 0)
     return {each.user: (each.error_code, each.error_message) for each in response.results}
 
 
@@ -89,7 +91,7 @@ def test_a_user_may_log_in_as_long_as_there_is_a_credential(client, ports, mecha
     until(lambda: may_log_in(ports, mechanism, user, "second"))
     assert not may_log_in(ports, mechanism, user, "first")
     assert describe(client, user) == {user: [(code, 8192)]}
-    alter(client, ScramCredentialDeletion(user, code))
+    alter(client, ScramCredentialDeletion(user, mechanism=code))
     until(lambda: not may_log_in(ports, mechanism, user, "second"))
     reported = f"Attempt to describe a user credential that does not exist: {user}"
     assert describe(client, user) == {user: (RESOURCE_NOT_FOUND, reported)}
@@ -100,7 +102,7 @@ def test_a_user_may_have_a_credential_for_each_mechanism(client, ports) -> None:
         assert alter(client, upsertion("both", mechanism)) == {"both": (0, None)}
     until(lambda: describe(client, "both") == {"both": [(SHA_256, 4096), (SHA_512, 4096)]})
     assert describe(client)["both"] == [(SHA_256, 4096), (SHA_512, 4096)]
-    assert alter(client, ScramCredentialDeletion("both", SHA_256)) == {"both": (0, None)}
+    assert alter(client, ScramCredentialDeletion("both", mechanism=SHA_256)) == {"both": (0, None)}
     until(lambda: describe(client, "both") == {"both": [(SHA_512, 4096)]})
 
 
@@ -113,8 +115,8 @@ def test_what_cannot_be_is_refused_for_its_user_alone(client) -> None:
         upsertion("none", 9),
         upsertion("few", iterations=4095),
         upsertion("many", iterations=16385),
-        ScramCredentialDeletion("absent", SHA_256),
-        ScramCredentialDeletion("good-256", 7),
+        ScramCredentialDeletion("absent", mechanism=SHA_256),
+        ScramCredentialDeletion("good-256", mechanism=7),
     ) == {
         "good": (0, None),
         "": (UNACCEPTABLE_CREDENTIAL, "Username must not be empty"),
@@ -134,7 +136,7 @@ def test_a_user_is_altered_once_in_a_request(client) -> None:
     until(lambda: "there" in describe(client))
     assert alter(
         client,
-        ScramCredentialDeletion("there", SHA_256),
+        ScramCredentialDeletion("there", mechanism=SHA_256),
         upsertion("there", SHA_512),
         upsertion("new", SHA_256),
         upsertion("new", SHA_512),
@@ -155,7 +157,7 @@ def test_a_user_is_described_once_in_a_request(client) -> None:
 def test_other_mechanisms_are_unknown(client, mechanism) -> None:
     user = f"mechanism{mechanism}"
     assert alter(client, upsertion(user, mechanism)) == {user: UNKNOWN}
-    assert alter(client, ScramCredentialDeletion(user, mechanism)) == {user: UNKNOWN}
+    assert alter(client, ScramCredentialDeletion(user, mechanism=mechanism)) == {user: UNKNOWN}
 
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
@@ -174,7 +176,9 @@ def test_other_mechanisms_are_unknown(client, mechanism) -> None:
 )
 def test_iterations_have_bounds(client, mechanism, iterations, reported) -> None:
     user, code = f"iterations{iterations}-{mechanism}", 0 if reported is None else UNACCEPTABLE_CREDENTIAL
-    change = ScramCredentialUpsertion(user, mechanism, iterations, b"salt", b"salted")
+    change = ScramCredentialUpsertion(
+        user, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=b"salted"
+    )
     assert alter(client, change) == {user: (code, reported)}
     if reported is None:
         until(lambda: describe(client, user) == {user: [(mechanism, iterations)]})
@@ -182,7 +186,7 @@ def test_iterations_have_bounds(client, mechanism, iterations, reported) -> None
 
 def test_a_salted_password_may_not_be_empty_and_anything_else_may_be(client) -> None:
     def of(user: str, salt: bytes, salted: bytes) -> ScramCredentialUpsertion:
-        return ScramCredentialUpsertion(user, SHA_256, 4096, salt, salted)
+        return ScramCredentialUpsertion(user, mechanism=SHA_256, iterations=4096, salt=salt, salted_password=salted)
 
     assert alter(
         client,
@@ -205,7 +209,9 @@ def test_a_salted_password_may_not_be_empty_and_anything_else_may_be(client) -> 
 
 def test_an_empty_salted_password_is_found_after_all_else(client) -> None:
     def empty(user: str, iterations: int = 4096) -> ScramCredentialUpsertion:
-        return ScramCredentialUpsertion(user, SHA_256, iterations, b"salt", b"")
+        return ScramCredentialUpsertion(
+            user, mechanism=SHA_256, iterations=iterations, salt=b"salt", salted_password=b""
+        )
 
     assert alter(client, empty("few", 1), empty("twice"), upsertion("twice"), empty("empty")) == {
         "few": (UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
@@ -224,7 +230,7 @@ def test_the_first_error_of_a_user_stays_and_what_was_right_before_is_undone(cli
         upsertion("thrice"),
         upsertion("thrice"),
         upsertion("thrice"),
-        ScramCredentialDeletion("absent-made", SHA_256),
+        ScramCredentialDeletion("absent-made", mechanism=SHA_256),
         upsertion("absent-made"),
     ) == {
         "wrong-right": UNKNOWN,
@@ -240,8 +246,8 @@ def test_the_first_error_of_a_user_stays_and_what_was_right_before_is_undone(cli
 def test_a_credential_is_deleted_by_its_mechanism_and_once_in_a_request(client) -> None:
     alter(client, upsertion("here"))
     until(lambda: "here" in describe(client))
-    other = ScramCredentialDeletion("here", SHA_512)
-    one = ScramCredentialDeletion("here", SHA_256)
+    other = ScramCredentialDeletion("here", mechanism=SHA_512)
+    one = ScramCredentialDeletion("here", mechanism=SHA_256)
     assert alter(client, other) == {"here": (RESOURCE_NOT_FOUND, ABSENT)}
     assert alter(client, one, one) == {"here": (DUPLICATE_RESOURCE, TWICE)}
     assert alter(client, one, other) == {"here": (DUPLICATE_RESOURCE, TWICE)}
@@ -299,7 +305,12 @@ def test_thousands_are_made_in_one_request_and_ten_thousand_at_most(client) -> N
     salted = b"salted"
 
     def of(prefix: str, count: int) -> list[ScramCredentialUpsertion]:
-        return [ScramCredentialUpsertion(f"{prefix}{at}", SHA_512, 4096, b"salt", salted) for at in range(count)]
+        return [
+            ScramCredentialUpsertion(
+                f"{prefix}{at}", mechanism=SHA_512, iterations=4096, salt=b"salt", salted_password=salted
+            )
+            for at in range(count)
+        ]
 
     assert set(alter(client, *of("many", 10_000)).values()) == {(0, None)}
     until(lambda: "many9999" in describe(client))
@@ -312,9 +323,9 @@ def test_thousands_are_made_in_one_request_and_ten_thousand_at_most(client) -> N
 
 
 def test_altering_needs_alter_and_describing_describe_of_the_cluster(unauthorized) -> None:
-    deletions = [ScramCredentialDeletion("z", SHA_256), ScramCredentialDeletion("\uffff", SHA_512)]
+    deletions = [ScramCredentialDeletion("z", mechanism=SHA_256), ScramCredentialDeletion("\uffff", mechanism=SHA_512)]
     upsertions = [upsertion("\U0001f600"), upsertion("a"), upsertion("a", 9)]
-    response = unauthorized.call(AlterUserScramCredentialsRequest(deletions, upsertions), 0)
+    response = unauthorized.call(AlterUserScramCredentialsRequest(deletions, upsertions=upsertions), 0)
     assert [each.user for each in response.results] == ["a", "z", "\U0001f600", "\uffff"], "by UTF-16 units"
     assert {each.error_code for each in response.results} == {CLUSTER_AUTHORIZATION_FAILED}
     assert alter(unauthorized) == {}

@@ -121,10 +121,12 @@ def test_logins(address: str, written: pytest.LogCaptureFixture, key: SigningKey
 
 
 def test_scram_credentials(address: str, written: pytest.LogCaptureFixture) -> None:
-    upsertion = ScramCredentialUpsertion("bob", 1, 4096, SALT.encode(), SALTED.encode())
+    upsertion = ScramCredentialUpsertion(
+        "bob", mechanism=1, iterations=4096, salt=SALT.encode(), salted_password=SALTED.encode()
+    )
     with alice(address) as client:
-        client.call(AlterUserScramCredentialsRequest([], [upsertion]), 0)
-        client.call(AlterUserScramCredentialsRequest([], [upsertion, upsertion]), 0)
+        client.call(AlterUserScramCredentialsRequest([], upsertions=[upsertion]), 0)
+        client.call(AlterUserScramCredentialsRequest([], upsertions=[upsertion, upsertion]), 0)
     assert "ALTER_USER_SCRAM_CREDENTIALS" in written.text
     for secret in (SALT, SALTED):
         assert not shows(written.text, secret.encode()), secret
@@ -156,11 +158,16 @@ SECRET_KEYS = (
 @pytest.mark.parametrize("name", SECRET_KEYS)
 def test_configs(address: str, written: pytest.LogCaptureFixture, name: str) -> None:
     """Accepted, refused and unknown ones."""
-    config: Any = AlterableConfig(name, 0, CONFIG)
-    legacy: Any = LegacyConfig(name, LEGACY)
+    config: Any = AlterableConfig(name, config_operation=0, value=CONFIG)
+    legacy: Any = LegacyConfig(name, value=LEGACY)
     with alice(address) as client:
-        client.call(IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(BROKER, "1", [config])]), 1)
-        client.call(AlterConfigsRequest(resources=[LegacyResource(BROKER, "1", [legacy])]), 2)
+        client.call(
+            IncrementalAlterConfigsRequest(
+                resources=[AlterConfigsResource(BROKER, resource_name="1", configs=[config])]
+            ),
+            1,
+        )
+        client.call(AlterConfigsRequest(resources=[LegacyResource(BROKER, resource_name="1", configs=[legacy])]), 2)
     assert "ALTER_CONFIGS" in written.text
     for secret in (CONFIG, LEGACY):
         assert not shows(written.text, secret.encode())

@@ -31,7 +31,7 @@ def test_one_id_everywhere(client: WireClient, topic: str) -> None:
     for version in (10, 11, 12, 13):
         assert metadata(client, topic, version=version).topics[0].topic_id == topic_id
     assert describe_topic(client, topic).topic_id == topic_id
-    by_id = MetadataRequest(topics=[MetadataRequestTopic(topic_id, None)], allow_auto_topic_creation=False)
+    by_id = MetadataRequest(topics=[MetadataRequestTopic(topic_id, name=None)], allow_auto_topic_creation=False)
     assert client.call(by_id, 12).topics[0].name == topic
 
 
@@ -49,10 +49,12 @@ def test_an_id_that_no_topic_has_is_unknown_as_an_id(client: WireClient) -> None
     """UNKNOWN_TOPIC_OR_PARTITION would have a client believe that the topic it knows is gone."""
     assert produce(client, NOBODY, batch_of()).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert fetch(client, NOBODY).error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    request = MetadataRequest(topics=[MetadataRequestTopic(NOBODY, None)], allow_auto_topic_creation=False)
+    request = MetadataRequest(topics=[MetadataRequestTopic(NOBODY, name=None)], allow_auto_topic_creation=False)
     (answer,) = client.call(request, 12).topics
     assert (answer.error_code, answer.topic_id, answer.name) == (ErrorCode.UNKNOWN_TOPIC_ID, NOBODY, None)
-    (deleted,) = client.call(DeleteTopicsRequest([DeleteTopicState(None, NOBODY)], [], 1000), 6).responses
+    (deleted,) = client.call(
+        DeleteTopicsRequest([DeleteTopicState(None, topic_id=NOBODY)], topic_names=[], timeout_ms=1000), 6
+    ).responses
     assert (deleted.error_code, deleted.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, NOBODY)
 
 
@@ -110,6 +112,8 @@ def test_a_session_of_an_unknown_id_hears_that_it_is_unknown(client: WireClient)
 
 def test_a_topic_is_deleted_by_its_id(client: WireClient, topic: str) -> None:
     topic_id = create_topic(client, topic)
-    (deleted,) = client.call(DeleteTopicsRequest([DeleteTopicState(None, topic_id)], [], 30_000), 6).responses
+    (deleted,) = client.call(
+        DeleteTopicsRequest([DeleteTopicState(None, topic_id=topic_id)], topic_names=[], timeout_ms=30_000), 6
+    ).responses
     assert (deleted.error_code, deleted.name, deleted.topic_id) == (0, topic, topic_id)
     assert metadata(client, topic).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

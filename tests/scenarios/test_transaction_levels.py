@@ -49,7 +49,7 @@ def formatted(directory: Path, level: int) -> Kafkapy:
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_transactions_work_at_each_level(tmp_path: Path, level: int) -> None:
     with formatted(tmp_path / "data", level) as broker, WireClient(broker.bootstrap) as client:
-        answer = client.call(ApiVersionsRequest("tests", "1"), 4)
+        answer = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         assert levels.get("transaction.version", 0) == level
         create_topic(client, "orders")

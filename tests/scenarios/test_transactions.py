@@ -34,7 +34,7 @@ def producer(client: WireClient, topic: str) -> TransactionalProducer:
 
 
 def test_transaction_version_2_is_returned(client: WireClient) -> None:
-    answer = client.call(ApiVersionsRequest("tests", "1"), 4)
+    answer = client.call(ApiVersionsRequest("tests", client_software_version="1"), 4)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     assert levels["transaction.version"] == 2
     versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
@@ -401,7 +401,10 @@ def test_state_topic_is_made_as_apache_kafka_makes_it(client: WireClient, connec
 
     find_transaction_coordinator(client, "t")
     (described,) = client.call(
-        DescribeConfigsRequest([DescribeConfigsResource(2, "__transaction_state", None)]), 4
+        DescribeConfigsRequest(
+            [DescribeConfigsResource(2, resource_name="__transaction_state", configuration_keys=None)]
+        ),
+        4,
     ).results
     own = {each.name: each.value for each in described.configs if each.config_source == 1}
     assert own == {

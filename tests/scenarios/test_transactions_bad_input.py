@@ -20,9 +20,12 @@ def test_a_produce_with_batches_of_two_transactional_producers_is_refused_as_a_w
         assert producer.init() == ErrorCode.NONE
         assert producer.add(topic, partitions=(0, 1)) == {topic: ErrorCode.NONE}
         batch = batch_of(producer_id=producer.producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
-        data.append(PartitionProduceData(number, batch))
+        data.append(PartitionProduceData(number, records=batch))
     request = ProduceRequest(
-        transactional_id=f"{topic}-0", acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic, bytes(16), data)]
+        transactional_id=f"{topic}-0",
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(topic, topic_id=bytes(16), partition_data=data)],
     )
     (answered,) = client.call(request, version).responses
     assert {each.error_code for each in answered.partition_responses} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}

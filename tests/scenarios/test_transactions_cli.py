@@ -101,7 +101,8 @@ def test_a_transaction_is_terminated(run: Run, client: WireClient, topic: str, o
     ended = run("terminate", topic)
     assert ended.status == 0
     assert ended.out == f"Fenced {topic}: producer {ongoing[0]} continues at epoch {ongoing[1] + 2}.\n"
-    assert client.call(EndTxnRequest(topic, *ongoing, committed=True), 4).error_code == ErrorCode.PRODUCER_FENCED
+    request = EndTxnRequest(topic, producer_id=ongoing[0], producer_epoch=ongoing[1], committed=True)
+    assert client.call(request, 4).error_code == ErrorCode.PRODUCER_FENCED
     assert list_offset(client, topic, -1, isolation_level=READ_COMMITTED).offset == 2
 
 

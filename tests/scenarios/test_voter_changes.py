@@ -21,7 +21,7 @@ def added(client: WireClient, **fields: Any) -> tuple[int, str]:
         "timeout_ms": 5000,
         "voter_id": 2,
         "voter_directory_id": OTHER,
-        "listeners": [Listener("CONTROLLER", "127.0.0.1", free_port())],
+        "listeners": [Listener("CONTROLLER", host="127.0.0.1", port=free_port())],
     }
     response = client.call(AddRaftVoterRequest(**{**defaults, **fields}), 1)  # type: ignore[arg-type]
     return response.error_code, response.error_message
@@ -45,7 +45,7 @@ def test_a_change_has_to_name_this_cluster_and_a_voter(client: WireClient, chang
 
 @pytest.mark.parametrize(
     ("listeners", "reported"),
-    [([], ""), ([Listener("OTHER", "127.0.0.1", 1)], "ListenerName(OTHER)=127.0.0.1/<unresolved>:1")],
+    [([], ""), ([Listener("OTHER", host="127.0.0.1", port=1)], "ListenerName(OTHER)=127.0.0.1/<unresolved>:1")],
 )
 def test_a_voter_has_to_listen_for_controllers(client: WireClient, listeners: list[Listener], reported: str) -> None:
     assert added(client, listeners=listeners) == (

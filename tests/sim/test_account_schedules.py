@@ -64,18 +64,27 @@ class Clients:
             case 2:
                 return self._produce(count), 13
             case 3:
-                protocols = [JoinGroupRequestProtocol(f"p{each}", bytes(20)) for each in range(count)]
-                return JoinGroupRequest(f"g{rng.randrange(3)}", 6_000, 6_000, "", None, "consumer", protocols), 3
+                protocols = [JoinGroupRequestProtocol(f"p{each}", metadata=bytes(20)) for each in range(count)]
+                return JoinGroupRequest(
+                    f"g{rng.randrange(3)}",
+                    session_timeout_ms=6_000,
+                    rebalance_timeout_ms=6_000,
+                    member_id="",
+                    group_instance_id=None,
+                    protocol_type="consumer",
+                    protocols=protocols,
+                ), 3
             case _:
-                commits = [OffsetCommitRequestPartition(each, 1) for each in range(count)]
+                commits = [OffsetCommitRequestPartition(each, committed_offset=1) for each in range(count)]
                 return OffsetCommitRequest(
-                    "g", topics=[OffsetCommitRequestTopic("t", self._topic.topic_id, commits)]
+                    "g", topics=[OffsetCommitRequestTopic("t", topic_id=self._topic.topic_id, partitions=commits)]
                 ), 9
 
     def _fetch(self, count: int) -> FetchRequest:
         rng = self._loop.rng
         partitions = [
-            FetchPartition(each, -1, fetch_offset=1 << 40 if rng.random() < 0.01 else 0) for each in range(count)
+            FetchPartition(each, current_leader_epoch=-1, fetch_offset=1 << 40 if rng.random() < 0.01 else 0)
+            for each in range(count)
         ]
         for each in partitions:
             each.partition_max_bytes = 1000
@@ -83,20 +92,22 @@ class Clients:
             max_wait_ms=rng.choice([0, 100, LONGEST_WAIT_MS]),
             min_bytes=1 << 20,
             session_epoch=-1,
-            topics=[FetchTopic("", self._topic.topic_id, partitions)],
+            topics=[FetchTopic("", topic_id=self._topic.topic_id, partitions=partitions)],
         )
 
     def _produce(self, count: int) -> ProduceRequest:
         values = [b"x" * self._loop.rng.randrange(1, 100)]
         client = KafkaClient(self._open[0].link, self._machine)
-        data = [PartitionProduceData(each, client.batch(values)) for each in range(count)]
-        topics = [TopicProduceData("t", self._topic.topic_id, data)]
+        data = [PartitionProduceData(each, records=client.batch(values)) for each in range(count)]
+        topics = [TopicProduceData("t", topic_id=self._topic.topic_id, partition_data=data)]
         return ProduceRequest(acks=-1, timeout_ms=LONGEST_WAIT_MS, topic_data=topics)
 
 
 def list_offsets(count: int) -> ListOffsetsRequest:
-    partitions = [ListOffsetsPartition(each, -1, -1) for each in range(count)]
-    return ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic("t", partitions)])
+    partitions = [
+        ListOffsetsPartition(partition_index=each, current_leader_epoch=-1, timestamp=-1) for each in range(count)
+    ]
+    return ListOffsetsRequest(-1, isolation_level=0, topics=[ListOffsetsTopic("t", partitions=partitions)])
 
 
 async def hold(loop: SimLoop, wait: Callable[[int, int, str], Awaitable[Room]], name: str) -> None:

@@ -341,7 +341,9 @@ def is_in(machine: Machine, topic: Topic, directory: str) -> bool:
 
 
 async def create(client: KafkaClient, name: str) -> Any:
-    request = CreateTopicsRequest(topics=[CreatableTopic(name, 1, 1)], timeout_ms=30_000)
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name, num_partitions=1, replication_factor=1)], timeout_ms=30_000
+    )
     return (await client.call(request, 7)).topics[0]
 
 

@@ -218,7 +218,7 @@ async def test_a_request_for_controllers_costs_its_connection_and_is_logged_with
     await machine.boot()
     canary, client = machine.connect(), machine.connect()
     for each in (canary, client):
-        assert (await each.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+        assert (await each.call(ApiVersionsRequest("canary", client_software_version="1"), 4)).error_code == 0
     with caplog.at_level(logging.WARNING):
         await client.link.send_frame(request_frame(VoteRequest(cluster_id="another"), 2))
         with pytest.raises(EOFError):
@@ -226,5 +226,5 @@ async def test_a_request_for_controllers_costs_its_connection_and_is_logged_with
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("Closing connection 127.0.0.1:9092-10.0.0.1:")
     assert line.endswith("api Vote (52) cannot be read: api key 52 is not served here")
-    assert (await canary.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+    assert (await canary.call(ApiVersionsRequest("canary", client_software_version="1"), 4)).error_code == 0
     await machine.stop()

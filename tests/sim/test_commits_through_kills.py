@@ -30,7 +30,9 @@ Answered = dict[int, int]
 
 
 async def commit(client: KafkaClient, partition: int, offset: int) -> None:
-    position = OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(partition, offset)])
+    position = OffsetCommitRequestTopic(
+        TOPIC, partitions=[OffsetCommitRequestPartition(partition, committed_offset=offset)]
+    )
     response = await client.call(OffsetCommitRequest(group_id=GROUP, topics=[position]), 9)
     assert response.topics[0].partitions[0].error_code == 0
 

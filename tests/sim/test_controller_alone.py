@@ -68,12 +68,18 @@ async def test_its_own_configs_are_set_and_described_and_no_other_nodes_loggers(
     machine = ControllerMachine(loop, **ALONE)
     await machine.boot()
     client = machine.connect()
-    own = AlterConfigsResource(RESOURCE_BROKER, "1", [AlterableConfig("max.connections", 0, "77")])
-    loggers = AlterConfigsResource(RESOURCE_BROKER_LOGGER, "2", [AlterableConfig("kafkapy", 0, "INFO")])
+    own = AlterConfigsResource(
+        RESOURCE_BROKER, resource_name="1", configs=[AlterableConfig("max.connections", config_operation=0, value="77")]
+    )
+    loggers = AlterConfigsResource(
+        RESOURCE_BROKER_LOGGER,
+        resource_name="2",
+        configs=[AlterableConfig("kafkapy", config_operation=0, value="INFO")],
+    )
     changed = await client.call(IncrementalAlterConfigsRequest(resources=[own, loggers]), 1)
     codes = {result.resource_type: result.error_code for result in changed.responses}
     assert codes == {RESOURCE_BROKER: ErrorCode.NONE, RESOURCE_BROKER_LOGGER: ErrorCode.INVALID_REQUEST}
-    requested = DescribeConfigsResource(RESOURCE_BROKER, "1", ["max.connections"])
+    requested = DescribeConfigsResource(RESOURCE_BROKER, resource_name="1", configuration_keys=["max.connections"])
     (described,) = (await client.call(DescribeConfigsRequest(resources=[requested]), 4)).results
     assert [(entry.name, entry.value) for entry in described.configs] == [("max.connections", "77")]
     await machine.stop()
@@ -86,7 +92,9 @@ async def test_its_changes_are_committed_while_all_workers_of_the_io_pool_wait_f
         machine.io_pool.submit(lambda: loop.block(10_000), lambda *_: None)
     await asyncio.sleep(0.001)
     began = loop.time()
-    own = AlterConfigsResource(RESOURCE_BROKER, "1", [AlterableConfig("max.connections", 0, "77")])
+    own = AlterConfigsResource(
+        RESOURCE_BROKER, resource_name="1", configs=[AlterableConfig("max.connections", config_operation=0, value="77")]
+    )
     changed = await machine.connect().call(IncrementalAlterConfigsRequest(resources=[own]), 1)
     assert changed.responses[0].error_code == ErrorCode.NONE
     assert loop.time() - began < 1

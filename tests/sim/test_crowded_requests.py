@@ -87,7 +87,7 @@ async def test_crowded_request_closes_its_own_connection(
     await machine.boot()
     canary, client = machine.connect(), machine.connect()
     for each in (canary, client):
-        assert (await each.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+        assert (await each.call(ApiVersionsRequest("canary", client_software_version="1"), 4)).error_code == 0
     with caplog.at_level(logging.WARNING), CallCount() as count:
         await client.link.send_frame(frame)
         with pytest.raises(EOFError):
@@ -96,5 +96,5 @@ async def test_crowded_request_closes_its_own_connection(
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("Closing connection ")
     assert line.endswith(f"more array entries or tagged fields, where {bound} more are allowed")
-    assert (await canary.call(ApiVersionsRequest("canary", "1"), 4)).error_code == 0
+    assert (await canary.call(ApiVersionsRequest("canary", client_software_version="1"), 4)).error_code == 0
     await machine.stop()

@@ -43,12 +43,17 @@ def services_of(machine: Machine) -> Any:
 
 
 def list_offsets(count: int, name: str = "t") -> ListOffsetsRequest:
-    return ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic(f"{name}{each}", []) for each in range(count)])
+    return ListOffsetsRequest(
+        -1, isolation_level=0, topics=[ListOffsetsTopic(f"{name}{each}", partitions=[]) for each in range(count)]
+    )
 
 
 def fetch_of(topic_id: bytes, partitions: int, *, max_wait_ms: int) -> FetchRequest:
-    requested = [FetchPartition(each, -1, fetch_offset=0, partition_max_bytes=1000) for each in range(partitions)]
-    topics = [FetchTopic("", topic_id, requested)]
+    requested = [
+        FetchPartition(each, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1000)
+        for each in range(partitions)
+    ]
+    topics = [FetchTopic("", topic_id=topic_id, partitions=requested)]
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, session_epoch=-1, topics=topics)
 
 
@@ -106,8 +111,10 @@ async def test_what_a_request_waits_for_does_not_wait_for_room(loop: SimLoop) ->
     await asyncio.sleep(1)
     taken = 61 * ELEMENT_BYTES + len(request_frame(fetch, 17))
     assert decoded.bytes_in_use == sum(room.byte_count for room in rooms) + taken
-    batches = [PartitionProduceData(each, client.batch([b"x"])) for each in range(40)]
-    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("t", topic.topic_id, batches)])
+    batches = [PartitionProduceData(each, records=client.batch([b"x"])) for each in range(40)]
+    produce = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("t", topic_id=topic.topic_id, partition_data=batches)]
+    )
     produced = (await client.call(produce, 13)).responses[0].partition_responses
     assert {each.error_code for each in produced} == {0}
     fetched = (await consumer.receive()).responses[0].partitions
@@ -127,8 +134,10 @@ async def test_questions_of_other_brokers_do_not_wait_for_room(loop: SimLoop) ->
     client = machine.connect()
     rooms = await fill(decoded)
     for partitions in (40, 4_000):
-        topics = [AddPartitionsToTxnTopic("t", list(range(partitions)))]
-        transaction = AddPartitionsToTxnTransaction("t", 1, 0, verify_only=True, topics=topics)
+        topics = [AddPartitionsToTxnTopic("t", partitions=list(range(partitions)))]
+        transaction = AddPartitionsToTxnTransaction(
+            "t", producer_id=1, producer_epoch=0, verify_only=True, topics=topics
+        )
         answer = await client.call(AddPartitionsToTxnRequest(transactions=[transaction]), 5)
         (topic,) = answer.results_by_transaction[0].topic_results
         assert len(topic.results_by_partition) == partitions
@@ -173,7 +182,7 @@ def join(member: str, protocols: int) -> JoinGroupRequest:
         rebalance_timeout_ms=60_000,
         member_id=member,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(f"p{each}", b"") for each in range(protocols)],
+        protocols=[JoinGroupRequestProtocol(f"p{each}", metadata=b"") for each in range(protocols)],
     )
 
 
@@ -184,7 +193,7 @@ def sync(joined: Any, member: str, assignments: int) -> SyncGroupRequest:
         member_id=member,
         protocol_type=joined.protocol_type,
         protocol_name=joined.protocol_name,
-        assignments=[SyncGroupRequestAssignment(f"m{each}", b"a" * 20) for each in range(assignments)],
+        assignments=[SyncGroupRequestAssignment(f"m{each}", assignment=b"a" * 20) for each in range(assignments)],
     )
 
 
@@ -226,8 +235,11 @@ async def test_fetches_that_would_take_too_much_while_they_wait_are_answered_at_
 
 async def test_fetches_without_room_to_wait_take_bounded_memory_together(loop: SimLoop) -> None:
     """They are decoded one after another, as PROMPT_BYTES have room, though none waits for records: 4 MiB without."""
-    first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
-    topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(4_000))]
+    first = FetchPartition(0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1000)
+    topics = [
+        FetchTopic("t", topic_id=b"", partitions=[first]),
+        *(FetchTopic("", topic_id=b"", partitions=[]) for _ in range(4_000)),
+    ]
     request = FetchRequest(max_wait_ms=60_000, min_bytes=1, session_epoch=-1, topics=topics)
     assert len(request_frame(request, 12)) >= LARGE_FRAME_BYTES
 
@@ -259,8 +271,11 @@ async def test_fetches_that_wait_leave_room_for_the_writes_and_joins_that_wait(l
     machine = await boot(loop, decoded)
     client, filler = machine.connect(), machine.connect()
     await client.create_topic("t", 1)
-    first = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
-    topics = [FetchTopic("t", b"", [first]), *(FetchTopic("", b"", []) for _ in range(1_978))]
+    first = FetchPartition(0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1000)
+    topics = [
+        FetchTopic("t", topic_id=b"", partitions=[first]),
+        *(FetchTopic("", topic_id=b"", partitions=[]) for _ in range(1_978)),
+    ]
     fetch = FetchRequest(max_wait_ms=600_000, min_bytes=1, session_epoch=-1, topics=topics)
     await filler.send(fetch, 12)
     await asyncio.sleep(1)

@@ -142,7 +142,7 @@ def test_a_coordinator_that_is_there_is_found_at_once_while_a_large_topic_is_mad
 
 
 async def create(client: KafkaClient, name: str, count: int, *, timeout_ms: int, validate_only: bool = False) -> int:
-    topic = CreatableTopic(name, count, 1)
+    topic = CreatableTopic(name, num_partitions=count, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
     return (await client.call(request, 7)).topics[0].error_code
 
@@ -198,16 +198,21 @@ BY_NAME_ALONE, BY_NAME_TOGETHER, BY_ID = 8, 12, 13
 
 
 async def produce_at(client: KafkaClient, topic: Topic, version: int, value: bytes) -> Any:
-    data = PartitionProduceData(0, client.batch([value]))
+    data = PartitionProduceData(0, records=client.batch([value]))
     request = ProduceRequest(
-        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(topic.name, topic.topic_id, [data])]
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(topic.name, topic_id=topic.topic_id, partition_data=[data])],
     )
     return (await client.call(request, version)).responses[0].partition_responses[0]
 
 
 async def other_codes(client: KafkaClient, topic: Topic) -> set[int]:
     """Return what requests by name, but for Produce, are answered."""
-    delete = DeleteRecordsRequest([DeleteRecordsTopic(topic.name, [DeleteRecordsPartition(0, -1)])], 1000)
+    delete = DeleteRecordsRequest(
+        [DeleteRecordsTopic(topic.name, partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)])],
+        timeout_ms=1000,
+    )
     fetch = FetchRequest(session_epoch=-1, topics=[FetchTopic(topic.name, partitions=[FetchPartition(0)])])
     return {
         (await client.call(fetch, 12)).responses[0].partitions[0].error_code,

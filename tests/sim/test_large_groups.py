@@ -56,7 +56,7 @@ async def test_all_offsets_of_a_group_with_many_are_fetched_in_turns(
     machine, client = await started(loop)
     for name in TOPICS:
         await client.create_topic(name, PARTITIONS)
-        partitions = [OffsetCommitRequestPartition(each, each + 7) for each in range(PARTITIONS)]
+        partitions = [OffsetCommitRequestPartition(each, committed_offset=each + 7) for each in range(PARTITIONS)]
         committed = await client.call(
             OffsetCommitRequest("group", topics=[OffsetCommitRequestTopic(name, partitions=partitions)]), 9
         )
@@ -85,7 +85,7 @@ async def test_a_group_of_many_members_is_described_in_turns(loop: SimLoop, monk
     for number in range(MEMBERS):
         joining = ConsumerGroupHeartbeatRequest(
             "group",
-            f"member-{number:02}",
+            member_id=f"member-{number:02}",
             rebalance_timeout_ms=300_000,
             subscribed_topic_names=["a"],
             topic_partitions=[],
@@ -116,7 +116,7 @@ async def test_a_group_that_changes_while_it_is_described_is_described_as_it_is_
         await client.call(joining, 1)
     monkeypatch.setattr(consumer_group_describe, "MEMBERS_AT_ONCE", 2)
     answer = asyncio.ensure_future(machine.connect().call(ConsumerGroupDescribeRequest(["group"]), 1))
-    leaving = ConsumerGroupHeartbeatRequest("group", "member-00", member_epoch=-1)
+    leaving = ConsumerGroupHeartbeatRequest("group", member_id="member-00", member_epoch=-1)
     assert (await client.call(leaving, 1)).error_code == ErrorCode.NONE
     assert not answer.done()
 

@@ -32,8 +32,12 @@ async def send(client: KafkaClient, topic: Topic, partition: int, transactional_
     answer = await client.call(request, INIT_PRODUCER_ID_VERSION)
     producer = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch, "base_sequence": 0}
     batch = client.batch([b"value"], is_transactional=True, **producer)
-    data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(partition, batch)])
-    produced = await client.call(ProduceRequest(transactional_id, -1, 30_000, [data]), PRODUCE_VERSION)
+    data = TopicProduceData(
+        topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(partition, records=batch)]
+    )
+    produced = await client.call(
+        ProduceRequest(transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION
+    )
     assert produced.responses[0].partition_responses[0].error_code == 0
 
 

@@ -25,7 +25,11 @@ async def test_what_needs_a_worker_but_is_refused_before_does_not_hold_the_conne
     services = world.nodes[1].services(Deny((AclOperation.WRITE, "orders")))
     services.apis, services.decoded = BROKER_APIS, DecodedRequests()
     records = build_message_set([Record(0, 1, None, bytes(5000))], magic=1)
-    request = LegacyProduceRequest(1, 1000, [TopicProduceData("orders", [PartitionProduceData(0, bytes(records))])])
+    request = LegacyProduceRequest(
+        1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData("orders", partition_data=[PartitionProduceData(0, records=bytes(records))])],
+    )
     connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)
     assert await Router(services).route(connection, memoryview(request_frame(request, 2))) is not None
     assert not connection.is_held

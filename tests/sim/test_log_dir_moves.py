@@ -54,7 +54,7 @@ def on_machine(
 
 
 async def alter(client: KafkaClient, path: str, topic: str, *partitions: int) -> list[int]:
-    moved = AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, list(partitions))])
+    moved = AlterReplicaLogDir(path, topics=[AlterReplicaLogDirTopic(topic, partitions=list(partitions))])
     response = await client.call(AlterReplicaLogDirsRequest([moved]), 2)
     return [partition.error_code for each in response.results for partition in each.partitions]
 
@@ -150,7 +150,7 @@ async def test_a_log_that_starts_within_a_batch_moves_with_all_of_it(machine: Ma
     topic = await client.create_topic("orders")
     await client.produce(topic, b"0", b"1", b"2", b"3", b"4")
     await client.produce(topic, b"5")
-    deleted = DeleteRecordsTopic("orders", [DeleteRecordsPartition(0, 3)])
+    deleted = DeleteRecordsTopic("orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)])
     await client.call(DeleteRecordsRequest([deleted], timeout_ms=1000), 2)
     target = other_directory(machine, topic)
     assert await alter(client, target, "orders", 0) == [0]

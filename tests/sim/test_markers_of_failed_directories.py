@@ -49,11 +49,20 @@ async def begin(client: KafkaClient, *topics: Topic) -> EndTxnRequest:
     fields = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch, "base_sequence": 0}
     records = client.batch([b"value"], is_transactional=True, **fields)
     data = [
-        TopicProduceData(each.name, each.topic_id, [PartitionProduceData(0, bytearray(records))]) for each in topics
+        TopicProduceData(
+            each.name,
+            topic_id=each.topic_id,
+            partition_data=[PartitionProduceData(0, records=memoryview(bytearray(records)))],
+        )
+        for each in topics
     ]
-    answer = await client.call(ProduceRequest(TRANSACTIONAL_ID, -1, 30_000, data), PRODUCE_VERSION)
+    answer = await client.call(
+        ProduceRequest(TRANSACTIONAL_ID, acks=-1, timeout_ms=30_000, topic_data=data), PRODUCE_VERSION
+    )
     assert [each.partition_responses[0].error_code for each in answer.responses] == [ErrorCode.NONE] * len(topics)
-    return EndTxnRequest(TRANSACTIONAL_ID, producer.producer_id, producer.producer_epoch, committed=True)
+    return EndTxnRequest(
+        TRANSACTIONAL_ID, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=True
+    )
 
 
 async def test_a_failed_directory_holds_up_no_answer_and_its_marker_is_written_when_it_is_back(loop: SimLoop) -> None:

@@ -56,8 +56,12 @@ async def test_a_request_that_got_room_at_once_does_not_hold_the_next_one(loop: 
     world = ReplicaWorld(loop, 1)
     services = world.nodes[1].services(AllowAll())
     services.apis, services.decoded = BROKER_APIS, DecodedRequests()
-    partitions = [FetchPartition(number, -1, fetch_offset=0, partition_max_bytes=1) for number in range(100)]
-    request = FetchRequest(max_wait_ms=100, min_bytes=1, session_epoch=-1, topics=[FetchTopic("t", b"", partitions)])
+    partitions = [
+        FetchPartition(number, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1) for number in range(100)
+    ]
+    request = FetchRequest(
+        max_wait_ms=100, min_bytes=1, session_epoch=-1, topics=[FetchTopic("t", topic_id=b"", partitions=partitions)]
+    )
     frame = memoryview(request_frame(request, 12))
     header, position = read_request_header(frame)
     connection = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "host9", 9)

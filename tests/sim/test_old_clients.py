@@ -25,8 +25,8 @@ MANY = 20
 
 
 def fetch_of(topic: str, offset: int, max_bytes: int = 50 << 20) -> LegacyFetchRequest:
-    requested = [FetchPartition(0, offset, max_bytes)]
-    return LegacyFetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic, requested)])
+    requested = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)]
+    return LegacyFetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic, partitions=requested)])
 
 
 async def old_fetch(client: KafkaClient, topic: str, offset: int) -> list[int]:
@@ -95,7 +95,11 @@ async def test_a_small_compressed_set_that_inflates_far_is_not_converted_on_the_
     assert len(bomb) < 4096
     before = machine.io_pool.finished_count
     client = machine.connect()
-    request = LegacyProduceRequest(-1, 1000, [TopicProduceData("orders", [PartitionProduceData(0, bomb)])])
+    request = LegacyProduceRequest(
+        -1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData("orders", partition_data=[PartitionProduceData(0, records=bomb)])],
+    )
     await client.send(request, VERSION)
     frame = await client.link.receive_frame()
     assert struct.unpack_from(">i", frame) == (1,)

@@ -64,12 +64,12 @@ def services_of(machine: Machine) -> Any:
 
 def fetch_frame(*, frame_bytes: int) -> bytes:
     """A fetch of the end of a partition; most of its frame is a tagged field in its header."""
-    partition = FetchPartition(0, -1, fetch_offset=0, partition_max_bytes=1000)
+    partition = FetchPartition(0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
         max_wait_ms=WAIT_MS,
         min_bytes=1,
         session_epoch=-1,
-        topics=[FetchTopic("t", b"", [partition])],
+        topics=[FetchTopic("t", topic_id=b"", partitions=[partition])],
     )
     frame = request_frame(request, 12)
     rest = frame_bytes - len(frame)
@@ -89,7 +89,7 @@ def join_frame(number: int) -> bytes:
         session_timeout_ms=30_000,
         rebalance_timeout_ms=WAIT_MS,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol("p", bytes(FRAME_BYTES))],
+        protocols=[JoinGroupRequestProtocol("p", metadata=bytes(FRAME_BYTES))],
     )
     return request_frame(request, 3)
 
@@ -166,13 +166,23 @@ async def test_requests_that_would_keep_too_much_while_they_wait_are_answered_or
 def produce_frame(*names: str) -> bytes:
     """A request with tagged fields that no broker knows, in all its structs."""
     tags = {100: bytes(KIB)}
-    topics = [TopicProduceData(name, b"", [PartitionProduceData(0, bytes(batch(b"a")), tags)], tags) for name in names]
-    return request_frame(ProduceRequest(None, -1, WAIT_MS, topics, tags), 9)
+    topics = [
+        TopicProduceData(
+            name,
+            topic_id=b"",
+            partition_data=[PartitionProduceData(0, records=bytes(batch(b"a")), unknown_tagged_fields=tags)],
+            unknown_tagged_fields=tags,
+        )
+        for name in names
+    ]
+    return request_frame(
+        ProduceRequest(None, acks=-1, timeout_ms=WAIT_MS, topic_data=topics, unknown_tagged_fields=tags), 9
+    )
 
 
 def legacy_produce_frame() -> bytes:
     records = build_message_set([Record(0, 1, None, b"a")], magic=1)
-    topic = LegacyTopic("orders", [LegacyData(0, bytes(records))])
+    topic = LegacyTopic("orders", partition_data=[LegacyData(0, records=bytes(records))])
     return request_frame(LegacyProduceRequest(acks=-1, timeout_ms=WAIT_MS, topic_data=[topic]), 2)
 
 

@@ -49,7 +49,7 @@ async def requested(loop: SimLoop) -> tuple[SimClient, bytes, Coroutine[Any, Any
         await asyncio.sleep(0.001)
     server = SimClient(channel)
     await server.receive_frame()
-    versions = ApiVersionsResponse(api_keys=[ApiVersion(FETCH, VERSION, VERSION)])
+    versions = ApiVersionsResponse(api_keys=[ApiVersion(api_key=FETCH, min_version=VERSION, max_version=VERSION)])
     await server.send_frame(frame(versions, API_VERSIONS, 4, 0))
     await server.receive_frame()
     answer = PartitionData(partition_index=0, records=RECORDS)

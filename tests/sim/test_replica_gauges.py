@@ -46,7 +46,7 @@ def states(node: Node) -> dict[str, float]:
 
 
 def reassign(world: ReplicaWorld, replicas: list[int]) -> None:
-    topics = [ReassignableTopic(TOPIC, [ReassignablePartition(0, replicas)])]
+    topics = [ReassignableTopic(TOPIC, partitions=[ReassignablePartition(0, replicas=replicas)])]
     request = AlterPartitionReassignmentsRequest(topics=topics)
     world.commit(end_of(world.cluster.controller.reassignments.decide_alter(request)))
 

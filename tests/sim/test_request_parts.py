@@ -52,10 +52,15 @@ def answered(groups: list[OffsetFetchRequestGroup]) -> OffsetFetchResponse:
         groups=[
             OffsetFetchResponseGroup(
                 group.group_id,
-                [
+                topics=[
                     OffsetFetchResponseTopics(
                         topic.name,
-                        partitions=[OffsetFetchResponsePartitions(each, 7, 0, "") for each in topic.partition_indexes],
+                        partitions=[
+                            OffsetFetchResponsePartitions(
+                                each, committed_offset=7, committed_leader_epoch=0, metadata=""
+                            )
+                            for each in topic.partition_indexes
+                        ],
                     )
                     for topic in group.topics or ()
                 ],
@@ -105,8 +110,13 @@ async def booted(loop: SimLoop) -> tuple[Machine, KafkaClient]:
 
 
 def commit(partitions: range, offset: int) -> OffsetCommitRequest:
-    of_topic = [OffsetCommitRequestPartition(each, offset + each) for each in partitions]
-    return OffsetCommitRequest("group", -1, "", topics=[OffsetCommitRequestTopic("t", partitions=of_topic)])
+    of_topic = [OffsetCommitRequestPartition(each, committed_offset=offset + each) for each in partitions]
+    return OffsetCommitRequest(
+        "group",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic("t", partitions=of_topic)],
+    )
 
 
 async def test_large_commit_is_kept_whole_and_requests_keep_their_order(loop: SimLoop) -> None:
@@ -140,8 +150,12 @@ async def test_large_requests_are_answered_as_small_ones_are(loop: SimLoop) -> N
     assert [each.partition_index for each in topic.partitions] == wanted.partition_indexes
     assert topic.partitions[:8] == small.groups[0].topics[0].partitions
 
-    partitions = [ListOffsetsPartition(each % 9, -1, -1) for each in range(3_000)]
-    listed = await client.call(ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic("t", partitions)]), 10)
+    partitions = [
+        ListOffsetsPartition(partition_index=each % 9, current_leader_epoch=-1, timestamp=-1) for each in range(3_000)
+    ]
+    listed = await client.call(
+        ListOffsetsRequest(-1, isolation_level=0, topics=[ListOffsetsTopic("t", partitions=partitions)]), 10
+    )
     assert len(listed.topics[0].partitions) == 3_000
     groups = [f"group-{number % 2_000}" for number in range(4_000)]
     described = await client.call(DescribeGroupsRequest(groups), 6)

@@ -56,7 +56,18 @@ async def acls(client: KafkaClient) -> None:
         (f"team-{number % 40}-{number}", PREFIXED if number % 3 else LITERAL, f"User:u{number % 100}", 3 + number % 2)
         for number in range(ACL_COUNT - len(mine))
     ]
-    creations = [AclCreation(TOPIC, name, pattern, who, "*", op, ALLOW) for name, pattern, who, op in [*others, *mine]]
+    creations = [
+        AclCreation(
+            TOPIC,
+            resource_name=name,
+            resource_pattern_type=pattern,
+            principal=who,
+            host="*",
+            operation=op,
+            permission_type=ALLOW,
+        )
+        for name, pattern, who, op in [*others, *mine]
+    ]
     for first in range(0, ACL_COUNT, PER_REQUEST):
         answer = await client.call(CreateAclsRequest(creations[first : first + PER_REQUEST]), 3)
         assert {result.error_code for result in answer.results} == {0}
@@ -65,7 +76,9 @@ async def acls(client: KafkaClient) -> None:
 def quotas(client_id: str) -> Setup:
     async def set_quotas(client: KafkaClient) -> None:
         keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
-        entry = EntryData([EntityData("client-id", client_id)], [OpData(key, 1e9) for key in keys])
+        entry = EntryData(
+            [EntityData("client-id", entity_name=client_id)], ops=[OpData(key, value=1e9) for key in keys]
+        )
         assert [each.error_code for each in (await client.call(AlterClientQuotasRequest([entry]), 1)).entries] == [0]
 
     return set_quotas
@@ -111,12 +124,20 @@ async def serve(client: KafkaClient, frames: list[bytes]) -> None:
 
 
 def produce(topic: Topic, batch: bytes) -> bytes:
-    data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(0, batch)])
+    data = TopicProduceData(
+        topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(0, records=batch)]
+    )
     return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
 
 
 def fetch(topic: Topic) -> bytes:
-    topics = [FetchTopic(topic.name, topic.topic_id, [FetchPartition(1, fetch_offset=0, partition_max_bytes=1000)])]
+    topics = [
+        FetchTopic(
+            topic.name,
+            topic_id=topic.topic_id,
+            partitions=[FetchPartition(1, fetch_offset=0, partition_max_bytes=1000)],
+        )
+    ]
     return request_frame(FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics), FETCH_VERSION)
 
 
@@ -184,7 +205,10 @@ def test_all_topics_half_of_them_hidden_are_looked_at_in_turns() -> None:
     """A turn ends after 4 ms; here, where the clock stands still, after STEPS_PER_TURN steps."""
     cluster, authorizer = Cluster(1), HalfHidden()
     for first in range(0, TOPICS, 1000):
-        topics = [CreatableTopic(f"t{number}", 1, 1) for number in range(first, first + 1000)]
+        topics = [
+            CreatableTopic(f"t{number}", num_partitions=1, replication_factor=1)
+            for number in range(first, first + 1000)
+        ]
         cluster.commit(cluster.controller.topics.decide_create(CreateTopicsRequest(topics=topics)))
     running = services(cluster, authorizer=authorizer)
     info = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1)

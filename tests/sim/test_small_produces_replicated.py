@@ -29,8 +29,10 @@ ELECTION = PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), le
 
 
 def framed(number: int, timeout_ms: int) -> bytes:
-    data = PartitionProduceData(0, bytes(batch(b"%d" % number, producer_id=5, producer_epoch=0, base_sequence=number)))
-    topic = TopicProduceData("", topic_id("orders"), [data])
+    data = PartitionProduceData(
+        0, records=bytes(batch(b"%d" % number, producer_id=5, producer_epoch=0, base_sequence=number))
+    )
+    topic = TopicProduceData("", topic_id=topic_id("orders"), partition_data=[data])
     request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
     body = request_frame(request, VERSION, correlation_id=number, client_id="c")
     return len(body).to_bytes(4, "big") + body

@@ -26,7 +26,9 @@ NUMBERS = [b"%d" % number for number in range(5)]
 
 
 def produce(topic: Topic, records: bytes | memoryview) -> ProduceRequest:
-    named = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(0, bytes(records))])
+    named = TopicProduceData(
+        topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(0, records=bytes(records))]
+    )
     return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[named])
 
 
@@ -186,8 +188,17 @@ async def test_a_transaction_does_not_begin_before_sequence_0(machine: Machine) 
     topic = await client.create_topic("orders")
     await client.produce(topic, b"first")
     producer_id = (await new_transactions(client, topic, "id"))._producer_id
-    topics = [AddPartitionsToTxnTopic(topic.name, [0])]
-    await client.call(AddPartitionsToTxnRequest([], "id", producer_id, 0, topics), 3)
+    topics = [AddPartitionsToTxnTopic(topic.name, partitions=[0])]
+    await client.call(
+        AddPartitionsToTxnRequest(
+            [],
+            v3_and_below_transactional_id="id",
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=topics,
+        ),
+        3,
+    )
     for base_sequence in (-1, -5):
         fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": base_sequence}
         request = produce(topic, client.batch([b"v"] * 3, **fields, is_transactional=True))

@@ -49,8 +49,10 @@ async def check_produce(loop: SimLoop, *batches: bytes, quotas: ClientQuotas | N
     """Produce a batch to each partition, the first of which waits for the follower; nothing may keep the frame then."""
     world = ReplicaWorld(loop, 2)
     world.create_topic(2, replicas=(1, 2), isr=(1, 2))
-    data = [PartitionProduceData(number, records) for number, records in enumerate(batches)]
-    request = ProduceRequest("t", -1, 3_600_000, [TopicProduceData("orders", b"", data)])
+    data = [PartitionProduceData(number, records=records) for number, records in enumerate(batches)]
+    request = ProduceRequest(
+        "t", acks=-1, timeout_ms=3_600_000, topic_data=[TopicProduceData("orders", topic_id=b"", partition_data=data)]
+    )
     check_frame_goes(router_of(world, quotas).route, request_frame(request, 9))
     await world.stop()
 

@@ -100,7 +100,7 @@ def _produces(topic: Topic) -> Iterator[tuple[str, bytes]]:
         few = build_batch(records[:2], compression=codec)
         for number in range(CHANGED_BATCHES):
             batch = changed_batch(few if number % 2 else whole, random)
-            data = TopicProduceData(name=topic.name, partition_data=[PartitionProduceData(0, batch)])
+            data = TopicProduceData(name=topic.name, partition_data=[PartitionProduceData(0, records=batch)])
             request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])
             yield f"codec {codec} batch {number}", request_frame(request, PRODUCE_VERSION)
 

@@ -148,8 +148,8 @@ class User:
             return
         model, value = self.random.choice(created), str(100_000 + self.model.next_number())
         model.configs.add(value)
-        change = AlterableConfig(ALTERED_KEY, 0, value)
-        resource = AlterConfigsResource(TOPIC_RESOURCE, model.topic.name, [change])
+        change = AlterableConfig(ALTERED_KEY, config_operation=0, value=value)
+        resource = AlterConfigsResource(TOPIC_RESOURCE, resource_name=model.topic.name, configs=[change])
         (result,) = (await self.client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses
         if result.error_code == 0:
             model.configs = {value} if model.configs == {value} or len(model.configs) == 2 else model.configs
@@ -369,7 +369,9 @@ class Checker:
                 assert {each.leader_id for each in found[name].partitions} == {self.machine.config.node_id}
 
     async def _check_configs(self, model: TopicModel) -> None:
-        resource = DescribeConfigsResource(TOPIC_RESOURCE, model.topic.name, [ALTERED_KEY])
+        resource = DescribeConfigsResource(
+            TOPIC_RESOURCE, resource_name=model.topic.name, configuration_keys=[ALTERED_KEY]
+        )
         (result,) = (await self.client.call(DescribeConfigsRequest(resources=[resource]), 4)).results
         (config,) = result.configs
         is_set = config.config_source == 1

@@ -188,9 +188,11 @@ class KafkaClient:
 
     async def produce(self, topic: Topic, *values: bytes, acks: int = -1, partition: int = 0, **fields: Any) -> Any:
         """Produce a batch and return the partition's answer; with acks=0 send it and return None."""
-        data = PartitionProduceData(partition, self.batch(values, **fields))
+        data = PartitionProduceData(partition, records=self.batch(values, **fields))
         request = ProduceRequest(
-            acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(topic.name, topic.topic_id, [data])]
+            acks=acks,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(topic.name, topic_id=topic.topic_id, partition_data=[data])],
         )
         if acks == 0:
             await self.link.send_frame(request_frame(request, PRODUCE_VERSION, correlation_id=0))
@@ -209,20 +211,24 @@ class KafkaClient:
         leader_epoch: int = -1,
     ) -> Any:
         """Fetch outside of a session and return the partition's answer. leader_epoch: the one known; -1 says none."""
-        requested = FetchPartition(partition, leader_epoch, fetch_offset=offset, partition_max_bytes=max_bytes)
+        requested = FetchPartition(
+            partition, current_leader_epoch=leader_epoch, fetch_offset=offset, partition_max_bytes=max_bytes
+        )
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             session_epoch=-1,
-            topics=[FetchTopic(topic.name, topic.topic_id, [requested])],
+            topics=[FetchTopic(topic.name, topic_id=topic.topic_id, partitions=[requested])],
         )
         response = await self.call(request, FETCH_VERSION)
         assert response.error_code == 0, response
         return response.responses[0].partitions[0]
 
     async def list_offset(self, topic: Topic, timestamp: int, *, partition: int = 0) -> Any:
-        requested = ListOffsetsPartition(partition, -1, timestamp)
-        request = ListOffsetsRequest(-1, 0, topics=[ListOffsetsTopic(topic.name, [requested])])
+        requested = ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            -1, isolation_level=0, topics=[ListOffsetsTopic(topic.name, partitions=[requested])]
+        )
         return (await self.call(request, LIST_OFFSETS_VERSION)).topics[0].partitions[0]
 
     async def init_producer_id(self) -> tuple[int, int]:

@@ -78,8 +78,14 @@ class Consumer:
         self._send("join", token)
 
     def _subscription(self) -> bytes:
-        owned = [OwnedTopic(TOPIC, sorted(partition.partition for partition in self.owned))] if self.owned else []
-        subscription = ConsumerProtocolSubscription([TOPIC], None, owned, self.generation)
+        owned = (
+            [OwnedTopic(TOPIC, partitions=sorted(partition.partition for partition in self.owned))]
+            if self.owned
+            else []
+        )
+        subscription = ConsumerProtocolSubscription(
+            [TOPIC], user_data=None, owned_partitions=owned, generation_id=self.generation
+        )
         return VERSION.to_bytes(2, "big") + subscription.encode(VERSION)
 
     def _heartbeat(self) -> None:
@@ -206,5 +212,7 @@ def _owners(answer: JoinGroupResponse) -> dict[TopicPartition, str]:
 
 
 def encode_assignment(partitions: Owned) -> bytes:
-    topics = [AssignedTopic(TOPIC, sorted(partition.partition for partition in partitions))] if partitions else []
+    topics = (
+        [AssignedTopic(TOPIC, partitions=sorted(partition.partition for partition in partitions))] if partitions else []
+    )
     return b"\0\0" + ConsumerProtocolAssignment(topics).encode(0)

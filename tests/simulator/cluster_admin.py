@@ -69,15 +69,15 @@ class Administrator(Client):
         self.connections.close()
 
     async def create_topic(self) -> None:
-        configs = [CreatableTopicConfig("min.insync.replicas", str(MIN_ISR))]
-        topic = CreatableTopic(MADE, 1, 2, configs=configs)
+        configs = [CreatableTopicConfig("min.insync.replicas", value=str(MIN_ISR))]
+        topic = CreatableTopic(MADE, num_partitions=1, replication_factor=2, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=CALL_MS)
         await self._call(request, ErrorCode.TOPIC_ALREADY_EXISTS)
         await self._seen(lambda made: len(made) == 1 and self._is_served(made))
 
     async def alter_config(self) -> None:
-        config = AlterableConfig("retention.ms", 0, RETENTION_MS)
-        resource = AlterConfigsResource(TOPIC_RESOURCE, MADE, [config])
+        config = AlterableConfig("retention.ms", config_operation=0, value=RETENTION_MS)
+        resource = AlterConfigsResource(TOPIC_RESOURCE, resource_name=MADE, configs=[config])
         await self._call(IncrementalAlterConfigsRequest([resource]))
         for computer in self.world.brokers:
             while await self._config(computer.node_id) != RETENTION_MS:
@@ -85,7 +85,9 @@ class Administrator(Client):
 
     async def _config(self, node_id: int) -> str | None:
         """Return what a broker says of the topic's config, None if it does not answer."""
-        request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, MADE, ["retention.ms"])])
+        request = DescribeConfigsRequest(
+            [DescribeConfigsResource(TOPIC_RESOURCE, resource_name=MADE, configuration_keys=["retention.ms"])]
+        )
         try:
             (result,) = (await self.connections.call(node_id, request)).results
         except LostError:
@@ -94,7 +96,7 @@ class Administrator(Client):
         return result.configs[0].value if result.configs else None
 
     async def create_partitions(self) -> None:
-        request = CreatePartitionsRequest([CreatePartitionsTopic(MADE, 2, None)], CALL_MS)
+        request = CreatePartitionsRequest([CreatePartitionsTopic(MADE, count=2, assignments=None)], timeout_ms=CALL_MS)
         await self._call(request, ErrorCode.INVALID_PARTITIONS)
         await self._seen(lambda made: len(made) == 2 and self._is_served(made))
 
@@ -103,12 +105,14 @@ class Administrator(Client):
         leader_id = self._made()[0].leader
         others = [each.node_id for each in self.world.brokers if each.node_id not in self._made()[0].replicas]
         self._target = [*others[:1], leader_id] if leader_id > 0 else list(self._made()[0].replicas)
-        topic = ReassignableTopic(MADE, [ReassignablePartition(0, self._target)])
+        topic = ReassignableTopic(MADE, partitions=[ReassignablePartition(0, replicas=self._target)])
         await self._call(AlterPartitionReassignmentsRequest(timeout_ms=CALL_MS, topics=[topic]))
         await self._seen(lambda made: list(made[0].replicas) == self._target and self._is_served(made))
 
     async def elect_leaders(self) -> None:
-        request = ElectLeadersRequest(0, [TopicPartitions(MADE, [0, 1])], CALL_MS)
+        request = ElectLeadersRequest(
+            0, topic_partitions=[TopicPartitions(MADE, partitions=[0, 1])], timeout_ms=CALL_MS
+        )
         await self._call(request, ErrorCode.ELECTION_NOT_NEEDED)
         await self._seen(lambda made: all(each.leader == each.replicas[0] for each in made.values()))
 
@@ -182,9 +186,9 @@ class Administrator(Client):
 
 async def create_topics(connections: Connections, plan: Plan, name: str, moved: str) -> None:
     """Create a run's topics: those of its clients, of which `moved` has two replicas, and the coordinators'."""
-    configs = [CreatableTopicConfig("min.insync.replicas", str(MIN_ISR))]
-    of_clients = [*configs, *([CreatableTopicConfig("flush.messages", "2")] if plan.flushes_often else [])]
-    of_coordinator = [*configs, CreatableTopicConfig("cleanup.policy", "compact")]
+    configs = [CreatableTopicConfig("min.insync.replicas", value=str(MIN_ISR))]
+    of_clients = [*configs, *([CreatableTopicConfig("flush.messages", value="2")] if plan.flushes_often else [])]
+    of_coordinator = [*configs, CreatableTopicConfig("cleanup.policy", value="compact")]
     topics = [
         CreatableTopic(name=name, num_partitions=2, replication_factor=3, configs=of_clients),
         CreatableTopic(name=moved, num_partitions=1, replication_factor=2, configs=of_clients),

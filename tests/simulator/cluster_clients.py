@@ -231,7 +231,9 @@ class Client:
         """Return where a partition is led. Raises LostError where nobody knows."""
         place = self._places.get((topic, partition))
         if place is None:
-            request = MetadataRequest(topics=[MetadataRequestTopic(ZERO_UUID, topic)], allow_auto_topic_creation=False)
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(ZERO_UUID, name=topic)], allow_auto_topic_creation=False
+            )
             found = (await self.connections.send_to_any(request)).topics[0]
             for each in found.partitions:
                 if each.partition_index == partition and each.leader_id > 0:
@@ -369,8 +371,10 @@ class IdempotentProducer(Client):
 
 
 def produce_request(place: Place, topic: str, partition: int, data: bytes) -> ProduceRequest:
-    part = PartitionProduceData(partition, data)
-    return ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[TopicProduceData(topic, place.topic_id, [part])])
+    part = PartitionProduceData(partition, records=data)
+    return ProduceRequest(
+        acks=-1, timeout_ms=1500, topic_data=[TopicProduceData(topic, topic_id=place.topic_id, partition_data=[part])]
+    )
 
 
 async def find_coordinator(connections: Connections, group_id: str) -> int:
@@ -430,13 +434,17 @@ class Consumer(Client):
     async def step(self) -> None:
         place = await self.place(self._topic, self._partition)
         requested = FetchPartition(
-            self._partition, place.leader_epoch, self.position, self._last_epoch, partition_max_bytes=1 << 20
+            self._partition,
+            current_leader_epoch=place.leader_epoch,
+            fetch_offset=self.position,
+            last_fetched_epoch=self._last_epoch,
+            partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
             max_wait_ms=300,
             min_bytes=1,
             session_epoch=-1,
-            topics=[FetchTopic(self._topic, place.topic_id, [requested])],
+            topics=[FetchTopic(self._topic, topic_id=place.topic_id, partitions=[requested])],
         )
         try:
             response = await self.connections.call(place.leader_id, request)
@@ -495,9 +503,10 @@ class Committer(Client):
 
     async def _commit(self, place: Place) -> None:
         self._requested += 1
-        part = OffsetCommitRequestPartition(0, self._requested, committed_metadata="")
+        part = OffsetCommitRequestPartition(0, committed_offset=self._requested, committed_metadata="")
         request = OffsetCommitRequest(
-            group_id=self.name, topics=[OffsetCommitRequestTopic(self._topic, place.topic_id, [part])]
+            group_id=self.name,
+            topics=[OffsetCommitRequestTopic(self._topic, topic_id=place.topic_id, partitions=[part])],
         )
         answer = (await self.connections.call(self._coordinator_id, request)).topics[0].partitions[0]
         if answer.error_code:
@@ -508,7 +517,7 @@ class Committer(Client):
     async def fetch(self, place: Place) -> None:
         """Ask what is committed: the last offset that was acknowledged, or one that was asked for since."""
         at_least = self._acknowledged
-        topics = [OffsetFetchRequestTopics(self._topic, place.topic_id, [0])]
+        topics = [OffsetFetchRequestTopics(self._topic, topic_id=place.topic_id, partition_indexes=[0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.name, topics=topics)], require_stable=True)
         (group,) = (await self.connections.call(self._coordinator_id, request)).groups
         if group.error_code:

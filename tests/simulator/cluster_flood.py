@@ -39,8 +39,10 @@ class Flooder(Client):
 
     async def _send_slowly(self, client: SimClient) -> bool:
         """Send a request, its end later; return whether it was answered."""
-        part = PartitionProduceData(0, bytes(FRAME_BYTES))
-        request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("", bytes(16), [part])])
+        part = PartitionProduceData(0, records=bytes(FRAME_BYTES))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=1000, topic_data=[TopicProduceData("", topic_id=bytes(16), partition_data=[part])]
+        )
         frame = request_frame(request, VERSIONS[request.API_KEY], correlation_id=1)
         data = len(frame).to_bytes(4, "big") + frame
         with suppress(OSError, EOFError, TimeoutError):

@@ -73,11 +73,11 @@ class GroupMember(Client):
     async def _join(self) -> None:
         request = JoinGroupRequest(
             GROUP,
-            SESSION_MS,
-            REBALANCE_MS,
-            self._member_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self._member_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol("range", subscription(self._topic))],
+            protocols=[JoinGroupRequestProtocol("range", metadata=subscription(self._topic))],
         )
         joined = await self.connections.call(self._coordinator_id, request)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -89,8 +89,8 @@ class GroupMember(Client):
     async def _sync(self, joined: Any) -> None:
         request = SyncGroupRequest(
             GROUP,
-            joined.generation_id,
-            self._member_id,
+            generation_id=joined.generation_id,
+            member_id=self._member_id,
             protocol_type="consumer",
             protocol_name="range",
             assignments=self._assign(joined) if joined.leader == self._member_id else [],
@@ -110,22 +110,25 @@ class GroupMember(Client):
         shares: dict[str, list[int]] = {member_id: [] for member_id in members}
         for partition in PARTITIONS:
             shares[members[partition % len(members)]].append(partition)
-        return [SyncGroupRequestAssignment(each, assignment(self._topic, *share)) for each, share in shares.items()]
+        return [
+            SyncGroupRequestAssignment(each, assignment=assignment(self._topic, *share))
+            for each, share in shares.items()
+        ]
 
     async def _beat(self) -> None:
-        request = HeartbeatRequest(GROUP, self._generation, self._member_id)
+        request = HeartbeatRequest(GROUP, generation_id=self._generation, member_id=self._member_id)
         if not self._is_refused((await self.connections.call(self._coordinator_id, request)).error_code):
             self.progress += 1
 
     async def _commit(self, partition: int) -> None:
         place = await self.place(self._topic, partition)
         self._committed += 1
-        part = OffsetCommitRequestPartition(partition, self._committed, committed_metadata="")
+        part = OffsetCommitRequestPartition(partition, committed_offset=self._committed, committed_metadata="")
         request = OffsetCommitRequest(
             GROUP,
-            self._generation,
-            self._member_id,
-            topics=[OffsetCommitRequestTopic(self._topic, place.topic_id, [part])],
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            topics=[OffsetCommitRequestTopic(self._topic, topic_id=place.topic_id, partitions=[part])],
         )
         newest = self.checker.newest_generation(GROUP)
         answer = await self.connections.call(self._coordinator_id, request)

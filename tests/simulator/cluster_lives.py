@@ -410,7 +410,7 @@ class ClusterLives:
     async def _request_replicas(self, replicas: list[int] | None) -> None:
         """Ask for a reassignment of a partition; None cancels one."""
         name = self._chance.choice(self._moved) if self._has_transactions else MOVED
-        topic = ReassignableTopic(name, [ReassignablePartition(0, replicas)])
+        topic = ReassignableTopic(name, partitions=[ReassignablePartition(0, replicas=replicas)])
         request = AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic])
         with suppress(LostError):
             answer = await self._admin.send_to_any(request)

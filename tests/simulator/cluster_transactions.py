@@ -49,11 +49,17 @@ PATIENCE_S: Final = 60.0
 
 def topics(min_isr: int) -> list[CreatableTopic]:
     """Return the topics that the clients need."""
-    configs = [CreatableTopicConfig("min.insync.replicas", str(min_isr))]
+    configs = [CreatableTopicConfig("min.insync.replicas", value=str(min_isr))]
     return [
-        *(CreatableTopic(name, PARTITION_COUNT, 3, configs=configs) for name in TOPICS),
+        *(
+            CreatableTopic(name, num_partitions=PARTITION_COUNT, replication_factor=3, configs=configs)
+            for name in TOPICS
+        ),
         CreatableTopic(
-            "__transaction_state", 1, 3, configs=[*configs, CreatableTopicConfig("cleanup.policy", "compact")]
+            "__transaction_state",
+            num_partitions=1,
+            replication_factor=3,
+            configs=[*configs, CreatableTopicConfig("cleanup.policy", value="compact")],
         ),
     ]
 

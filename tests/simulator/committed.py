@@ -26,9 +26,9 @@ class CommittedOffsets:
 
     def request(self, topic: str, topic_id: Uuid, partition: int, **fields: Any) -> OffsetCommitRequest:
         self._next_offset += 1
-        position = OffsetCommitRequestPartition(partition, self._next_offset)
+        position = OffsetCommitRequestPartition(partition, committed_offset=self._next_offset)
         return OffsetCommitRequest(
-            self._group_id, topics=[OffsetCommitRequestTopic(topic, topic_id, [position])], **fields
+            self._group_id, topics=[OffsetCommitRequestTopic(topic, topic_id=topic_id, partitions=[position])], **fields
         )
 
     def acknowledge(self, request: OffsetCommitRequest) -> None:

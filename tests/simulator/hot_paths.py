@@ -171,7 +171,7 @@ class Transactions:
     def next_of_librdkafka(self) -> list[bytes]:
         """The partition is added by a request, the epoch stays."""
         sequence, self._count = self._count, self._count + 1
-        topics = [AddPartitionsToTxnTopic(self._topic.name, [self._partition])]
+        topics = [AddPartitionsToTxnTopic(self._topic.name, partitions=[self._partition])]
         adding = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=self._producer_id,
@@ -188,12 +188,18 @@ class Transactions:
     def _produce(self, version: int, *, epoch: int, sequence: int, record_count: int = SMALL) -> bytes:
         fields = {"producer_id": self._producer_id, "producer_epoch": epoch, "base_sequence": sequence}
         batch = self._client.batch(_values(record_count), is_transactional=True, **fields)
-        data = TopicProduceData(self._topic.name, self._topic.topic_id, [PartitionProduceData(self._partition, batch)])
+        data = TopicProduceData(
+            self._topic.name,
+            topic_id=self._topic.topic_id,
+            partition_data=[PartitionProduceData(self._partition, records=batch)],
+        )
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=[data])
         return request_frame(request, version)
 
     def _end(self, version: int, *, epoch: int) -> bytes:
-        return request_frame(EndTxnRequest(self._id, self._producer_id, epoch, committed=True), version)
+        return request_frame(
+            EndTxnRequest(self._id, producer_id=self._producer_id, producer_epoch=epoch, committed=True), version
+        )
 
 
 async def new_transactions(
@@ -238,20 +244,24 @@ def _values(count: int) -> list[bytes]:
 
 
 def _produce(topic: Topic, batch: bytes, partition: int = 0) -> bytes:
-    data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(partition, batch)])
+    data = TopicProduceData(
+        topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(partition, records=batch)]
+    )
     return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
 
 
 def _produce_to_all(topic: Topic, batch: bytes) -> bytes:
-    data = [PartitionProduceData(partition, batch) for partition in range(WIDE)]
+    data = [PartitionProduceData(partition, records=batch) for partition in range(WIDE)]
     request = ProduceRequest(
-        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic.name, topic.topic_id, data)]
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(topic.name, topic_id=topic.topic_id, partition_data=data)],
     )
     return request_frame(request, PRODUCE_VERSION)
 
 
 def _fetch(topic: Topic, *requested: FetchPartition) -> bytes:
-    topics = [FetchTopic(topic.name, topic.topic_id, list(requested))]
+    topics = [FetchTopic(topic.name, topic_id=topic.topic_id, partitions=list(requested))]
     return request_frame(FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics), FETCH_VERSION)
 
 
@@ -261,7 +271,7 @@ def _metadata(names: Iterable[str] | None) -> bytes:
 
 
 def _commit(topic: Topic) -> bytes:
-    requested = [OffsetCommitRequestPartition(partition, 1) for partition in range(PARTITIONS)]
+    requested = [OffsetCommitRequestPartition(partition, committed_offset=1) for partition in range(PARTITIONS)]
     topics = [OffsetCommitRequestTopic(name=topic.name, partitions=requested)]
     return request_frame(OffsetCommitRequest(group_id="group", topics=topics), OFFSET_COMMIT_VERSION)
 

@@ -132,4 +132,4 @@ class SimulatedMember:
 
 def _topic_partitions(owned: set[Partition]) -> Iterator[TopicPartitions]:
     for topic_id in {topic_id for topic_id, _ in owned}:
-        yield TopicPartitions(topic_id, sorted(partition for owner, partition in owned if owner == topic_id))
+        yield TopicPartitions(topic_id, partitions=sorted(partition for owner, partition in owned if owner == topic_id))

@@ -134,7 +134,9 @@ async def consumer_groups(loop: SimLoop, meter: Meter) -> None:
         for number in range(rounds):
             epochs = await _settle(client, f"{GROUP}-{number}", topic_id)
     frames = [
-        request_frame(ConsumerGroupHeartbeatRequest(f"{GROUP}-{rounds - 1}", member_id, epoch), 1)
+        request_frame(
+            ConsumerGroupHeartbeatRequest(f"{GROUP}-{rounds - 1}", member_id=member_id, member_epoch=epoch), 1
+        )
         for member_id, epoch in epochs.items()
     ]
     rounds = meter.times(50)
@@ -149,7 +151,9 @@ async def _settle(client: KafkaClient, group_id: str, topic_id: bytes) -> dict[s
     owned: dict[str, set[int]] = {}
 
     async def beat(member_id: str, **fields: Any) -> bool:
-        request = ConsumerGroupHeartbeatRequest(group_id, member_id, epochs.get(member_id, 0), **fields)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id, member_id=member_id, member_epoch=epochs.get(member_id, 0), **fields
+        )
         answer = await client.call(request, 1)
         assert answer.error_code == 0, answer
         is_new = answer.assignment is not None or epochs.get(member_id) != answer.member_epoch
@@ -165,7 +169,7 @@ async def _settle(client: KafkaClient, group_id: str, topic_id: bytes) -> dict[s
     while not is_settled:
         is_settled = True
         for member_id in epochs:
-            reported = [TopicPartitions(topic_id, sorted(owned.get(member_id, ())))]
+            reported = [TopicPartitions(topic_id, partitions=sorted(owned.get(member_id, ())))]
             is_settled &= not await beat(member_id, topic_partitions=reported)
     assert [len(each) for each in owned.values()] == [PARTITIONS_EACH] * MEMBERS
     return epochs
@@ -181,7 +185,10 @@ async def classic_groups(loop: SimLoop, meter: Meter) -> None:
     with meter.measure("classic groups: a member joins again", rounds * MEMBERS):
         for _ in range(rounds):
             generation = await _rebalance(clients, member_ids)
-    frames = [request_frame(HeartbeatRequest(GROUP, generation, member_id), 2) for member_id in member_ids]
+    frames = [
+        request_frame(HeartbeatRequest(GROUP, generation_id=generation, member_id=member_id), 2)
+        for member_id in member_ids
+    ]
     rounds = meter.times(100)
     with meter.measure("classic groups: a heartbeat", rounds * MEMBERS):
         await _send_often(client, frames, rounds, error_at=8)
@@ -191,19 +198,31 @@ async def classic_groups(loop: SimLoop, meter: Meter) -> None:
 async def _rebalance(clients: Sequence[KafkaClient], member_ids: list[str]) -> int:
     """Let all members join and sync; return the generation. member_ids: filled in."""
     subscription = (1).to_bytes(2, "big") + ConsumerProtocolSubscription([TOPIC]).encode(1)
-    protocols = [JoinGroupRequestProtocol("range", subscription)]
+    protocols = [JoinGroupRequestProtocol("range", metadata=subscription)]
 
     async def join(number: int) -> int:
         client = clients[number]
         joined = await client.call(
-            JoinGroupRequest(GROUP, 45_000, 60_000, member_ids[number], None, "consumer", protocols), 3
+            JoinGroupRequest(
+                GROUP,
+                session_timeout_ms=45_000,
+                rebalance_timeout_ms=60_000,
+                member_id=member_ids[number],
+                group_instance_id=None,
+                protocol_type="consumer",
+                protocols=protocols,
+            ),
+            3,
         )
         assert joined.error_code == 0, joined
         member_ids[number] = joined.member_id
         assigned = [
-            SyncGroupRequestAssignment(each.member_id, _assignment(index)) for index, each in enumerate(joined.members)
+            SyncGroupRequestAssignment(each.member_id, assignment=_assignment(index))
+            for index, each in enumerate(joined.members)
         ]
-        request = SyncGroupRequest(GROUP, joined.generation_id, joined.member_id, assignments=assigned)
+        request = SyncGroupRequest(
+            GROUP, generation_id=joined.generation_id, member_id=joined.member_id, assignments=assigned
+        )
         assert (await client.call(request, 2)).error_code == 0
         generation: int = joined.generation_id
         return generation
@@ -213,7 +232,9 @@ async def _rebalance(clients: Sequence[KafkaClient], member_ids: list[str]) -> i
 
 def _assignment(index: int) -> bytes:
     numbers = range(index * PARTITIONS_EACH, (index + 1) * PARTITIONS_EACH)
-    return (1).to_bytes(2, "big") + ConsumerProtocolAssignment([TopicPartition(TOPIC, list(numbers))]).encode(1)
+    return (1).to_bytes(2, "big") + ConsumerProtocolAssignment(
+        [TopicPartition(TOPIC, partitions=list(numbers))]
+    ).encode(1)
 
 
 # -- Raft -------------------------------------------------------------------------------------------------------------
@@ -358,7 +379,7 @@ async def waiting_fetches(loop: SimLoop, meter: Meter) -> None:
     with meter.measure("timers: a fetch that waits, and a produce", count):
         for offset in range(count):
             requested = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
-            topics = [FetchTopic(topic.name, topic.topic_id, [requested])]
+            topics = [FetchTopic(topic.name, topic_id=topic.topic_id, partitions=[requested])]
             request = FetchRequest(max_wait_ms=30_000, min_bytes=1, session_epoch=-1, topics=topics)
             await consumer.link.send_frame(request_frame(request, FETCH_VERSION))
             await producer.produce(topic, *SHORT)

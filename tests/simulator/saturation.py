@@ -126,7 +126,9 @@ def saturate(*, seconds: float = SECONDS, seed: int = 1) -> Outcome:
 
 async def _create_topic(client: Client) -> None:
     """Create a partition for each node, which is its leader; the others follow."""
-    assignments = [CreatableReplicaAssignment(node_id - 1, [node_id, *({*NODES} - {node_id})]) for node_id in NODES]
+    assignments = [
+        CreatableReplicaAssignment(node_id - 1, broker_ids=[node_id, *({*NODES} - {node_id})]) for node_id in NODES
+    ]
     topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assignments)
     answer = await client.connections.send_to_any(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
     assert answer.topics[0].error_code == 0

@@ -161,7 +161,9 @@ class StaleRequests:
         self, image: MetadataImage, now: PartitionRegistration, topic_id: bytes, node: Node
     ) -> Iterator[Late]:
         for broker_id, epoch in self._late_brokers(image).items():
-            heartbeat = BrokerHeartbeatRequest(broker_id, epoch, image.provenance.last_offset, want_shut_down=True)
+            heartbeat = BrokerHeartbeatRequest(
+                broker_id, broker_epoch=epoch, current_metadata_offset=image.provenance.last_offset, want_shut_down=True
+            )
             yield ErrorCode.STALE_BROKER_EPOCH, node, heartbeat
             if broker_id == now.leader:
                 altered = self._alter(now, topic_id, epoch, now.leader_epoch, now.partition_epoch)
@@ -186,10 +188,10 @@ class StaleRequests:
             partition_index=self._partition.partition,
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
-            new_isr_with_epochs=[alter_partition_request.BrokerState(now.leader, -1)],
+            new_isr_with_epochs=[alter_partition_request.BrokerState(broker_id=now.leader, broker_epoch=-1)],
         )
         topic = alter_partition_request.TopicData(topic_id=topic_id, partitions=[partition])
-        return alter_partition_request.AlterPartitionRequest(now.leader, broker_epoch, [topic])
+        return alter_partition_request.AlterPartitionRequest(now.leader, broker_epoch=broker_epoch, topics=[topic])
 
     def _of_controllers(self, leader_epoch: int, controller: Computer) -> Iterator[Late]:
         """Requests of another voter that led the quorum in the epoch before, or wanted to."""
@@ -207,28 +209,36 @@ class StaleRequests:
                 last_offset_epoch=late_epoch - 1,
                 last_offset=1 << 40,
             )
-            begun = begin_quorum_epoch_request.PartitionData(0, voter.directory_id, former.node_id, late_epoch)
+            begun = begin_quorum_epoch_request.PartitionData(
+                0, voter_directory_id=voter.directory_id, leader_id=former.node_id, leader_epoch=late_epoch
+            )
             ended = end_quorum_epoch_request.PartitionData(
                 partition_index=0, leader_id=former.node_id, leader_epoch=late_epoch
             )
             name = METADATA_PARTITION.topic
             for request in (
-                vote_request.VoteRequest(CLUSTER_ID, voter.node_id, [vote_request.TopicData(name, [vote])]),
+                vote_request.VoteRequest(
+                    CLUSTER_ID, voter_id=voter.node_id, topics=[vote_request.TopicData(name, partitions=[vote])]
+                ),
                 begin_quorum_epoch_request.BeginQuorumEpochRequest(
-                    CLUSTER_ID, voter.node_id, [begin_quorum_epoch_request.TopicData(name, [begun])]
+                    CLUSTER_ID,
+                    voter_id=voter.node_id,
+                    topics=[begin_quorum_epoch_request.TopicData(name, partitions=[begun])],
                 ),
                 end_quorum_epoch_request.EndQuorumEpochRequest(
-                    CLUSTER_ID, [end_quorum_epoch_request.TopicData(name, [ended])]
+                    CLUSTER_ID, topics=[end_quorum_epoch_request.TopicData(name, partitions=[ended])]
                 ),
             ):
                 yield ErrorCode.FENCED_LEADER_EPOCH, (voter, self._controllers), request
 
     def _fetch(self, topic_id: bytes, leader_epoch: int, replica_id: int, broker_epoch: int) -> FetchRequest:
         """Return a fetch of a follower, or of a consumer (-1)."""
-        partition = FetchPartition(self._partition.partition, leader_epoch, 0, partition_max_bytes=1)
+        partition = FetchPartition(
+            self._partition.partition, current_leader_epoch=leader_epoch, fetch_offset=0, partition_max_bytes=1
+        )
         return FetchRequest(
-            replica_state=ReplicaState(replica_id, broker_epoch),
-            topics=[FetchTopic(self._partition.topic, topic_id, [partition])],
+            replica_state=ReplicaState(replica_id=replica_id, replica_epoch=broker_epoch),
+            topics=[FetchTopic(self._partition.topic, topic_id=topic_id, partitions=[partition])],
         )
 
     def _write(self, producer_id: int, epoch: int) -> Any:

@@ -293,7 +293,9 @@ class TransactionClient:
             return await self._add(record)
         group = group_of(self.transactional_id)
         if kind == "add offsets":
-            request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
+            request = AddOffsetsToTxnRequest(
+                self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
+            )
             return int((await self._connection.send_request(request, 0)).error_code)
         return await self._commit_offset(group, transaction)
 
@@ -303,7 +305,7 @@ class TransactionClient:
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(topic, [partition])],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(topic, partitions=[partition])],
         )
         answer = await self._connection.send_request(request, 0)
         return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
@@ -335,15 +337,15 @@ class TransactionClient:
         return Write(self.name, transaction.name, f"{topic}-{partition}", value, offset, sent_at, self._stage.now())
 
     async def _commit_offset(self, group: str, transaction: Transaction) -> int:
-        requested = TxnOffsetCommitRequestPartition(0, transaction.number, committed_metadata="")
+        requested = TxnOffsetCommitRequestPartition(0, committed_offset=transaction.number, committed_metadata="")
         request = TxnOffsetCommitRequest(
             self.transactional_id,
-            group,
-            self.producer_id,
-            self.epoch,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
             generation_id=transaction.member_epoch,
             member_id=transaction.member_id,
-            topics=[TxnOffsetCommitRequestTopic(TOPICS[0], [requested])],
+            topics=[TxnOffsetCommitRequestTopic(TOPICS[0], partitions=[requested])],
         )
         sent = SendOffset(transaction.name, group, transaction.number)
         if sent not in self._stage.history[-50:]:
@@ -358,7 +360,12 @@ class TransactionClient:
     async def _send_end(self, transaction: Transaction) -> int:
         if transaction.requested_at is None:
             transaction.requested_at = self._stage.now()
-        request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, transaction.is_commit)
+        request = EndTxnRequest(
+            self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=transaction.is_commit,
+        )
         was_sent_before, transaction.may_be_decided = transaction.may_be_decided, True
         answer = await self._connection.send_request(request, 5 if self.is_v2 else 1)
         transaction.may_be_decided = was_sent_before
@@ -407,7 +414,7 @@ class TransactionClient:
         known = {}
         if self.is_v2 and self.producer_id >= 0 and self._random.random() < 0.5:
             known = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
-        request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS, **known)
+        request = InitProducerIdRequest(self.transactional_id, transaction_timeout_ms=TIMEOUT_MS, **known)
         answer = await self._connection.send_request(request, 5 if self.is_v2 else 1)
         if answer.error_code == ErrorCode.NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch

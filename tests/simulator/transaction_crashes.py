@@ -320,7 +320,7 @@ async def find_coordinators(client: KafkaClient, *transactional_ids: str) -> Non
 
 async def open_transactions(client: KafkaClient) -> list[tuple[TopicPartition, ProducerState]]:
     """Return the partitions that have an open transaction, and whose it is."""
-    topics = [TopicRequest(topic, list(range(PARTITION_COUNT))) for topic in (*TOPICS, INTERNAL[0])]
+    topics = [TopicRequest(topic, partition_indexes=list(range(PARTITION_COUNT))) for topic in (*TOPICS, INTERNAL[0])]
     answer = await client.call(DescribeProducersRequest(topics), 0)
     return [
         (TopicPartition(topic.name, partition.partition_index), producer)
@@ -335,10 +335,10 @@ async def abort(client: KafkaClient, partition: TopicPartition, producer: Produc
     """Write the marker of a transaction that hangs."""
     marker = WritableTxnMarker(
         producer.producer_id,
-        producer.producer_epoch,
-        False,
-        [WritableTxnMarkerTopic(partition.topic, [partition.partition])],
-        max(producer.coordinator_epoch, 0),
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(partition.topic, partition_indexes=[partition.partition])],
+        coordinator_epoch=max(producer.coordinator_epoch, 0),
     )
     (result,) = (await client.call(WriteTxnMarkersRequest([marker]), 1)).markers
     assert result.topics[0].partitions[0].error_code == 0, result

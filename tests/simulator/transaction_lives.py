@@ -268,9 +268,11 @@ async def commit_offset(hosting: TransactionHosting, producer: SimProducer, offs
         return verified.code
     write = TransactionalWrite(producer.producer_id, producer.epoch, verified.guard)
     requested = TxnOffsetCommitRequestTopic(
-        "orders", [TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")]
+        "orders", partitions=[TxnOffsetCommitRequestPartition(0, committed_offset=offset, committed_metadata="")]
     )
-    request = TxnOffsetCommitRequest(name, name, producer.producer_id, producer.epoch, topics=[requested])
+    request = TxnOffsetCommitRequest(
+        name, group_id=name, producer_id=producer.producer_id, producer_epoch=producer.epoch, topics=[requested]
+    )
     answer = await hosting.groups.call(
         name, lambda shard, token, now_ms: shard.offsets.commit_in_transaction(request, 5), write
     )

@@ -86,11 +86,11 @@ class ClassicMember(Member):
     async def _join(self) -> None:
         request = JoinGroupRequest(
             self._group_id,
-            SESSION_MS,
-            REBALANCE_MS,
-            self.member_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
             protocol_type=self.protocol_type,
-            protocols=[JoinGroupRequestProtocol("any", self.metadata)],
+            protocols=[JoinGroupRequestProtocol("any", metadata=self.metadata)],
         )
         joined = await self._connection.send_request(request, 9)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -112,11 +112,11 @@ class ClassicMember(Member):
 
     async def _sync(self, joined: Any) -> None:
         members = joined.members if joined.leader == self.member_id else ()
-        assignments = [SyncGroupRequestAssignment(each.member_id, self.share) for each in members]
+        assignments = [SyncGroupRequestAssignment(each.member_id, assignment=self.share) for each in members]
         request = SyncGroupRequest(
             self._group_id,
-            joined.generation_id,
-            self.member_id,
+            generation_id=joined.generation_id,
+            member_id=self.member_id,
             protocol_type=self.protocol_type,
             protocol_name="any",
             assignments=assignments,
@@ -128,7 +128,9 @@ class ClassicMember(Member):
             self._expect(synced, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
     async def _heartbeat(self) -> None:
-        answer = await self._connection.send_request(HeartbeatRequest(self._group_id, self.epoch, self.member_id), 4)
+        answer = await self._connection.send_request(
+            HeartbeatRequest(self._group_id, generation_id=self.epoch, member_id=self.member_id), 4
+        )
         if answer.error_code != ErrorCode.NONE:
             self._expect(answer, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
@@ -156,8 +158,8 @@ class ModernMember(Member):
     async def _beat(self, epoch: int) -> None:
         request = ConsumerGroupHeartbeatRequest(
             self._group_id,
-            self.member_id,
-            epoch,
+            member_id=self.member_id,
+            member_epoch=epoch,
             rebalance_timeout_ms=REBALANCE_MS,
             subscribed_topic_names=list(TOPICS),
             topic_partitions=self._owned,
@@ -167,7 +169,8 @@ class ModernMember(Member):
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
                 self._owned = [
-                    TopicPartitions(each.topic_id, each.partitions) for each in answer.assignment.topic_partitions
+                    TopicPartitions(each.topic_id, partitions=each.partitions)
+                    for each in answer.assignment.topic_partitions
                 ]
         else:
             assert answer.error_code in (*FENCED, *NOT_YET), answer

@@ -213,7 +213,7 @@ class Client:
 
     async def init(self) -> None:
         """Become the producer of the transactional id, whoever was before."""
-        request = InitProducerIdRequest(self.name, TIMEOUT_MS)
+        request = InitProducerIdRequest(self.name, transaction_timeout_ms=TIMEOUT_MS)
         while True:
             answer = await self._decide(lambda shard, now_ms: shard.init_producer_id(request, 5, now_ms))
             if answer is not None and answer.error_code == ErrorCode.NONE:
@@ -279,7 +279,9 @@ class Client:
             raise GaveUp
 
     async def _end(self, number: int, *, is_commit: bool) -> None:
-        request = EndTxnRequest(self.name, self._producer_id, self._epoch, is_commit)
+        request = EndTxnRequest(
+            self.name, producer_id=self._producer_id, producer_epoch=self._epoch, committed=is_commit
+        )
         while True:
             answer = await self._decide(lambda shard, now_ms: shard.end_txn(request, 5, now_ms))
             if answer is not None and answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:

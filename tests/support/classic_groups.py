@@ -133,7 +133,7 @@ class ClassicWorld:
         request = JoinGroupRequest(
             group_id=fields.pop("group_id", GROUP),
             member_id=member_id,
-            protocols=[JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols.items()],
+            protocols=[JoinGroupRequestProtocol(name, metadata=metadata) for name, metadata in protocols.items()],
             **fields,
         )
         return self.call(lambda token: self.shard.classic.join(request, version, client, token, self.now_ms))
@@ -144,19 +144,21 @@ class ClassicWorld:
             group_id=GROUP,
             generation_id=generation,
             member_id=member_id,
-            assignments=[SyncGroupRequestAssignment(to, what) for to, what in (assignments or {}).items()],
+            assignments=[SyncGroupRequestAssignment(to, assignment=what) for to, what in (assignments or {}).items()],
             **fields,
         )
         return self.call(lambda token: self.shard.classic.sync(request, token, self.now_ms))
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
         """Send a Heartbeat, return the error code of the answer."""
-        request = HeartbeatRequest(GROUP, generation, member_id, instance_id)
+        request = HeartbeatRequest(GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance_id)
         return self.code(self.call(lambda token: self.shard.classic.heartbeat(request, self.now_ms)))
 
     def leave(self, *members: tuple[str, str | None]) -> LeaveGroupResponse:
         """Send a LeaveGroup for members given as member id and instance id; return the answer."""
-        request = LeaveGroupRequest(GROUP, members=[MemberIdentity(*member) for member in members])
+        request = LeaveGroupRequest(
+            GROUP, members=[MemberIdentity(each, group_instance_id=instance_id) for each, instance_id in members]
+        )
         response = self.take(self.call(lambda token: self.shard.classic.leave(request, 5, self.now_ms)))
         assert isinstance(response, LeaveGroupResponse)
         return response

@@ -89,9 +89,11 @@ def batch_of(count: int = 1, *, value: bytes = b"value", key: bytes | None = Non
 
 def produce_request(topic: str | bytes, records: bytes | None, *, acks: int = -1, partition: int = 0) -> ProduceRequest:
     """`topic` is a name, or an id for version 13."""
-    data = [PartitionProduceData(partition, records)]
+    data = [PartitionProduceData(partition, records=records)]
     name, topic_id = (topic, bytes(16)) if isinstance(topic, str) else ("", topic)
-    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name, topic_id, data)])
+    return ProduceRequest(
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name, topic_id=topic_id, partition_data=data)]
+    )
 
 
 def produce(
@@ -108,7 +110,7 @@ def produce(
 
 def fetch_topic(topic: str | bytes, *requested: FetchPartition) -> FetchTopic:
     name, topic_id = (topic, bytes(16)) if isinstance(topic, str) else ("", topic)
-    return FetchTopic(name, topic_id, list(requested))
+    return FetchTopic(name, topic_id=topic_id, partitions=list(requested))
 
 
 def fetch_partition(
@@ -192,8 +194,12 @@ def list_offset(
     current_leader_epoch: int = -1,
 ) -> Any:
     """Ask for one offset and return the partition's answer."""
-    requested = ListOffsetsPartition(partition, current_leader_epoch, timestamp)
-    request = ListOffsetsRequest(-1, isolation_level, topics=[ListOffsetsTopic(topic, [requested])])
+    requested = ListOffsetsPartition(
+        partition_index=partition, current_leader_epoch=current_leader_epoch, timestamp=timestamp
+    )
+    request = ListOffsetsRequest(
+        -1, isolation_level=isolation_level, topics=[ListOffsetsTopic(topic, partitions=[requested])]
+    )
     return client.call(request, version).topics[0].partitions[0]
 
 

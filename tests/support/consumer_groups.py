@@ -175,7 +175,7 @@ class FakeConsumer:
         return self._exchange(self.request(**fields))
 
     def report(self) -> list[TopicPartitions]:
-        return [TopicPartitions(identity, sorted(partitions)) for identity, partitions in self.owned.items()]
+        return [TopicPartitions(identity, partitions=sorted(partitions)) for identity, partitions in self.owned.items()]
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
         response = self.world.send(self.request(member_epoch=epoch))

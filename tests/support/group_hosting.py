@@ -52,7 +52,9 @@ class GroupHosting(Hosting):
     async def committed_offset(
         self, *, topic: str = "orders", partition: int = 0, group_id: str = GROUP, require_stable: bool = False
     ) -> int:
-        requested = OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, bytes(16), [partition])])
+        requested = OffsetFetchRequestGroup(
+            group_id, topics=[OffsetFetchRequestTopics(topic, topic_id=bytes(16), partition_indexes=[partition])]
+        )
         answer = await self.groups.read(
             group_id, lambda shard: shard.offsets.fetch(requested, require_stable=require_stable)
         )
@@ -71,6 +73,6 @@ def commit_request(
 ) -> OffsetCommitRequest:
     from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 
-    requested = OffsetCommitRequestPartition(partition, offset, committed_metadata=metadata)
-    topics = [OffsetCommitRequestTopic(topic, topic_id, [requested])]
+    requested = OffsetCommitRequestPartition(partition, committed_offset=offset, committed_metadata=metadata)
+    topics = [OffsetCommitRequestTopic(topic, topic_id=topic_id, partitions=[requested])]
     return OffsetCommitRequest(group_id=group_id, topics=topics, **fields)

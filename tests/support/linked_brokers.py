@@ -208,7 +208,7 @@ class LinkedBrokers:
 
     def fence(self, broker_id: int, *, is_fenced: bool = True) -> None:
         change = BrokerRegistrationChangeRecord(
-            broker_id, self.cluster.epochs[broker_id], fenced=1 if is_fenced else -1
+            broker_id, broker_epoch=self.cluster.epochs[broker_id], fenced=1 if is_fenced else -1
         )
         self.commit(change)
 

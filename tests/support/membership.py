@@ -30,7 +30,7 @@ def subscription(*topics: str) -> bytes:
 
 def assignment(topic: str, *partitions: int) -> bytes:
     """Return what a consumer is assigned."""
-    return b"\0\0" + ConsumerProtocolAssignment([AssignedTopic(topic, list(partitions))]).encode(0)
+    return b"\0\0" + ConsumerProtocolAssignment([AssignedTopic(topic, partitions=list(partitions))]).encode(0)
 
 
 def join_request(group_id: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
@@ -38,7 +38,7 @@ def join_request(group_id: str, member_id: str = "", **fields: Any) -> JoinGroup
     protocols = fields.pop("protocols", {"range": subscription(group_id)})
     fields["group_instance_id"] = fields.pop("instance_id", None)
     fields = {"session_timeout_ms": 20_000, "rebalance_timeout_ms": 30_000, "protocol_type": "consumer", **fields}
-    listed = [JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols.items()]
+    listed = [JoinGroupRequestProtocol(name, metadata=metadata) for name, metadata in protocols.items()]
     return JoinGroupRequest(group_id, member_id=member_id, protocols=listed, **fields)
 
 
@@ -46,8 +46,13 @@ def leave(client: WireClient, group_id: str, *members: tuple[str, str | None], v
     """Have members leave, given as member id and instance id; return the answer."""
     if version < 3:
         ((member_id, _),) = members
-        return client.call(LeaveGroupRequest(group_id, member_id), version)
-    return client.call(LeaveGroupRequest(group_id, members=[MemberIdentity(*each) for each in members]), version)
+        return client.call(LeaveGroupRequest(group_id, member_id=member_id), version)
+    return client.call(
+        LeaveGroupRequest(
+            group_id, members=[MemberIdentity(each, group_instance_id=instance_id) for each, instance_id in members]
+        ),
+        version,
+    )
 
 
 def describe_group(client: WireClient, group_id: str, version: int = 6) -> Any:
@@ -99,7 +104,7 @@ class Member:
     # -- being a member -------------------------------------------------------------------------------------------
 
     def send_sync(self, assignments: dict[str, bytes] | None = None, version: int = SYNC, **fields: Any) -> None:
-        listed = [SyncGroupRequestAssignment(to, what) for to, what in (assignments or {}).items()]
+        listed = [SyncGroupRequestAssignment(to, assignment=what) for to, what in (assignments or {}).items()]
         named = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
         values = {
             "generation_id": self.generation,
@@ -119,7 +124,12 @@ class Member:
         """Return the error code of a Heartbeat."""
         instance_id = self.instance_id if version >= 3 else None
         used = self.generation if generation is None else generation
-        answer = self.client.call(HeartbeatRequest(self.group_id, used, self.member_id, instance_id), version)
+        answer = self.client.call(
+            HeartbeatRequest(
+                self.group_id, generation_id=used, member_id=self.member_id, group_instance_id=instance_id
+            ),
+            version,
+        )
         return int(answer.error_code)
 
     def leave(self, version: int = LEAVE) -> Any:

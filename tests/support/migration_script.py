@@ -45,14 +45,14 @@ GROUP_RESOURCE: Final = 32
 
 
 def subscription(*owned: int, version: int = 1, user_data: bytes | None = None, topic: str) -> bytes:
-    owns = [OwnedTopic(topic, list(owned))] if owned else []
-    content = ConsumerProtocolSubscription([topic], user_data, owns if version else [])
+    owns = [OwnedTopic(topic, partitions=list(owned))] if owned else []
+    content = ConsumerProtocolSubscription([topic], user_data=user_data, owned_partitions=owns if version else [])
     return version.to_bytes(2, "big") + content.encode(version)
 
 
 def assignment(*partitions: int, user_data: bytes | None = None, topic: str) -> bytes:
-    topics = [AssignedTopic(topic, list(partitions))] if partitions else []
-    return b"\0\1" + ConsumerProtocolAssignment(topics, user_data).encode(1)
+    topics = [AssignedTopic(topic, partitions=list(partitions))] if partitions else []
+    return b"\0\1" + ConsumerProtocolAssignment(topics, user_data=user_data).encode(1)
 
 
 class Play:
@@ -104,9 +104,11 @@ class Play:
         return self.receive_join(who)
 
     def send_sync(self, who: str, member_id: str, generation: int, assignments: Any = None, **fields: Any) -> None:
-        listed = [SyncGroupRequestAssignment(to, what) for to, what in (assignments or {}).items()]
+        listed = [SyncGroupRequestAssignment(to, assignment=what) for to, what in (assignments or {}).items()]
         fields = {"protocol_type": "consumer", "protocol_name": "range", **fields}
-        request = SyncGroupRequest(self.group, generation, member_id, assignments=listed, **fields)
+        request = SyncGroupRequest(
+            self.group, generation_id=generation, member_id=member_id, assignments=listed, **fields
+        )
         self._connected(who).send(request, SYNC)
 
     def receive_sync(self, who: str) -> Any:
@@ -117,7 +119,9 @@ class Play:
         return self.receive_sync(who)
 
     def heartbeat(self, who: str, member_id: str, generation: int, instance_id: str | None = None) -> None:
-        request = HeartbeatRequest(self.group, generation, member_id, instance_id)
+        request = HeartbeatRequest(
+            self.group, generation_id=generation, member_id=member_id, group_instance_id=instance_id
+        )
         self.note(f"{who} heartbeats", self._connected(who).call(request, HEARTBEAT))
 
     def leave(self, who: str, *members: tuple[str, str | None]) -> None:
@@ -130,11 +134,11 @@ class Play:
         if owned:
             topic_id = next(bytes.fromhex(text) for text, name in self._names.items() if name == "<topic id>")
             has = [partition for partition in owned if partition is not None]
-            fields["topic_partitions"] = [TopicPartitions(topic_id, has)] if has else []
+            fields["topic_partitions"] = [TopicPartitions(topic_id, partitions=has)] if has else []
         if epoch == 0:
             joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [self.group], "topic_partitions": []}
             fields = {**joining, **fields}
-        request = ConsumerGroupHeartbeatRequest(self.group, member_id, epoch, **fields)
+        request = ConsumerGroupHeartbeatRequest(self.group, member_id=member_id, member_epoch=epoch, **fields)
         return self.note(f"{member_id} beats at {epoch}", self.client.call(request, 1))
 
     # -- anyone ---------------------------------------------------------------------------------------------------
@@ -208,8 +212,10 @@ def _plain(value: Any, name: str = "") -> Any:
 
 
 def alter_group(client: WireClient, group: str, key: str, value: str) -> None:
-    configs = [AlterableConfig(key, 0, value)]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, configs)])
+    configs = [AlterableConfig(key, config_operation=0, value=value)]
+    request = IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(GROUP_RESOURCE, resource_name=group, configs=configs)]
+    )
     (answer,) = client.call(request, 1).responses
     assert answer.error_code == 0, answer
 

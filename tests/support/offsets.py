@@ -44,9 +44,11 @@ def commit_request(
 ) -> OffsetCommitRequest:
     """Commit to partition 0 what is given as a number. `topic` is a name, or an id for version 10."""
     name, topic_id = (topic, bytes(16)) if isinstance(topic, str) else ("", topic)
-    requested = [OffsetCommitRequestPartition(0, each) if isinstance(each, int) else each for each in partitions]
+    requested = [
+        OffsetCommitRequestPartition(0, committed_offset=each) if isinstance(each, int) else each for each in partitions
+    ]
     return OffsetCommitRequest(
-        group_id=group_id, topics=[OffsetCommitRequestTopic(name, topic_id, requested)], **fields
+        group_id=group_id, topics=[OffsetCommitRequestTopic(name, topic_id=topic_id, partitions=requested)], **fields
     )
 
 
@@ -76,10 +78,14 @@ def fetch_group(
     """Fetch the offsets of some topics, or of all without any; return the group's part of the answer."""
     used = version if version is not None else TOPIC_IDS_SINCE if topics and isinstance(topics[0], bytes) else 9
     if used < BATCHED_SINCE:
-        named = [OffsetFetchRequestTopic(str(topic), list(partitions)) for topic in topics] or None
+        named = [OffsetFetchRequestTopic(str(topic), partition_indexes=list(partitions)) for topic in topics] or None
         return client.call(OffsetFetchRequest(group_id=group_id, topics=named, require_stable=require_stable), used)
     requested = [
-        OffsetFetchRequestTopics(*((topic, bytes(16)) if isinstance(topic, str) else ("", topic)), list(partitions))
+        OffsetFetchRequestTopics(
+            name=topic if isinstance(topic, str) else "",
+            topic_id=topic if isinstance(topic, bytes) else bytes(16),
+            partition_indexes=list(partitions),
+        )
         for topic in topics
     ]
     group = OffsetFetchRequestGroup(group_id, topics=requested or None, **fields)
@@ -93,6 +99,6 @@ def committed(client: WireClient, group_id: str, topic: str | bytes, **options: 
 
 
 def delete_offsets(client: WireClient, group_id: str, topic: str, *partitions: int) -> Any:
-    requested = [OffsetDeleteRequestPartition(partition) for partition in partitions]
-    request = OffsetDeleteRequest(group_id=group_id, topics=[OffsetDeleteRequestTopic(topic, requested)])
+    requested = [OffsetDeleteRequestPartition(partition_index=partition) for partition in partitions]
+    request = OffsetDeleteRequest(group_id=group_id, topics=[OffsetDeleteRequestTopic(topic, partitions=requested)])
     return client.call(request, 0)

@@ -27,8 +27,12 @@ def place(cluster: Cluster, name: str, *replicas: Sequence[int], **configs: str)
         name=name,
         num_partitions=-1,
         replication_factor=-1,
-        assignments=[create_request.CreatableReplicaAssignment(index, list(ids)) for index, ids in enumerate(replicas)],
-        configs=[create_request.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()],
+        assignments=[
+            create_request.CreatableReplicaAssignment(index, broker_ids=list(ids)) for index, ids in enumerate(replicas)
+        ],
+        configs=[
+            create_request.CreatableTopicConfig(key.replace("_", "."), value=value) for key, value in configs.items()
+        ],
     )
     decision = cluster.controller.topics.decide_create(create_request.CreateTopicsRequest(topics=[topic]))
     (result,) = cluster.commit(decision).topics
@@ -50,7 +54,9 @@ def alter_isr(cluster: Cluster, name: str, isr: Sequence[int], partition_id: int
         partition_index=partition_id,
         leader_epoch=current.leader_epoch,
         partition_epoch=current.partition_epoch,
-        new_isr_with_epochs=[alter_partition_request.BrokerState(each, cluster.epochs[each]) for each in isr],
+        new_isr_with_epochs=[
+            alter_partition_request.BrokerState(broker_id=each, broker_epoch=cluster.epochs[each]) for each in isr
+        ],
     )
     topic_id = cluster.image.topics.by_name[name].topic_id
     request = alter_partition_request.AlterPartitionRequest(
@@ -72,8 +78,8 @@ def reassign(
     topics = [
         reassign_request.ReassignableTopic(
             name,
-            [
-                reassign_request.ReassignablePartition(partition_id, None if target is None else list(target))
+            partitions=[
+                reassign_request.ReassignablePartition(partition_id, replicas=None if target is None else list(target))
                 for partition_id, target in partitions.items()
             ],
         )
@@ -95,7 +101,10 @@ def ongoing(cluster: Cluster, topics: Mapping[str, Sequence[int]] | None = None)
     """Return (replicas, adding, removing) of each running reassignment, of all topics or of those given."""
     requested = None
     if topics is not None:
-        requested = [list_request.ListPartitionReassignmentsTopics(name, list(ids)) for name, ids in topics.items()]
+        requested = [
+            list_request.ListPartitionReassignmentsTopics(name, partition_indexes=list(ids))
+            for name, ids in topics.items()
+        ]
     decision = end_of(
         cluster.controller.reassignments.decide_list(list_request.ListPartitionReassignmentsRequest(topics=requested))
     )

@@ -17,8 +17,8 @@ def remove_quotas(bootstrap_servers: str) -> None:
         found = client.call(DescribeClientQuotasRequest(components=[]), 1).entries
         entries = [
             EntryData(
-                [EntityData(part.entity_type, part.entity_name) for part in each.entity],
-                [OpData(value.key, remove=True) for value in each.values],
+                [EntityData(part.entity_type, entity_name=part.entity_name) for part in each.entity],
+                ops=[OpData(value.key, remove=True) for value in each.values],
             )
             for each in found
         ]
@@ -28,7 +28,7 @@ def remove_quotas(bootstrap_servers: str) -> None:
 
 def set_quotas(client: WireClient, *client_ids: str, **quotas: float) -> None:
     """Give each of these client-ids the same quotas, at one time."""
-    ops = [OpData(key, value) for key, value in quotas.items()]
-    entries = [EntryData([EntityData("client-id", each)], ops) for each in client_ids]
+    ops = [OpData(key, value=value) for key, value in quotas.items()]
+    entries = [EntryData([EntityData("client-id", entity_name=each)], ops=ops) for each in client_ids]
     found = client.call(AlterClientQuotasRequest(entries), 1).entries
     assert [each.error_code for each in found] == [0] * len(client_ids)

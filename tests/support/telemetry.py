@@ -57,9 +57,15 @@ def push(client: WireClient, requested: Any, metrics: bytes = b"", *, name: str 
 def subscribe(client: WireClient, subscription: str, **configs: str | int | None) -> None:
     """Set keys of a subscription, underscores for dots; None removes one."""
     changes = [
-        AlterableConfig(key.replace("_", "."), DELETE if value is None else SET, None if value is None else str(value))
+        AlterableConfig(
+            key.replace("_", "."),
+            config_operation=DELETE if value is None else SET,
+            value=None if value is None else str(value),
+        )
         for key, value in configs.items()
     ]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(CLIENT_METRICS, subscription, changes)])
+    request = IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(CLIENT_METRICS, resource_name=subscription, configs=changes)]
+    )
     (answer,) = client.call(request, 1).responses
     assert answer.error_code == 0, answer

@@ -106,7 +106,7 @@ class SimProducer:
         self._sequences: dict[str, int] = {}
 
     async def init(self, *, timeout_ms: int = 60_000) -> int:
-        request = InitProducerIdRequest(self.transactional_id, timeout_ms)
+        request = InitProducerIdRequest(self.transactional_id, transaction_timeout_ms=timeout_ms)
         answer = await self.coordinator.transactions.decide(
             self.transactional_id, lambda shard, now_ms: shard.init_producer_id(request, 5, now_ms)
         )
@@ -142,13 +142,13 @@ class SimProducer:
         verified = (await self._hosting.verification.verify(requester, {partition: NO_SEQUENCE}))[partition]
         if verified.code:
             return [verified.code]
-        requested = TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")
+        requested = TxnOffsetCommitRequestPartition(0, committed_offset=offset, committed_metadata="")
         request = TxnOffsetCommitRequest(
             self.transactional_id,
-            group_id,
-            self.producer_id,
-            self.epoch,
-            topics=[TxnOffsetCommitRequestTopic("orders", [requested])],
+            group_id=group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic("orders", partitions=[requested])],
         )
         write = TransactionalWrite(self.producer_id, self.epoch, verified.guard)
         response = await self._hosting.groups.call(
@@ -157,7 +157,9 @@ class SimProducer:
         return [each.error_code for answer in response.topics for each in answer.partitions]
 
     async def end(self, *, commit: bool = True) -> int:
-        request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)
+        request = EndTxnRequest(
+            self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
+        )
         answer = await self.coordinator.transactions.decide(
             self.transactional_id, lambda shard, now_ms: shard.end_txn(request, 5, now_ms)
         )

@@ -237,8 +237,14 @@ class Play:
 
     def hold(self, transactional_id: str) -> None:
         """Write a marker of a later coordinator to HELD, which then refuses those of this one."""
-        topic = WritableTxnMarkerTopic(HELD.topic, [HELD.partition])
-        marker = WritableTxnMarker(*self.producer(transactional_id), False, [topic], LATER_COORDINATOR_EPOCH)
+        topic = WritableTxnMarkerTopic(HELD.topic, partition_indexes=[HELD.partition])
+        producer_id, producer_epoch = self.producer(transactional_id)
+        marker = WritableTxnMarker(
+            producer_id,
+            producer_epoch=producer_epoch,
+            topics=[topic],
+            coordinator_epoch=LATER_COORDINATOR_EPOCH,
+        )
         (answer,) = self.client.call(WriteTxnMarkersRequest([marker]), 1).markers
         assert answer.topics[0].partitions[0].error_code == 0, answer
 
@@ -293,11 +299,13 @@ MORE: Final = (TopicPartition("t1", 2), TopicPartition("AaAa", 3), TopicPartitio
 
 
 def init(transactional_id: str, producer: Producer = (-1, -1), timeout_ms: int = TIMEOUT_MS) -> InitProducerIdRequest:
-    return InitProducerIdRequest(transactional_id, timeout_ms, *producer)
+    return InitProducerIdRequest(
+        transactional_id, transaction_timeout_ms=timeout_ms, producer_id=producer[0], producer_epoch=producer[1]
+    )
 
 
 def end(transactional_id: str, producer: Producer, *, is_commit: bool) -> EndTxnRequest:
-    return EndTxnRequest(transactional_id, *producer, committed=is_commit)
+    return EndTxnRequest(transactional_id, producer_id=producer[0], producer_epoch=producer[1], committed=is_commit)
 
 
 def add_partitions(
@@ -311,11 +319,24 @@ def add_partitions(
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
-    requested = [AddPartitionsToTxnTopic(topic, partition_ids) for topic, partition_ids in topics.items()]
+    requested = [AddPartitionsToTxnTopic(topic, partitions=partition_ids) for topic, partition_ids in topics.items()]
     if version < 4:
-        return AddPartitionsToTxnRequest([], transactional_id, *producer, requested)
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer[0],
+            v3_and_below_producer_epoch=producer[1],
+            v3_and_below_topics=requested,
+        )
     return AddPartitionsToTxnRequest(
-        [AddPartitionsToTxnTransaction(transactional_id, *producer, is_verification, requested)]
+        [
+            AddPartitionsToTxnTransaction(
+                transactional_id,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                verify_only=is_verification,
+                topics=requested,
+            )
+        ]
     )
 
 
@@ -346,7 +367,9 @@ def _build_verify(version: int) -> Build:
 
 
 def _build_offsets(transactional_id: str, producer: Producer) -> Any:
-    return AddOffsetsToTxnRequest(transactional_id, *producer, "readers")
+    return AddOffsetsToTxnRequest(
+        transactional_id, producer_id=producer[0], producer_epoch=producer[1], group_id="readers"
+    )
 
 
 WHOSE: Final = ("other", "ahead", "far behind", "behind", "before", "before, older", "current")
@@ -543,7 +566,7 @@ def play_bad_requests(play: Play) -> None:
     for version in (1, 3):
         play.send_request(add_partitions("", (7, 3), version, SOME), version)
     play.send_request(add_partitions("", (7, 3), 5, SOME, is_verification=True), 5)
-    play.send_request(AddOffsetsToTxnRequest("", 7, 3, "readers"), 4)
+    play.send_request(AddOffsetsToTxnRequest("", producer_id=7, producer_epoch=3, group_id="readers"), 4)
     play.describe("")
     play.init(transactional_id, timeout_ms=900_000)
     play.add(transactional_id, 5)

@@ -98,7 +98,11 @@ class TransactionWorld:
         self, transactional_id: str = X, producer: tuple[int, int] = (-1, -1), *, version: int = 5, **fields: Any
     ) -> InitProducerIdResponse:
         request = InitProducerIdRequest(
-            transactional_id, fields.pop("timeout_ms", TIMEOUT_MS), producer[0], producer[1], **fields
+            transactional_id,
+            transaction_timeout_ms=fields.pop("timeout_ms", TIMEOUT_MS),
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            **fields,
         )
         response = self.carry_out(self.shard.init_producer_id(request, version, self.now_ms))
         assert isinstance(response, InitProducerIdResponse)
@@ -122,7 +126,9 @@ class TransactionWorld:
         return ErrorCode(self.carry_out(decision))
 
     def add_offsets(self, producer: tuple[int, int], *, transactional_id: str = X, version: int = 4) -> ErrorCode:
-        request = AddOffsetsToTxnRequest(transactional_id, *producer, "readers")
+        request = AddOffsetsToTxnRequest(
+            transactional_id, producer_id=producer[0], producer_epoch=producer[1], group_id="readers"
+        )
         decision = self.shard.add_offsets(request, version, self.now_ms, offsets_partition=OFFSETS)
         return ErrorCode(self.carry_out(decision).error_code)
 
@@ -134,7 +140,9 @@ class TransactionWorld:
     def end(
         self, producer: tuple[int, int], *, is_commit: bool, transactional_id: str = X, version: int = 5
     ) -> tuple[ErrorCode, int, int]:
-        request = EndTxnRequest(transactional_id, *producer, committed=is_commit)
+        request = EndTxnRequest(
+            transactional_id, producer_id=producer[0], producer_epoch=producer[1], committed=is_commit
+        )
         response = self.carry_out(self.shard.end_txn(request, version, self.now_ms))
         assert isinstance(response, EndTxnResponse)
         return ErrorCode(response.error_code), response.producer_id, response.producer_epoch

@@ -85,7 +85,7 @@ class TransactionalProducer:
         fields = {"v3_and_below_producer_id": self.producer_id, "v3_and_below_producer_epoch": self.epoch, **fields}
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(topic, list(partitions)) for topic in topics],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(topic, partitions=list(partitions)) for topic in topics],
             **fields,
         )
         codes: dict[str, int] = {}
@@ -144,7 +144,9 @@ class TransactionalProducer:
         return int(answers[-1].error_code)
 
     def add_offsets(self, group_id: str, *, version: int = 4) -> int:
-        request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group_id)
+        request = AddOffsetsToTxnRequest(
+            self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group_id
+        )
         codes: list[int] = []
 
         def is_answered() -> bool:
@@ -156,10 +158,13 @@ class TransactionalProducer:
 
     def commit_offset(self, group_id: str, topic: str, offset: int, *, version: int = 5, **fields: Any) -> int:
         """TxnOffsetCommit of partition 0."""
-        partition = TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")
+        partition = TxnOffsetCommitRequestPartition(0, committed_offset=offset, committed_metadata="")
         fields = {"producer_id": self.producer_id, "producer_epoch": self.epoch, **fields}
         request = TxnOffsetCommitRequest(
-            self.transactional_id, group_id, topics=[TxnOffsetCommitRequestTopic(topic, [partition])], **fields
+            self.transactional_id,
+            group_id=group_id,
+            topics=[TxnOffsetCommitRequestTopic(topic, partitions=[partition])],
+            **fields,
         )
         codes: list[int] = []
 
@@ -176,7 +181,7 @@ def write_marker(client: WireClient, producer: TransactionalProducer, topic: str
     version = fields.pop("version", 2)
     partition = fields.pop("partition", 0)
     fields = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "coordinator_epoch": 0, **fields}
-    marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic(topic, [partition])], **fields)
+    marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic(topic, partition_indexes=[partition])], **fields)
     (result,) = client.call(WriteTxnMarkersRequest([marker]), version).markers
     assert result.producer_id == fields["producer_id"]
     return int(result.topics[0].partitions[0].error_code)
@@ -211,7 +216,9 @@ def hanging_transaction(client: WireClient, topic: str) -> int:
 
 def verify_partitions(client: WireClient, *, is_wanted: bool) -> None:
     """Set transaction.partition.verification.enable of all brokers."""
-    config = AlterableConfig("transaction.partition.verification.enable", SET, str(is_wanted).lower())
-    resource = AlterConfigsResource(BROKER, "", [config])
+    config = AlterableConfig(
+        "transaction.partition.verification.enable", config_operation=SET, value=str(is_wanted).lower()
+    )
+    resource = AlterConfigsResource(BROKER, resource_name="", configs=[config])
     (answer,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
     assert answer.error_code == 0, answer

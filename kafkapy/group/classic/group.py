@@ -92,11 +92,11 @@ class ClassicGroup:
             members=[
                 DescribedGroupMember(
                     member.member_id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.metadata(self.log.protocol_name) if is_stable else b"",
-                    member.assignment,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(self.log.protocol_name) if is_stable else b"",
+                    member_assignment=member.assignment,
                 )
                 for member in self.log.members
             ],
@@ -197,7 +197,9 @@ class ClassicGroup:
                     left.append(self._leave_one(identity, decision))
                 except ApiError as error:
                     code = error.code
-            response.members.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
+            response.members.append(
+                MemberResponse(identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
+            )
         if left:
             self.rebalance.rebalance_or_complete(f"left: {', '.join(left)}", decision, now_ms)
         elif was_pending:

@@ -208,7 +208,11 @@ class ClassicRebalance:
 
     def _subscriptions(self) -> list[JoinGroupResponseMember]:
         return [
-            JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata(self._log.protocol_name))
+            JoinGroupResponseMember(
+                member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(self._log.protocol_name),
+            )
             for member in self._log.members
         ]
 

@@ -77,13 +77,13 @@ class ClassicGroupLog:
         members = [
             MemberMetadata(
                 member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.rebalance_timeout_ms,
-                member.session_timeout_ms,
-                member.metadata(self.protocol_name),
-                member.assignment if assignments is None else assignments[member.member_id],
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(self.protocol_name),
+                assignment=member.assignment if assignments is None else assignments[member.member_id],
             )
             for member in self.members
         ]
@@ -95,7 +95,9 @@ class ClassicGroupLog:
 
     def creation_record(self) -> CoordinatorRecord:
         """Return the record of a new group, which has had no members."""
-        value = GroupMetadataValue("", 0, None, None, self.state_since_ms, [])
+        value = GroupMetadataValue(
+            "", generation=0, protocol=None, leader=None, current_state_timestamp=self.state_since_ms, members=[]
+        )
         return CoordinatorRecord(GroupMetadataKey(self.group_id), value)
 
     def tombstone_records(self) -> Iterable[CoordinatorRecord]:
@@ -106,7 +108,12 @@ class ClassicGroupLog:
         self, generation: int, protocol: str | None, members: list[MemberMetadata], *, since_ms: int
     ) -> CoordinatorRecord:
         value = GroupMetadataValue(
-            self.protocol_type or "", generation, protocol, self.members.leader_id, since_ms, members
+            self.protocol_type or "",
+            generation=generation,
+            protocol=protocol,
+            leader=self.members.leader_id,
+            current_state_timestamp=since_ms,
+            members=members,
         )
         return CoordinatorRecord(GroupMetadataKey(self.group_id), value)
 

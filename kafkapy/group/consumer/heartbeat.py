@@ -157,5 +157,8 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> Reported | None:
 
 def _assignment_answer(member: ConsumerMember) -> AssignmentAnswer:
     return AssignmentAnswer(
-        [TopicPartitions(topic_id, sorted(partitions)) for topic_id, partitions in sorted(member.assigned.items())]
+        [
+            TopicPartitions(topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in sorted(member.assigned.items())
+        ]
     )

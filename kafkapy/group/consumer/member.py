@@ -163,7 +163,9 @@ class ConsumerMember:
 def _to_record(owned: OwnedPartitions) -> list[CurrentTopicPartitions]:
     return [
         CurrentTopicPartitions(
-            topic_id, sorted(partitions), [partitions[partition] for partition in sorted(partitions)]
+            topic_id,
+            partitions=sorted(partitions),
+            assignment_epochs=[partitions[partition] for partition in sorted(partitions)],
         )
         for topic_id, partitions in sorted(owned.items())
     ]

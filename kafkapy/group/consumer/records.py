@@ -27,36 +27,49 @@ from kafkapy.protocol.messages.consumer_group_target_assignment_metadata_value i
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member.member_id), member.metadata_value())
+    return CoordinatorRecord(
+        ConsumerGroupMemberMetadataKey(group_id, member_id=member.member_id), member.metadata_value()
+    )
 
 
 def epoch_record(group_id: str, group_epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(group_epoch, metadata_hash))
+    return CoordinatorRecord(
+        ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch=group_epoch, metadata_hash=metadata_hash)
+    )
 
 
 def target_record(group_id: str, member_id: str, assignment: Assignment) -> CoordinatorRecord:
-    topics = [TopicPartition(topic_id, sorted(partitions)) for topic_id, partitions in sorted(assignment.items())]
-    key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
+    topics = [
+        TopicPartition(topic_id, partitions=sorted(partitions)) for topic_id, partitions in sorted(assignment.items())
+    ]
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id=member_id)
     return CoordinatorRecord(key, ConsumerGroupTargetAssignmentMemberValue(topics))
 
 
 def target_epoch_record(group_id: str, assignment_epoch: int, timestamp_ms: int) -> CoordinatorRecord:
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id)
-    return CoordinatorRecord(key, ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch, timestamp_ms))
+    return CoordinatorRecord(
+        key,
+        ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=assignment_epoch, assignment_timestamp=timestamp_ms
+        ),
+    )
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id)
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id=member.member_id)
     return CoordinatorRecord(key, member.assignment_value())
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
-    value = ConsumerGroupRegularExpressionValue(sorted(resolved.topics), resolved.version, resolved.timestamp_ms)
-    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, regex), value)
+    value = ConsumerGroupRegularExpressionValue(
+        sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+    )
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, regular_expression=regex), value)
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, regex), None)
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, regular_expression=regex), None)
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
@@ -67,19 +80,25 @@ def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the tombstones of one member, in the order that replay requires."""
     return [
-        CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), None),
+        CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id=member_id), None),
+        CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id=member_id), None),
+        CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member_id=member_id), None),
     ]
 
 
 def group_tombstones(group_id: str, member_ids: list[str], regexes: list[str]) -> list[CoordinatorRecord]:
     """Return the tombstones of a whole group, without those of its offsets."""
     return [
-        *(CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member), None) for member in member_ids),
-        *(CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member), None) for member in member_ids),
+        *(
+            CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id=member), None)
+            for member in member_ids
+        ),
+        *(
+            CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id=member), None)
+            for member in member_ids
+        ),
         CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id), None),
-        *(CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member), None) for member in member_ids),
+        *(CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member_id=member), None) for member in member_ids),
         *(regex_tombstone(group_id, regex) for regex in regexes),
         partition_metadata_tombstone(group_id),
         CoordinatorRecord(ConsumerGroupMetadataKey(group_id), None),

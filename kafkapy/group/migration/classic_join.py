@@ -118,7 +118,7 @@ def _with_request(
     member: ConsumerMember, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, client: Client
 ) -> ConsumerMember:
     """Return the member updated with the fields that the request sets."""
-    protocols = [ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols]
+    protocols = [ClassicProtocol(protocol.name, metadata=protocol.metadata) for protocol in request.protocols]
     updated = replace(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
@@ -130,7 +130,7 @@ def _with_request(
         subscribed_topic_regex="",
         client_id=client.client_id,
         client_host=client.client_host,
-        classic_metadata=ClassicMemberMetadata(request.session_timeout_ms, protocols),
+        classic_metadata=ClassicMemberMetadata(request.session_timeout_ms, supported_protocols=protocols),
     )
     return member if updated == member else updated
 

@@ -54,7 +54,9 @@ def decide_classic_leave(
             leaving[member.member_id] = member
         except ApiError as error:
             code = error.code
-        response.members.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
+        response.members.append(
+            MemberResponse(identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
+        )
     decision = _remove(group, list(leaving.values()), image, now_ms)
     decision.response = response
     return decision

@@ -135,7 +135,8 @@ def _member(
         subscribed_topic_names=frozenset(subscription.topics),
         assigned={topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in assignment.items()},
         classic_metadata=ClassicMemberMetadata(
-            member.session_timeout_ms, [ClassicProtocol(name, metadata) for name, metadata in member.protocols]
+            member.session_timeout_ms,
+            supported_protocols=[ClassicProtocol(name, metadata=metadata) for name, metadata in member.protocols],
         ),
     )
     return converted, assignment

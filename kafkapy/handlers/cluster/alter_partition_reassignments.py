@@ -34,7 +34,10 @@ def _failure(request: AlterPartitionReassignmentsRequest, error: ApiError) -> Al
     topics = [
         ReassignableTopicResponse(
             topic.name,
-            [ReassignablePartitionResponse(each.partition_index, code, message) for each in topic.partitions],
+            partitions=[
+                ReassignablePartitionResponse(each.partition_index, error_code=code, error_message=message)
+                for each in topic.partitions
+            ],
         )
         for topic in request.topics
     ]

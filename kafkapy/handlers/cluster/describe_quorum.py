@@ -67,7 +67,7 @@ def _described(description: QuorumDescription, api_version: int) -> DescribeQuor
         observers=[_state(replica, api_version) for replica in description.observers],
     )
     nodes = [
-        Node(node_id=node_id, listeners=[Listener(*endpoint) for endpoint in endpoints])
+        Node(node_id=node_id, listeners=[Listener(each.name, host=each.host, port=each.port) for each in endpoints])
         for node_id, endpoints in description.endpoints.items()
     ]
     topic = TopicData(topic_name=METADATA_PARTITION.topic, partitions=[partition])

@@ -39,7 +39,7 @@ async def _elect_some(services: Services, request: ElectLeadersRequest) -> Elect
     response = ElectLeadersResponse()
     for topic in request.topic_partitions or ():
         results = [_result(partition_id, next(errors)) for partition_id in topic.partitions]
-        response.replica_election_results.append(ReplicaElectionResult(topic.topic, results))
+        response.replica_election_results.append(ReplicaElectionResult(topic.topic, partition_result=results))
     return response
 
 
@@ -47,10 +47,12 @@ async def _elect_all(services: Services, request: ElectLeadersRequest) -> ElectL
     """Elect for all partitions that could change; the response has every topic, as in Apache Kafka."""
     candidates = await services.metadata_changes.change(lambda controller, _: controller.elections.decide_candidates())
     errors = await _elect(services, request, candidates)
-    by_topic = {name: ReplicaElectionResult(name, []) for name in services.metadata.image.topics.by_name}
+    by_topic = {
+        name: ReplicaElectionResult(name, partition_result=[]) for name in services.metadata.image.topics.by_name
+    }
     for (name, partition_id), error in zip(candidates, errors, strict=True):
         if error is None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
-            results = by_topic.setdefault(name, ReplicaElectionResult(name, []))
+            results = by_topic.setdefault(name, ReplicaElectionResult(name, partition_result=[]))
             results.partition_result.append(_result(partition_id, error))
     return ElectLeadersResponse(replica_election_results=list(by_topic.values()))
 
@@ -75,13 +77,15 @@ def _requested(request: ElectLeadersRequest) -> list[TopicPartitionKey]:
 def _result(partition_id: int, error: ApiError | None) -> PartitionResult:
     if error is None:
         return PartitionResult(partition_id, error_message=None)
-    return PartitionResult(partition_id, int(error.code), error.message)
+    return PartitionResult(partition_id, error_code=int(error.code), error_message=error.message)
 
 
 def _failure(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
     """Return an error of the whole request, on each partition, too: version 0 has no top-level error code."""
     results = [
-        ReplicaElectionResult(topic.topic, [_result(partition, error) for partition in topic.partitions])
+        ReplicaElectionResult(
+            topic.topic, partition_result=[_result(partition, error) for partition in topic.partitions]
+        )
         for topic in request.topic_partitions or ()
     ]
     return ElectLeadersResponse(error_code=int(error.code), replica_election_results=results)

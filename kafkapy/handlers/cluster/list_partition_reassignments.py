@@ -29,7 +29,9 @@ async def handle(
 
 def _failure(request: ListPartitionReassignmentsRequest, error: ApiError) -> ListPartitionReassignmentsResponse:
     topics = [
-        OngoingTopicReassignment(topic.name, [OngoingPartitionReassignment(each) for each in topic.partition_indexes])
+        OngoingTopicReassignment(
+            topic.name, partitions=[OngoingPartitionReassignment(each) for each in topic.partition_indexes]
+        )
         for topic in request.topics or ()
     ]
     return ListPartitionReassignmentsResponse(error_code=int(error.code), error_message=error.message, topics=topics)

@@ -30,7 +30,7 @@ KEY_STORE_KEY: Final = "store.location"
 PKCS12_READER: Final = "cryptography.hazmat.primitives.serialization.pkcs12"
 
 Results = dict[ConfigResource, ApiError | None]
-ResponseT = TypeVar("ResponseT")
+ResponseT = TypeVar("ResponseT", covariant=True)
 Decide = Callable[[Controller, int], Decided[Any, Results]]
 
 
@@ -42,6 +42,14 @@ class NamedConfig(Protocol):
 class RequestedConfigs(Protocol):
     @property
     def configs(self) -> "Sequence[NamedConfig]": ...
+
+
+class NewResponse(Protocol[ResponseT]):
+    """The class of a resource's response, of which each of the two APIs has its own."""
+
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> ResponseT: ...
 
 
 class RequestedResource(Protocol):
@@ -174,13 +182,18 @@ def _results(response: Any) -> Results:
     }
 
 
-def responses(
-    new: Callable[[int, str | None, int, str], ResponseT], resources: Iterable[RequestedResource], results: Results
-) -> list[ResponseT]:
-    """Return each resource's response, made by `new(error_code, error_message, resource_type, resource_name)`."""
+def responses(new: NewResponse[ResponseT], resources: Iterable[RequestedResource], results: Results) -> list[ResponseT]:
+    """Return each resource's response."""
     results_of_all = []
     for requested in resources:
         error = results[resource_of(requested)]
         code, message = (error.code, error.message) if error is not None else (ErrorCode.NONE, None)
-        results_of_all.append(new(code, message, requested.resource_type, requested.resource_name))
+        results_of_all.append(
+            new(
+                error_code=code,
+                error_message=message,
+                resource_type=requested.resource_type,
+                resource_name=requested.resource_name,
+            )
+        )
     return results_of_all

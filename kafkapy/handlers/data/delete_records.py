@@ -27,7 +27,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteRec
         results = [
             _plan(services, access, topic.name, requested, deletions) async for requested in way.over(topic.partitions)
         ]
-        response.topics.append(DeleteRecordsTopicResult(topic.name, results))
+        response.topics.append(DeleteRecordsTopicResult(topic.name, partitions=results))
     manager = services.replica_manager
     if not manager.deletions.delete(list(deletions)):
         future, on_done = completion()
@@ -47,7 +47,9 @@ def _plan(
     deletions: dict[PartitionDeletion, DeleteRecordsPartitionResult],
 ) -> DeleteRecordsPartitionResult:
     """Return the result of one partition: an error, or a result that is completed from the deletion added here."""
-    result = DeleteRecordsPartitionResult(requested.partition_index, INVALID_LOW_WATERMARK)
+    result = DeleteRecordsPartitionResult(
+        partition_index=requested.partition_index, low_watermark=INVALID_LOW_WATERMARK
+    )
     partitions = services.replica_manager.partitions
     partition = partitions.find(topic, requested.partition_index)
     if not access.allows(topic):

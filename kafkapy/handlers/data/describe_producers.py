@@ -32,7 +32,7 @@ async def handle(
         indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (topic.name, index) not in described]
         described.update((topic.name, index) for index in indexes)
         partitions = [await _describe(services, topic.name, index, error, way) async for index in way.over(indexes)]
-        response.topics.append(TopicResponse(topic.name, partitions))
+        response.topics.append(TopicResponse(topic.name, partitions=partitions))
     return response
 
 
@@ -49,23 +49,23 @@ def _topic_error(services: Services, context: RequestContext, topic: str) -> Api
 
 async def _describe(services: Services, topic: str, index: int, error: ApiError | None, way: Walk) -> PartitionResponse:
     if error is not None:
-        return PartitionResponse(index, error.code, error.message)
+        return PartitionResponse(index, error_code=error.code, error_message=error.message)
     partitions = services.replica_manager.partitions
     partition = partitions.find(topic, index)
     if partition is None:
-        return PartitionResponse(index, partitions.missing_code(topic, index))
+        return PartitionResponse(index, error_code=partitions.missing_code(topic, index))
     if partition.role is Role.OFFLINE or partition.log is None:
-        return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return PartitionResponse(index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     producers = list(partition.log.producer_state.producers.values())
     return PartitionResponse(index, active_producers=[_state(producer) async for producer in way.over(producers)])
 
 
 def _state(producer: ProducerEntry) -> ProducerState:
     return ProducerState(
-        producer.producer_id,
-        producer.producer_epoch,
-        producer.last_sequence,
-        producer.last_timestamp_ms,
-        producer.coordinator_epoch,
-        producer.transaction_first_offset,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.transaction_first_offset,
     )

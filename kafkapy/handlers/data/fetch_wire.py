@@ -67,7 +67,7 @@ def respond(services: Services, context: RequestContext, fetch: FetchContext, re
                 read.error_code = NOT_LEADER_OR_FOLLOWER
             has_moved = has_moved or read.error_code in CODES_WITH_LEADER
         if last is None or last.topic_id != requested.topic_id or last.topic != requested.topic:
-            topics.append(FetchableTopicResponse(requested.topic, requested.topic_id, []))
+            topics.append(FetchableTopicResponse(requested.topic, topic_id=requested.topic_id))
             last = requested
         topics[-1].partitions.append(_partition_data(requested.request.partition, read))
     response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
@@ -92,16 +92,20 @@ def _partition_data(partition_id: int, read: PartitionRead) -> PartitionData:
     aborted, diverging = read.aborted, read.diverging
     return PartitionData(
         partition_id,
-        read.error_code,
-        read.high_watermark,
-        read.last_stable_offset,
-        read.log_start_offset,
-        NO_DIVERGING_EPOCH if diverging is None else EpochEndOffset(diverging.leader_epoch, diverging.offset),
-        NO_CURRENT_LEADER,
-        NO_SNAPSHOT,
-        None if aborted is None else [AbortedTransaction(producer_id, offset) for offset, producer_id in aborted],
-        read.preferred_read_replica,
-        read.records,
+        error_code=read.error_code,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        diverging_epoch=NO_DIVERGING_EPOCH
+        if diverging is None
+        else EpochEndOffset(epoch=diverging.leader_epoch, end_offset=diverging.offset),
+        current_leader=NO_CURRENT_LEADER,
+        snapshot_id=NO_SNAPSHOT,
+        aborted_transactions=None
+        if aborted is None
+        else [AbortedTransaction(producer_id=producer_id, first_offset=offset) for offset, producer_id in aborted],
+        preferred_read_replica=read.preferred_read_replica,
+        records=read.records,
     )
 
 
@@ -113,5 +117,8 @@ def _name_leaders(services: Services, context: RequestContext, response: FetchRe
             continue
         for answer in topic.partitions:
             if answer.error_code in CODES_WITH_LEADER:
-                answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(image.name, answer.partition_index))
-    response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]
+                leader_id, epoch = leaders.leader_of(image.name, answer.partition_index)
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id, host=host, port=port, rack=rack) for node_id, host, port, rack in leaders.endpoints()
+    ]

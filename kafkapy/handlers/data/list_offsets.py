@@ -39,7 +39,7 @@ async def handle(services: Services, context: RequestContext, request: ListOffse
     way = walk(services, context)
     async for topic in way.over(request.topics):
         answers = [await lookup.answer(topic.name, partition) async for partition in way.over(topic.partitions)]
-        response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
+        response.topics.append(ListOffsetsTopicResponse(topic.name, partitions=answers))
     return response
 
 
@@ -60,12 +60,20 @@ class _Lookup:
             self._check(topic, requested)
             found = await self._find(topic, requested)
         except ApiError as error:
-            return ListOffsetsPartitionResponse(requested.partition_index, self._known_code(error.code))
+            return ListOffsetsPartitionResponse(
+                partition_index=requested.partition_index, error_code=self._known_code(error.code)
+            )
         except StorageError:
-            return ListOffsetsPartitionResponse(requested.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+            return ListOffsetsPartitionResponse(
+                partition_index=requested.partition_index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+            )
         leader_epoch = found.leader_epoch if self._version >= LEADER_EPOCHS_SINCE else NO_LEADER_EPOCH
         return ListOffsetsPartitionResponse(
-            requested.partition_index, 0, found.timestamp_ms, found.offset, leader_epoch
+            partition_index=requested.partition_index,
+            error_code=0,
+            timestamp=found.timestamp_ms,
+            offset=found.offset,
+            leader_epoch=leader_epoch,
         )
 
     def _check(self, topic: str, requested: ListOffsetsPartition) -> None:

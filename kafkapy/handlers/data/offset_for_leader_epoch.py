@@ -35,7 +35,7 @@ async def handle(
             _answer(services, topic.topic, requested, is_allowed=is_allowed)
             async for requested in way.over(topic.partitions)
         ]
-        response.topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
+        response.topics.append(OffsetForLeaderTopicResult(topic.topic, partitions=answers))
     return response
 
 

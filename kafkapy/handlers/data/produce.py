@@ -282,7 +282,11 @@ class _Plan:
     def finish(self) -> ProduceResponse:
         response = ProduceResponse(
             [
-                TopicProduceResponse(topic.name, topic.topic_id, [response_of(outcome) for outcome in outcomes])
+                TopicProduceResponse(
+                    topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[response_of(outcome) for outcome in outcomes],
+                )
                 for topic, outcomes in self._outcomes
             ]
         )
@@ -301,8 +305,11 @@ def name_leaders(services: Services, context: RequestContext, response: ProduceR
         name = topic.name if image is None else image.name
         for answer in topic.partition_responses:
             if answer.error_code == NOT_LEADER_OR_FOLLOWER:
-                answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(name, answer.index))
-    response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]
+                leader_id, epoch = leaders.leader_of(name, answer.index)
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id, host=host, port=port, rack=rack) for node_id, host, port, rack in leaders.endpoints()
+    ]
 
 
 def _has_moved(response: ProduceResponse) -> bool:
@@ -315,7 +322,16 @@ def _has_moved(response: ProduceResponse) -> bool:
 
 def _refusal(index: int, code: int, message: str | None) -> PartitionProduceResponse:
     """Return the response for a partition whose batch is not even tried to be appended."""
-    return PartitionProduceResponse(index, code, -1, -1, -1, NO_RECORD_ERRORS, message, NO_CURRENT_LEADER)
+    return PartitionProduceResponse(
+        index,
+        error_code=code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        record_errors=NO_RECORD_ERRORS,
+        error_message=message,
+        current_leader=NO_CURRENT_LEADER,
+    )
 
 
 def response_of(append: PartitionAppend | PartitionProduceResponse) -> PartitionProduceResponse:
@@ -325,18 +341,18 @@ def response_of(append: PartitionAppend | PartitionProduceResponse) -> Partition
     assert append.__class__ is PartitionAppend
     return PartitionProduceResponse(
         append.partition.topic_partition.partition,
-        append.error_code,
-        append.base_offset,
-        append.log_append_time_ms,
-        append.log_start_offset,
-        _record_errors(append.record_errors) if append.record_errors else NO_RECORD_ERRORS,
-        append.error_message,
-        NO_CURRENT_LEADER,
+        error_code=append.error_code,
+        base_offset=append.base_offset,
+        log_append_time_ms=append.log_append_time_ms,
+        log_start_offset=append.log_start_offset,
+        record_errors=_record_errors(append.record_errors) if append.record_errors else NO_RECORD_ERRORS,
+        error_message=append.error_message,
+        current_leader=NO_CURRENT_LEADER,
     )
 
 
 def _record_errors(record_errors: Iterable[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
-    return [BatchIndexAndErrorMessage(index, message) for index, message in record_errors]
+    return [BatchIndexAndErrorMessage(index, batch_index_error_message=message) for index, message in record_errors]
 
 
 def has_transactional_batch(request: ProduceRequest) -> bool:
@@ -366,8 +382,8 @@ def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCod
         [
             TopicProduceResponse(
                 topic.name,
-                topic.topic_id,
-                [_refusal(data.index, code, None) for data in topic.partition_data],
+                topic_id=topic.topic_id,
+                partition_responses=[_refusal(data.index, code, None) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]

@@ -276,11 +276,18 @@ class _Plan:
     ) -> PartitionProduceResponse:
         index = self.partition.topic_partition.partition
         return PartitionProduceResponse(
-            index, 0, base_offset, log_append_time_ms, log_start_offset, NO_RECORD_ERRORS, None, NO_CURRENT_LEADER
+            index,
+            base_offset=base_offset,
+            log_append_time_ms=log_append_time_ms,
+            log_start_offset=log_start_offset,
+            record_errors=NO_RECORD_ERRORS,
+            current_leader=NO_CURRENT_LEADER,
         )
 
     def response_of(self, part: PartitionProduceResponse) -> ProduceResponse:
-        return ProduceResponse([TopicProduceResponse(self._topic_name, self.partition.topic_id, [part])])
+        return ProduceResponse(
+            [TopicProduceResponse(self._topic_name, topic_id=self.partition.topic_id, partition_responses=[part])]
+        )
 
     def encode(self, correlation_id: int, response: ProduceResponse) -> bytes:
         """Return an encoded response, with size prefix and header."""

@@ -83,13 +83,16 @@ def _response(
         for marker, code in zip(markers, results[topic_partition], strict=True):
             codes[marker.producer_id][topic_partition] = code
     return WriteTxnMarkersResponse(
-        [WritableTxnMarkerResult(producer_id, _topics(of_producer)) for producer_id, of_producer in codes.items()]
+        [
+            WritableTxnMarkerResult(producer_id, topics=_topics(of_producer))
+            for producer_id, of_producer in codes.items()
+        ]
     )
 
 
 def _topics(codes: dict[TopicPartition, int]) -> list[WritableTxnMarkerTopicResult]:
     topics: dict[str, WritableTxnMarkerTopicResult] = {}
     for (topic, partition), code in codes.items():
-        result = topics.setdefault(topic, WritableTxnMarkerTopicResult(topic, []))
-        result.partitions.append(WritableTxnMarkerPartitionResult(partition, code))
+        result = topics.setdefault(topic, WritableTxnMarkerTopicResult(topic, partitions=[]))
+        result.partitions.append(WritableTxnMarkerPartitionResult(partition_index=partition, error_code=code))
     return list(topics.values())

@@ -16,9 +16,9 @@ async def handle(services: Services, context: RequestContext, request: DeleteGro
 
 async def _delete(services: Services, context: RequestContext, group_id: str) -> DeletableGroupResult:
     if not services.authorizer.authorize(context, AclOperation.DELETE, ResourceType.GROUP, group_id):
-        return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return DeletableGroupResult(group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         await services.groups.call(group_id, lambda shard, token, now_ms: shard.delete_group(group_id))
     except ApiError as error:
-        return DeletableGroupResult(group_id, error.code)
+        return DeletableGroupResult(group_id, error_code=error.code)
     return DeletableGroupResult(group_id)

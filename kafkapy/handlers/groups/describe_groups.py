@@ -38,7 +38,7 @@ async def _describe(services: Services, context: RequestContext, group_id: str) 
     try:
         return await services.groups.read(group_id, lambda shard: shard.describe_group(group_id, context.api_version))
     except ApiError as error:
-        return DescribedGroup(error.code, error.message, group_id=group_id)
+        return DescribedGroup(error.code, error_message=error.message, group_id=group_id)
 
 
 async def _explain(services: Services, group: DescribedGroup) -> None:

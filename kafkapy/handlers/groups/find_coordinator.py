@@ -64,7 +64,13 @@ def _share_refusal(services: Services, context: RequestContext, keys: Iterable[s
     if all(authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME) for _ in keys):
         return None
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return FindCoordinatorResponse(coordinators=[Coordinator(key, *NO_NODE, code, code.message) for key in keys])
+    node_id, host, port = NO_NODE
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key, node_id=node_id, host=host, port=port, error_code=code, error_message=code.message)
+            for key in keys
+        ]
+    )
 
 
 async def _coordinator(services: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
@@ -73,7 +79,7 @@ async def _coordinator(services: Services, context: RequestContext, key_type: in
         node_id, host, port = await _find(services, context, key_type, key)
     except ApiError as error:
         (node_id, host, port), code = NO_NODE, ErrorCode(error.code)
-    return Coordinator(key, node_id, host, port, code)
+    return Coordinator(key, node_id=node_id, host=host, port=port, error_code=code)
 
 
 async def _find(services: Services, context: RequestContext, key_type: int, key: str) -> tuple[int, str, int]:

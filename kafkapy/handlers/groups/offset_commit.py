@@ -93,13 +93,16 @@ def _refuse_unknown_partitions(
     unknown = [each for each in topic.partitions if each.partition_index not in image.partitions]
     if unknown:
         topic.partitions = [each for each in topic.partitions if each.partition_index in image.partitions]
-        of_unknown = OffsetCommitRequestTopic(topic.name, topic.topic_id, unknown)
+        of_unknown = OffsetCommitRequestTopic(topic.name, topic_id=topic.topic_id, partitions=unknown)
         refused.topics.append(_failed(of_unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
 
 def _failed(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
-    partitions = [OffsetCommitResponsePartition(each.partition_index, code) for each in topic.partitions]
-    return OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
+    partitions = [
+        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in topic.partitions
+    ]
+    return OffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _merge(response: OffsetCommitResponse, refused: OffsetCommitResponse) -> None:

@@ -55,17 +55,20 @@ def _deletable(
             refused.topics.append(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         if unknown:
-            of_unknown = OffsetDeleteRequestTopic(topic.name, unknown)
+            of_unknown = OffsetDeleteRequestTopic(topic.name, partitions=unknown)
             refused.topics.append(_failed(of_unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         known = [each for each in topic.partitions if image is not None and each.partition_index in image.partitions]
         if known:
-            deletable.append(OffsetDeleteRequestTopic(topic.name, known))
+            deletable.append(OffsetDeleteRequestTopic(topic.name, partitions=known))
     return deletable
 
 
 def _failed(topic: OffsetDeleteRequestTopic, code: int) -> OffsetDeleteResponseTopic:
-    partitions = [OffsetDeleteResponsePartition(each.partition_index, code) for each in topic.partitions]
-    return OffsetDeleteResponseTopic(topic.name, partitions)
+    partitions = [
+        OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in topic.partitions
+    ]
+    return OffsetDeleteResponseTopic(topic.name, partitions=partitions)
 
 
 def _merge(response: OffsetDeleteResponse, refused: OffsetDeleteResponse) -> None:

@@ -58,7 +58,10 @@ async def handle(services: Services, context: RequestContext, request: OffsetFet
         request.group_id,
         topics=None
         if request.topics is None
-        else [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics],
+        else [
+            OffsetFetchRequestTopics(topic.name, topic_id=ZERO_UUID, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ],
     )
     return _of_one(requested, await _fetch(services, context, requested, request.require_stable), context.api_version)
 
@@ -111,10 +114,12 @@ async def _read(
     if isinstance(found, OffsetFetchResponseGroup):
         return found
     assert found.topics is not None
-    whole = OffsetFetchResponseGroup(requested.group_id, [])
+    whole = OffsetFetchResponseGroup(requested.group_id, topics=[])
     way = walk(services, context)
     for topics, continued in cut(found.topics, OF_GROUP):
-        part = OffsetFetchRequestGroup(requested.group_id, requested.member_id, requested.member_epoch, topics)
+        part = OffsetFetchRequestGroup(
+            requested.group_id, member_id=requested.member_id, member_epoch=requested.member_epoch, topics=topics
+        )
         join(whole, await services.groups.read(requested.group_id, fetch(part)), OF_GROUP, continued)
         if way.is_over(PART_ELEMENTS):
             await way.give_way()
@@ -178,11 +183,13 @@ def _visible(
 
 def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
     partitions = [_no_offset(partition, code) for partition in topic.partition_indexes]
-    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
+    return OffsetFetchResponseTopics(topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _no_offset(partition: int, code: int) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(partition, -1, -1, "", code)
+    return OffsetFetchResponsePartitions(
+        partition, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=code
+    )
 
 
 def _of_one(requested: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
@@ -194,13 +201,13 @@ def _of_one(requested: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup,
         topics=[
             OffsetFetchResponseTopic(
                 topic.name,
-                [
+                partitions=[
                     OffsetFetchResponsePartition(
                         each.partition_index,
-                        each.committed_offset,
-                        each.committed_leader_epoch,
-                        each.metadata,
-                        each.error_code,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
                     )
                     for each in topic.partitions
                 ],

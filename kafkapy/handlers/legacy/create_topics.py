@@ -21,7 +21,10 @@ async def handle(
     )
     response = await create_topics.handle(services, context.at_version(OLDEST_SERVED), converted)
     return LegacyCreateTopicsResponse(
-        [CreatableTopicResult(topic.name, topic.error_code, topic.error_message) for topic in response.topics]
+        [
+            CreatableTopicResult(topic.name, error_code=topic.error_code, error_message=topic.error_message)
+            for topic in response.topics
+        ]
     )
 
 
@@ -30,6 +33,8 @@ def _topic(topic: legacy.CreatableTopic) -> served.CreatableTopic:
         name=topic.name,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments=[served.CreatableReplicaAssignment(a.partition_index, a.broker_ids) for a in topic.assignments],
-        configs=[served.CreatableTopicConfig(config.name, config.value) for config in topic.configs],
+        assignments=[
+            served.CreatableReplicaAssignment(a.partition_index, broker_ids=a.broker_ids) for a in topic.assignments
+        ],
+        configs=[served.CreatableTopicConfig(config.name, value=config.value) for config in topic.configs],
     )

@@ -17,5 +17,5 @@ async def handle(
     converted = DeleteTopicsRequest(topic_names=request.topic_names, timeout_ms=request.timeout_ms)
     response = await delete_topics.handle(services, context.at_version(OLDEST_SERVED), converted)
     return LegacyDeleteTopicsResponse(
-        [DeletableTopicResult(topic.name or "", topic.error_code) for topic in response.responses]
+        [DeletableTopicResult(topic.name or "", error_code=topic.error_code) for topic in response.responses]
     )

@@ -110,7 +110,9 @@ class _Conversion:
 
     async def convert(self, topic: str, requested: LegacyPartition, read: Read) -> PartitionData:
         """Return the converted answer of a partition; the region that was read is released."""
-        answer = PartitionData(read.partition_index, read.error_code, read.high_watermark, b"")
+        answer = PartitionData(
+            read.partition_index, error_code=read.error_code, high_watermark=read.high_watermark, records=b""
+        )
         while isinstance(read.records, FileRegion) and self.bytes_left > 0:
             try:
                 answer.records, next_offset = await self._convert(read.records, requested.fetch_offset)

@@ -38,14 +38,16 @@ async def handle(
             partition = find_partition(services, topic, requested.partition_index)
             offsets = _offsets_before(partition, requested, services.clock.wall_ms(), is_from_client=is_from_client)
         except ApiError as error:
-            return ListOffsetsPartitionResponse(requested.partition_index, error.code)
+            return ListOffsetsPartitionResponse(requested.partition_index, error_code=error.code)
         except StorageError:
-            return ListOffsetsPartitionResponse(requested.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
-        return ListOffsetsPartitionResponse(requested.partition_index, 0, offsets)
+            return ListOffsetsPartitionResponse(requested.partition_index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return ListOffsetsPartitionResponse(requested.partition_index, error_code=0, old_style_offsets=offsets)
 
     return LegacyListOffsetsResponse(
         [
-            ListOffsetsTopicResponse(topic.name, [answer(topic.name, partition) for partition in topic.partitions])
+            ListOffsetsTopicResponse(
+                topic.name, partitions=[answer(topic.name, partition) for partition in topic.partitions]
+            )
             for topic in request.topics
         ]
     )

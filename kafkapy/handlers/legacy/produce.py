@@ -93,7 +93,7 @@ class _Conversion:
                 await self._add(data, is_forbidden=topic.name in forbidden)
 
     async def _add(self, data: LegacyData, *, is_forbidden: bool) -> None:
-        answer = PartitionProduceResponse(data.index, base_offset=-1)
+        answer = PartitionProduceResponse(index=data.index, base_offset=-1)
         self.response.responses[-1].partition_responses.append(answer)
         assert not isinstance(data.records, FileRegion), "a request never carries a region"
         try:
@@ -108,7 +108,7 @@ class _Conversion:
             return
         finally:
             data.records = None  # the frame is not needed for them any more
-        self.request.topic_data[-1].partition_data.append(PartitionProduceData(data.index, records))
+        self.request.topic_data[-1].partition_data.append(PartitionProduceData(data.index, records=records))
         self.awaited.append(answer)
 
     async def _convert(self, records: ReadableBuffer) -> bytes:

@@ -69,7 +69,9 @@ def _described(token: DelegationTokenRecord, secret: bytes, version: int) -> Des
         max_timestamp=token.max_timestamp,
         token_id=token.token_id,
         hmac=token_hmac(secret, token.token_id),
-        renewers=[DescribedDelegationTokenRenewer(*split(renewer)) for renewer in token.renewers],
+        renewers=[
+            DescribedDelegationTokenRenewer(kind, principal_name=name) for kind, name in map(split, token.renewers)
+        ],
     )
     if version >= WITH_REQUESTER:
         kind, name = split(token.requester)

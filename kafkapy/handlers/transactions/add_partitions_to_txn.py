@@ -36,10 +36,10 @@ async def handle(
     if context.api_version < FROM_BROKERS_SINCE:
         only = AddPartitionsToTxnTransaction(
             request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            False,
-            request.v3_and_below_topics,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            verify_only=False,
+            topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=_topic_results(await _codes(services, context, only))
@@ -48,7 +48,9 @@ async def handle(
     transactions = walk(services, context).over(request.transactions)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
-            AddPartitionsToTxnResult(each.transactional_id, _topic_results(await _codes(services, context, each)))
+            AddPartitionsToTxnResult(
+                each.transactional_id, topic_results=_topic_results(await _codes(services, context, each))
+            )
             async for each in transactions
         ]
     )
@@ -118,6 +120,8 @@ async def _decide(
 def _topic_results(codes: Mapping[TopicPartition, int]) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (topic, partition), code in codes.items():
-        result = topics.setdefault(topic, AddPartitionsToTxnTopicResult(topic, []))
-        result.results_by_partition.append(AddPartitionsToTxnPartitionResult(partition, code))
+        result = topics.setdefault(topic, AddPartitionsToTxnTopicResult(topic, results_by_partition=[]))
+        result.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+        )
     return list(topics.values())

@@ -27,13 +27,13 @@ async def _describe(services: Services, context: RequestContext, transactional_i
     if not services.authorizer.authorize(
         context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
-        return TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+        return TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id=transactional_id)
     if not transactional_id:
-        return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)
+        return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id=transactional_id)
     try:
         state = await services.transactions.read(transactional_id, lambda shard: shard.describe(transactional_id))
     except ApiError as error:
-        return TransactionState(error.code, transactional_id)
+        return TransactionState(error.code, transactional_id=transactional_id)
     access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.topic for topic in state.topics))
     state.topics = [topic for topic in state.topics if access.allows(topic.topic)]
     return state

@@ -121,11 +121,11 @@ def _committable(
             continue
         unknown = [each for each in topic.partitions if image is None or each.partition_index not in image.partitions]
         if unknown:
-            of_unknown = TxnOffsetCommitRequestTopic(topic.name, unknown)
+            of_unknown = TxnOffsetCommitRequestTopic(topic.name, partitions=unknown)
             refused.topics.append(_failed(of_unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         known = [each for each in topic.partitions if image is not None and each.partition_index in image.partitions]
         if known:
-            committable.append(TxnOffsetCommitRequestTopic(topic.name, known))
+            committable.append(TxnOffsetCommitRequestTopic(topic.name, partitions=known))
     return committable
 
 
@@ -134,8 +134,11 @@ def _all_failed(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetCommitRe
 
 
 def _failed(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitResponseTopic:
-    partitions = [TxnOffsetCommitResponsePartition(each.partition_index, code) for each in topic.partitions]
-    return TxnOffsetCommitResponseTopic(topic.name, partitions)
+    partitions = [
+        TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in topic.partitions
+    ]
+    return TxnOffsetCommitResponseTopic(topic.name, partitions=partitions)
 
 
 def _merge(response: TxnOffsetCommitResponse, refused: TxnOffsetCommitResponse) -> None:

@@ -81,8 +81,13 @@ def _class(spec: MessageSpec, struct: StructSpec, body: Body) -> list[str]:
 
 
 def _constructor(struct: StructSpec, body: Body) -> list[str]:
+    """Return the lines of `__init__`. Its arguments are keywords, so that a field added to the spec moves no other.
+
+    Only the first may be given by its position, unless all fields are ints, which nothing would tell apart.
+    """
     arguments = [f"{field.attribute}: {_argument(field, body)}" for field in struct.fields]
     arguments.append("unknown_tagged_fields: dict[int, bytes] | None = None")
+    arguments.insert(0 if _has_only_ints(struct) else 1, "*")
     lines = wrap("def __init__(", ["self", *arguments], ") -> None:", "    ")
     for field in struct.fields:
         name = field.attribute
@@ -98,6 +103,10 @@ def _constructor(struct: StructSpec, body: Body) -> list[str]:
         else:
             lines.append(f"        self.{name} = {name}")
     return [*lines, "        self.unknown_tagged_fields = unknown_tagged_fields"]
+
+
+def _has_only_ints(struct: StructSpec) -> bool:
+    return all(not field.is_array and ANNOTATIONS.get(field.type) in ("int", "bool") for field in struct.fields)
 
 
 def _annotation(field: FieldSpec, body: Body) -> str:

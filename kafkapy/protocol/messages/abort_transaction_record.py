@@ -36,7 +36,7 @@ class AbortTransactionRecord(Message):
     reason: str | None
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, reason: str | None = None, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, reason: str | None = None, *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.reason = reason
         self.unknown_tagged_fields = unknown_tagged_fields
 

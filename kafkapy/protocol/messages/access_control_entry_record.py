@@ -63,6 +63,7 @@ class AccessControlEntryRecord(Message):
     def __init__(
         self,
         id: bytes = ZERO_UUID,
+        *,
         resource_type: int = 0,
         resource_name: str = "",
         pattern_type: int = 0,

@@ -49,6 +49,7 @@ class AddOffsetsToTxnRequest(Message):
     def __init__(
         self,
         transactional_id: str = "",
+        *,
         producer_id: int = 0,
         producer_epoch: int = 0,
         group_id: str = "",

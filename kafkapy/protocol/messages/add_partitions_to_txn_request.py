@@ -52,6 +52,7 @@ class AddPartitionsToTxnTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -73,6 +74,7 @@ class AddPartitionsToTxnTransaction(MessageStruct):
     def __init__(
         self,
         transactional_id: str = "",
+        *,
         producer_id: int = 0,
         producer_epoch: int = 0,
         verify_only: bool = False,
@@ -113,6 +115,7 @@ class AddPartitionsToTxnRequest(Message):
     def __init__(
         self,
         transactions: list[AddPartitionsToTxnTransaction] = EMPTY,
+        *,
         v3_and_below_transactional_id: str = "",
         v3_and_below_producer_id: int = 0,
         v3_and_below_producer_epoch: int = 0,

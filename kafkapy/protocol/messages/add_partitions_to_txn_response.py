@@ -49,6 +49,7 @@ class AddPartitionsToTxnPartitionResult(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         partition_error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -68,6 +69,7 @@ class AddPartitionsToTxnTopicResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         results_by_partition: list[AddPartitionsToTxnPartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -86,6 +88,7 @@ class AddPartitionsToTxnResult(MessageStruct):
     def __init__(
         self,
         transactional_id: str = "",
+        *,
         topic_results: list[AddPartitionsToTxnTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -118,6 +121,7 @@ class AddPartitionsToTxnResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         results_by_transaction: list[AddPartitionsToTxnResult] = EMPTY,
         results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = EMPTY,

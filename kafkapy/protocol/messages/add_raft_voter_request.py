@@ -49,6 +49,7 @@ class Listener(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -87,6 +88,7 @@ class AddRaftVoterRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = "",
+        *,
         timeout_ms: int = 0,
         voter_id: int = 0,
         voter_directory_id: bytes = ZERO_UUID,

@@ -43,6 +43,7 @@ class AddRaftVoterResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,

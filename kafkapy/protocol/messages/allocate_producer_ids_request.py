@@ -39,6 +39,7 @@ class AllocateProducerIdsRequest(Message):
 
     def __init__(
         self,
+        *,
         broker_id: int = 0,
         broker_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -41,6 +41,7 @@ class AllocateProducerIdsResponse(Message):
 
     def __init__(
         self,
+        *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
         producer_id_start: int = 0,

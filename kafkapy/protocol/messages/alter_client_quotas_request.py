@@ -55,6 +55,7 @@ class EntityData(MessageStruct):
     def __init__(
         self,
         entity_type: str = "",
+        *,
         entity_name: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -74,6 +75,7 @@ class OpData(MessageStruct):
     def __init__(
         self,
         key: str = "",
+        *,
         value: float = 0.0,
         remove: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -94,6 +96,7 @@ class EntryData(MessageStruct):
     def __init__(
         self,
         entity: list[EntityData] = EMPTY,
+        *,
         ops: list[OpData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -118,6 +121,7 @@ class AlterClientQuotasRequest(Message):
     def __init__(
         self,
         entries: list[EntryData] = EMPTY,
+        *,
         validate_only: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -54,6 +54,7 @@ class EntityData(MessageStruct):
     def __init__(
         self,
         entity_type: str = "",
+        *,
         entity_name: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -73,6 +74,7 @@ class EntryData(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         entity: list[EntityData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -99,6 +101,7 @@ class AlterClientQuotasResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         entries: list[EntryData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -55,6 +55,7 @@ class AlterableConfig(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         value: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -74,6 +75,7 @@ class AlterConfigsResource(MessageStruct):
     def __init__(
         self,
         resource_type: int = 0,
+        *,
         resource_name: str = "",
         configs: list[AlterableConfig] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -100,6 +102,7 @@ class AlterConfigsRequest(Message):
     def __init__(
         self,
         resources: list[AlterConfigsResource] = EMPTY,
+        *,
         validate_only: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

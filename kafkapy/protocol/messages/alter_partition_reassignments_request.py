@@ -45,6 +45,7 @@ class ReassignablePartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         replicas: list[int] | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class ReassignableTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[ReassignablePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class AlterPartitionReassignmentsRequest(Message):
     def __init__(
         self,
         timeout_ms: int = 60000,
+        *,
         allow_replication_factor_change: bool = True,
         topics: list[ReassignableTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

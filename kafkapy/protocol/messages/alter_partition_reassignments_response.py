@@ -45,6 +45,7 @@ class ReassignablePartitionResponse(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -65,6 +66,7 @@ class ReassignableTopicResponse(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[ReassignablePartitionResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -99,6 +101,7 @@ class AlterPartitionReassignmentsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         allow_replication_factor_change: bool = True,
         error_code: int = 0,
         error_message: str | None = "",

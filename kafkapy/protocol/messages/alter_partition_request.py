@@ -47,6 +47,7 @@ class BrokerState(MessageStruct):
 
     def __init__(
         self,
+        *,
         broker_id: int = 0,
         broker_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -78,6 +79,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         leader_epoch: int = 0,
         new_isr: list[int] = EMPTY,
         new_isr_with_epochs: list[BrokerState] = EMPTY,
@@ -104,6 +106,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -129,6 +132,7 @@ class AlterPartitionRequest(Message):
     def __init__(
         self,
         broker_id: int = 0,
+        *,
         broker_epoch: int = -1,
         topics: list[TopicData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

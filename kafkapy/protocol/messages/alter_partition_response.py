@@ -61,6 +61,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         leader_id: int = 0,
         leader_epoch: int = 0,
@@ -89,6 +90,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -114,6 +116,7 @@ class AlterPartitionResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         topics: list[TopicData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -47,6 +47,7 @@ class AlterReplicaLogDirTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -65,6 +66,7 @@ class AlterReplicaLogDir(MessageStruct):
     def __init__(
         self,
         path: str = "",
+        *,
         topics: list[AlterReplicaLogDirTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class AlterReplicaLogDirsRequest(Message):
     def __init__(
         self,
         dirs: list[AlterReplicaLogDir] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.dirs = [] if dirs is EMPTY else dirs

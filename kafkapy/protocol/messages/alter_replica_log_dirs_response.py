@@ -49,6 +49,7 @@ class AlterReplicaLogDirPartitionResult(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -68,6 +69,7 @@ class AlterReplicaLogDirTopicResult(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[AlterReplicaLogDirPartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class AlterReplicaLogDirsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         results: list[AlterReplicaLogDirTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

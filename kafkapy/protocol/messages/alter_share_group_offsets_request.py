@@ -39,6 +39,7 @@ class AlterShareGroupOffsetsRequestPartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         start_offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -58,6 +59,7 @@ class AlterShareGroupOffsetsRequestTopic(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[AlterShareGroupOffsetsRequestPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -82,6 +84,7 @@ class AlterShareGroupOffsetsRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[AlterShareGroupOffsetsRequestTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -46,6 +46,7 @@ class AlterShareGroupOffsetsResponsePartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -67,6 +68,7 @@ class AlterShareGroupOffsetsResponseTopic(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[AlterShareGroupOffsetsResponsePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -95,6 +97,7 @@ class AlterShareGroupOffsetsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         responses: list[AlterShareGroupOffsetsResponseTopic] = EMPTY,

@@ -44,6 +44,7 @@ class ScramCredentialDeletion(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         mechanism: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -65,6 +66,7 @@ class ScramCredentialUpsertion(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         mechanism: int = 0,
         iterations: int = 0,
         salt: bytes = b"",
@@ -95,6 +97,7 @@ class AlterUserScramCredentialsRequest(Message):
     def __init__(
         self,
         deletions: list[ScramCredentialDeletion] = EMPTY,
+        *,
         upsertions: list[ScramCredentialUpsertion] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

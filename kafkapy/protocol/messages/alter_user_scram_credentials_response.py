@@ -45,6 +45,7 @@ class AlterUserScramCredentialsResult(MessageStruct):
     def __init__(
         self,
         user: str = "",
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -71,6 +72,7 @@ class AlterUserScramCredentialsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         results: list[AlterUserScramCredentialsResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -40,6 +40,7 @@ class ApiVersionsRequest(Message):
     def __init__(
         self,
         client_software_name: str = "",
+        *,
         client_software_version: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -56,6 +56,7 @@ class ApiVersion(MessageStruct):
 
     def __init__(
         self,
+        *,
         api_key: int = 0,
         min_version: int = 0,
         max_version: int = 0,
@@ -78,6 +79,7 @@ class SupportedFeatureKey(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         min_version: int = 0,
         max_version: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -99,6 +101,7 @@ class FinalizedFeatureKey(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         max_version_level: int = 0,
         min_version_level: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -139,6 +142,7 @@ class ApiVersionsResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         api_keys: list[ApiVersion] = EMPTY,
         throttle_time_ms: int = 0,
         supported_features: list[SupportedFeatureKey] = EMPTY,

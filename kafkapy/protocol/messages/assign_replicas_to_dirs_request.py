@@ -39,7 +39,7 @@ class PartitionData(MessageStruct):
     partition_index: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, partition_index: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, partition_index: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.partition_index = partition_index
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -54,6 +54,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -72,6 +73,7 @@ class DirectoryData(MessageStruct):
     def __init__(
         self,
         id: bytes = ZERO_UUID,
+        *,
         topics: list[TopicData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -97,6 +99,7 @@ class AssignReplicasToDirsRequest(Message):
     def __init__(
         self,
         broker_id: int = 0,
+        *,
         broker_epoch: int = -1,
         directories: list[DirectoryData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -40,6 +40,7 @@ class PartitionData(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -59,6 +60,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -77,6 +79,7 @@ class DirectoryData(MessageStruct):
     def __init__(
         self,
         id: bytes = ZERO_UUID,
+        *,
         topics: list[TopicData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -102,6 +105,7 @@ class AssignReplicasToDirsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         directories: list[DirectoryData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

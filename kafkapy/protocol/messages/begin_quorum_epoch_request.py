@@ -59,6 +59,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         voter_directory_id: bytes = ZERO_UUID,
         leader_id: int = 0,
         leader_epoch: int = 0,
@@ -81,6 +82,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -100,6 +102,7 @@ class LeaderEndpoint(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -128,6 +131,7 @@ class BeginQuorumEpochRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = None,
+        *,
         voter_id: int = -1,
         topics: list[TopicData] = EMPTY,
         leader_endpoints: list[LeaderEndpoint] = EMPTY,

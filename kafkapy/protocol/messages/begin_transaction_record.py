@@ -36,7 +36,7 @@ class BeginTransactionRecord(Message):
     name: str | None
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, name: str | None = None, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, name: str | None = None, *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.name = name
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -61,6 +61,7 @@ class BrokerHeartbeatRequest(Message):
     def __init__(
         self,
         broker_id: int = 0,
+        *,
         broker_epoch: int = -1,
         current_metadata_offset: int = 0,
         want_fence: bool = False,

@@ -49,6 +49,7 @@ class BrokerHeartbeatResponse(Message):
 
     def __init__(
         self,
+        *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
         is_caught_up: bool = False,

@@ -61,6 +61,7 @@ class BrokerRegistrationChangeRecord(Message):
     def __init__(
         self,
         broker_id: int = 0,
+        *,
         broker_epoch: int = 0,
         fenced: int = 0,
         in_controlled_shutdown: int = 0,

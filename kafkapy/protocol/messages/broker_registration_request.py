@@ -57,6 +57,7 @@ class Listener(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         security_protocol: int = 0,
@@ -80,6 +81,7 @@ class Feature(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         min_supported_version: int = 0,
         max_supported_version: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -124,6 +126,7 @@ class BrokerRegistrationRequest(Message):
     def __init__(
         self,
         broker_id: int = 0,
+        *,
         cluster_id: str = "",
         incarnation_id: bytes = ZERO_UUID,
         listeners: list[Listener] = EMPTY,

@@ -40,6 +40,7 @@ class BrokerRegistrationResponse(Message):
 
     def __init__(
         self,
+        *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
         broker_epoch: int = -1,

@@ -35,7 +35,7 @@ class ClearElrRecord(Message):
     topic_name: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, topic_name: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, topic_name: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.topic_name = topic_name
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -42,6 +42,7 @@ class EntityData(MessageStruct):
     def __init__(
         self,
         entity_type: str = "",
+        *,
         entity_name: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -68,6 +69,7 @@ class ClientQuotaRecord(Message):
     def __init__(
         self,
         entity: list[EntityData] = EMPTY,
+        *,
         key: str = "",
         value: float = 0.0,
         remove: bool = False,

@@ -46,6 +46,7 @@ class ConfigRecord(Message):
     def __init__(
         self,
         resource_type: int = 0,
+        *,
         resource_name: str = "",
         name: str = "",
         value: str | None = "",

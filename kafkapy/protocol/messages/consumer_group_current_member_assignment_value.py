@@ -45,6 +45,7 @@ class TopicPartitions(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[int] = EMPTY,
         assignment_epochs: list[int] | None = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -81,6 +82,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     def __init__(
         self,
         member_epoch: int = 0,
+        *,
         previous_member_epoch: int = 0,
         state: int = 0,
         assigned_partitions: list[TopicPartitions] = EMPTY,

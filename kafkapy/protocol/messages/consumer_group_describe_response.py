@@ -54,6 +54,7 @@ class TopicPartitions(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         topic_name: str = "",
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -73,6 +74,7 @@ class Assignment(MessageStruct):
     def __init__(
         self,
         topic_partitions: list[TopicPartitions] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
@@ -111,6 +113,7 @@ class Member(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         instance_id: str | None = None,
         rack_id: str | None = None,
         member_epoch: int = 0,
@@ -165,6 +168,7 @@ class DescribedGroup(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = None,
         group_id: str = "",
         group_state: str = "",
@@ -203,6 +207,7 @@ class ConsumerGroupDescribeResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         groups: list[DescribedGroup] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

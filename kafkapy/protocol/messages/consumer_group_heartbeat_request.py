@@ -48,6 +48,7 @@ class TopicPartitions(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -92,6 +93,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         member_id: str = "",
         member_epoch: int = 0,
         instance_id: str | None = None,

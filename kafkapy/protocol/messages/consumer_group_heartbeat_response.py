@@ -47,6 +47,7 @@ class TopicPartitions(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class Assignment(MessageStruct):
     def __init__(
         self,
         topic_partitions: list[TopicPartitions] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
@@ -100,6 +102,7 @@ class ConsumerGroupHeartbeatResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         member_id: str | None = None,

@@ -46,6 +46,7 @@ class ClassicProtocol(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         metadata: bytes = b"",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class ClassicMemberMetadata(MessageStruct):
     def __init__(
         self,
         session_timeout_ms: int = 0,
+        *,
         supported_protocols: list[ClassicProtocol] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -106,6 +108,7 @@ class ConsumerGroupMemberMetadataValue(Message):
     def __init__(
         self,
         instance_id: str | None = "",
+        *,
         rack_id: str | None = "",
         client_id: str = "",
         client_host: str = "",

@@ -42,6 +42,7 @@ class ConsumerGroupMetadataValue(Message):
 
     def __init__(
         self,
+        *,
         epoch: int = 0,
         metadata_hash: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -43,6 +43,7 @@ class PartitionMetadata(MessageStruct):
     def __init__(
         self,
         partition: int = 0,
+        *,
         racks: list[str] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class TopicMetadata(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         topic_name: str = "",
         num_partitions: int = 0,
         partition_metadata: list[PartitionMetadata] = EMPTY,
@@ -90,6 +92,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
     def __init__(
         self,
         topics: list[TopicMetadata] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics

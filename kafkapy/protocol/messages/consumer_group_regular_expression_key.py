@@ -40,6 +40,7 @@ class ConsumerGroupRegularExpressionKey(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         regular_expression: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -46,6 +46,7 @@ class ConsumerGroupRegularExpressionValue(Message):
     def __init__(
         self,
         topics: list[str] = EMPTY,
+        *,
         version: int = 0,
         timestamp: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -40,6 +40,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         member_id: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -42,6 +42,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
 
     def __init__(
         self,
+        *,
         assignment_epoch: int = 0,
         assignment_timestamp: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

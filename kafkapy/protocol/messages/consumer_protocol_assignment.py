@@ -43,6 +43,7 @@ class TopicPartition(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -67,6 +68,7 @@ class ConsumerProtocolAssignment(Message):
     def __init__(
         self,
         assigned_partitions: list[TopicPartition] = EMPTY,
+        *,
         user_data: bytes | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -46,6 +46,7 @@ class TopicPartition(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -73,6 +74,7 @@ class ConsumerProtocolSubscription(Message):
     def __init__(
         self,
         topics: list[str] = EMPTY,
+        *,
         user_data: bytes | None = None,
         owned_partitions: list[TopicPartition] = EMPTY,
         generation_id: int = -1,

@@ -27,7 +27,7 @@ class ControlRecordTypeSchema(Message):
     type: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, type: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, type: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.type = type
         self.unknown_tagged_fields = unknown_tagged_fields
 

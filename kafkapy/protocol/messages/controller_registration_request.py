@@ -47,6 +47,7 @@ class Listener(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         security_protocol: int = 0,
@@ -70,6 +71,7 @@ class Feature(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         min_supported_version: int = 0,
         max_supported_version: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -106,6 +108,7 @@ class ControllerRegistrationRequest(Message):
     def __init__(
         self,
         controller_id: int = 0,
+        *,
         incarnation_id: bytes = ZERO_UUID,
         zk_migration_ready: bool = False,
         listeners: list[Listener] = EMPTY,

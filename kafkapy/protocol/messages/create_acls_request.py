@@ -65,6 +65,7 @@ class AclCreation(MessageStruct):
     def __init__(
         self,
         resource_type: int = 0,
+        *,
         resource_name: str = "",
         resource_pattern_type: int = 3,
         principal: str = "",
@@ -98,6 +99,7 @@ class CreateAclsRequest(Message):
     def __init__(
         self,
         creations: list[AclCreation] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.creations = [] if creations is EMPTY else creations

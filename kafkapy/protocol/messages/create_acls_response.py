@@ -48,6 +48,7 @@ class AclCreationResult(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -72,6 +73,7 @@ class CreateAclsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         results: list[AclCreationResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

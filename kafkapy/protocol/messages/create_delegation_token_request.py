@@ -50,6 +50,7 @@ class CreatableRenewers(MessageStruct):
     def __init__(
         self,
         principal_type: str = "",
+        *,
         principal_name: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class CreateDelegationTokenRequest(Message):
     def __init__(
         self,
         owner_principal_type: str | None = "",
+        *,
         owner_principal_name: str | None = "",
         renewers: list[CreatableRenewers] = EMPTY,
         max_lifetime_ms: int = 0,

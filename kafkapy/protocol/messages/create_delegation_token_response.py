@@ -79,6 +79,7 @@ class CreateDelegationTokenResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         principal_type: str = "",
         principal_name: str = "",
         token_requester_principal_type: str = "",

@@ -48,7 +48,7 @@ class CreatePartitionsAssignment(MessageStruct):
     broker_ids: list[int]
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, broker_ids: list[int] = EMPTY, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, broker_ids: list[int] = EMPTY, *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.broker_ids = [] if broker_ids is EMPTY else broker_ids
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -64,6 +64,7 @@ class CreatePartitionsTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         count: int = 0,
         assignments: list[CreatePartitionsAssignment] | None = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -91,6 +92,7 @@ class CreatePartitionsRequest(Message):
     def __init__(
         self,
         topics: list[CreatePartitionsTopic] = EMPTY,
+        *,
         timeout_ms: int = 0,
         validate_only: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -54,6 +54,7 @@ class CreatePartitionsTopicResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -80,6 +81,7 @@ class CreatePartitionsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         results: list[CreatePartitionsTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -64,6 +64,7 @@ class CreatableTopicConfigs(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         value: str | None = "",
         read_only: bool = False,
         config_source: int = -1,
@@ -104,6 +105,7 @@ class CreatableTopicResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         error_code: int = 0,
         error_message: str | None = "",
@@ -140,6 +142,7 @@ class CreateTopicsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[CreatableTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

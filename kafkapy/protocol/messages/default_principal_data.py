@@ -43,6 +43,7 @@ class DefaultPrincipalData(Message):
     def __init__(
         self,
         type: str = "",
+        *,
         name: str = "",
         token_authenticated: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,

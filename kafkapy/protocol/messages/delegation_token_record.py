@@ -59,6 +59,7 @@ class DelegationTokenRecord(Message):
     def __init__(
         self,
         owner: str = "",
+        *,
         requester: str = "",
         renewers: list[str] = EMPTY,
         issue_timestamp: int = 0,

@@ -65,6 +65,7 @@ class DeleteAclsFilter(MessageStruct):
     def __init__(
         self,
         resource_type_filter: int = 0,
+        *,
         resource_name_filter: str | None = "",
         pattern_type_filter: int = 3,
         principal_filter: str | None = "",
@@ -98,6 +99,7 @@ class DeleteAclsRequest(Message):
     def __init__(
         self,
         filters: list[DeleteAclsFilter] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.filters = [] if filters is EMPTY else filters

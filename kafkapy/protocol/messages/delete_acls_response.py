@@ -78,6 +78,7 @@ class DeleteAclsMatchingAcl(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         resource_type: int = 0,
         resource_name: str = "",
@@ -111,6 +112,7 @@ class DeleteAclsFilterResult(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         matching_acls: list[DeleteAclsMatchingAcl] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -137,6 +139,7 @@ class DeleteAclsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         filter_results: list[DeleteAclsFilterResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -46,7 +46,12 @@ class DeleteGroupsRequest(Message):
     groups_names: list[str]
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, groups_names: list[str] = EMPTY, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        groups_names: list[str] = EMPTY,
+        *,
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
         self.groups_names = [] if groups_names is EMPTY else groups_names
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -48,6 +48,7 @@ class DeletableGroupResult(MessageStruct):
     def __init__(
         self,
         group_id: str = "",
+        *,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -72,6 +73,7 @@ class DeleteGroupsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         results: list[DeletableGroupResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -48,6 +48,7 @@ class DeleteRecordsPartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -67,6 +68,7 @@ class DeleteRecordsTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[DeleteRecordsPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -91,6 +93,7 @@ class DeleteRecordsRequest(Message):
     def __init__(
         self,
         topics: list[DeleteRecordsTopic] = EMPTY,
+        *,
         timeout_ms: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -50,6 +50,7 @@ class DeleteRecordsPartitionResult(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         low_watermark: int = 0,
         error_code: int = 0,
@@ -71,6 +72,7 @@ class DeleteRecordsTopicResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[DeleteRecordsPartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class DeleteRecordsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[DeleteRecordsTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -33,7 +33,7 @@ class DeleteShareGroupOffsetsRequestTopic(MessageStruct):
     topic_name: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, topic_name: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, topic_name: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.topic_name = topic_name
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -54,6 +54,7 @@ class DeleteShareGroupOffsetsRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[DeleteShareGroupOffsetsRequestTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -47,6 +47,7 @@ class DeleteShareGroupOffsetsResponseTopic(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         error_code: int = 0,
         error_message: str | None = None,
@@ -77,6 +78,7 @@ class DeleteShareGroupOffsetsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         responses: list[DeleteShareGroupOffsetsResponseTopic] = EMPTY,

@@ -39,7 +39,7 @@ class PartitionData(MessageStruct):
     partition: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, partition: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, partition: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.partition = partition
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -54,6 +54,7 @@ class DeleteStateData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -78,6 +79,7 @@ class DeleteShareGroupStateRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[DeleteStateData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -51,6 +51,7 @@ class DeleteTopicState(MessageStruct):
     def __init__(
         self,
         name: str | None = None,
+        *,
         topic_id: bytes = ZERO_UUID,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class DeleteTopicsRequest(Message):
     def __init__(
         self,
         topics: list[DeleteTopicState] = EMPTY,
+        *,
         topic_names: list[str] = EMPTY,
         timeout_ms: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -56,6 +56,7 @@ class DeletableTopicResult(MessageStruct):
     def __init__(
         self,
         name: str | None = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         error_code: int = 0,
         error_message: str | None = None,
@@ -84,6 +85,7 @@ class DeleteTopicsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         responses: list[DeletableTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

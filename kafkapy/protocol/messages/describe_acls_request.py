@@ -64,6 +64,7 @@ class DescribeAclsRequest(Message):
     def __init__(
         self,
         resource_type_filter: int = 0,
+        *,
         resource_name_filter: str | None = "",
         pattern_type_filter: int = 3,
         principal_filter: str | None = "",

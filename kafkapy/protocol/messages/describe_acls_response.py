@@ -61,6 +61,7 @@ class AclDescription(MessageStruct):
     def __init__(
         self,
         principal: str = "",
+        *,
         host: str = "",
         operation: int = 0,
         permission_type: int = 0,
@@ -85,6 +86,7 @@ class DescribeAclsResource(MessageStruct):
     def __init__(
         self,
         resource_type: int = 0,
+        *,
         resource_name: str = "",
         pattern_type: int = 3,
         acls: list[AclDescription] = EMPTY,
@@ -115,6 +117,7 @@ class DescribeAclsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         resources: list[DescribeAclsResource] = EMPTY,

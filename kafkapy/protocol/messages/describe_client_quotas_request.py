@@ -56,6 +56,7 @@ class ComponentData(MessageStruct):
     def __init__(
         self,
         entity_type: str = "",
+        *,
         match_type: int = 0,
         match: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -82,6 +83,7 @@ class DescribeClientQuotasRequest(Message):
     def __init__(
         self,
         components: list[ComponentData] = EMPTY,
+        *,
         strict: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

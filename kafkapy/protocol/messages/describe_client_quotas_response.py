@@ -55,6 +55,7 @@ class EntityData(MessageStruct):
     def __init__(
         self,
         entity_type: str = "",
+        *,
         entity_name: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -73,6 +74,7 @@ class ValueData(MessageStruct):
     def __init__(
         self,
         key: str = "",
+        *,
         value: float = 0.0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -91,6 +93,7 @@ class EntryData(MessageStruct):
     def __init__(
         self,
         entity: list[EntityData] = EMPTY,
+        *,
         values: list[ValueData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -117,6 +120,7 @@ class DescribeClientQuotasResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         entries: list[EntryData] | None = EMPTY,

@@ -50,6 +50,7 @@ class DescribeClusterRequest(Message):
 
     def __init__(
         self,
+        *,
         include_cluster_authorized_operations: bool = False,
         endpoint_type: int = 1,
         include_fenced_brokers: bool = False,

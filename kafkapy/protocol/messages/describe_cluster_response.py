@@ -52,6 +52,7 @@ class DescribeClusterBroker(MessageStruct):
     def __init__(
         self,
         broker_id: int = 0,
+        *,
         host: str = "",
         port: int = 0,
         rack: str | None = None,
@@ -98,6 +99,7 @@ class DescribeClusterResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         endpoint_type: int = 1,

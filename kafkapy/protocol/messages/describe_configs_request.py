@@ -54,6 +54,7 @@ class DescribeConfigsResource(MessageStruct):
     def __init__(
         self,
         resource_type: int = 0,
+        *,
         resource_name: str = "",
         configuration_keys: list[str] | None = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -81,6 +82,7 @@ class DescribeConfigsRequest(Message):
     def __init__(
         self,
         resources: list[DescribeConfigsResource] = EMPTY,
+        *,
         include_synonyms: bool = False,
         include_documentation: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,

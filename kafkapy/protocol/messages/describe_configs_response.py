@@ -62,6 +62,7 @@ class DescribeConfigsSynonym(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         value: str | None = "",
         source: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -98,6 +99,7 @@ class DescribeConfigsResourceResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         value: str | None = "",
         read_only: bool = False,
         config_source: int = -1,
@@ -131,6 +133,7 @@ class DescribeConfigsResult(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         resource_type: int = 0,
         resource_name: str = "",
@@ -161,6 +164,7 @@ class DescribeConfigsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         results: list[DescribeConfigsResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

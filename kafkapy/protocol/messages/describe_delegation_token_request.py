@@ -45,6 +45,7 @@ class DescribeDelegationTokenOwner(MessageStruct):
     def __init__(
         self,
         principal_type: str = "",
+        *,
         principal_name: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -68,6 +69,7 @@ class DescribeDelegationTokenRequest(Message):
     def __init__(
         self,
         owners: list[DescribeDelegationTokenOwner] | None = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.owners = [] if owners is EMPTY else owners

@@ -56,6 +56,7 @@ class DescribedDelegationTokenRenewer(MessageStruct):
     def __init__(
         self,
         principal_type: str = "",
+        *,
         principal_name: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -94,6 +95,7 @@ class DescribedDelegationToken(MessageStruct):
     def __init__(
         self,
         principal_type: str = "",
+        *,
         principal_name: str = "",
         token_requester_principal_type: str = "",
         token_requester_principal_name: str = "",
@@ -135,6 +137,7 @@ class DescribeDelegationTokenResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         tokens: list[DescribedDelegationToken] = EMPTY,
         throttle_time_ms: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

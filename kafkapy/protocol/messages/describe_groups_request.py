@@ -53,6 +53,7 @@ class DescribeGroupsRequest(Message):
     def __init__(
         self,
         groups: list[str] = EMPTY,
+        *,
         include_authorized_operations: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -70,6 +70,7 @@ class DescribedGroupMember(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         group_instance_id: str | None = None,
         client_id: str = "",
         client_host: str = "",
@@ -112,6 +113,7 @@ class DescribedGroup(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = None,
         group_id: str = "",
         group_state: str = "",
@@ -148,6 +150,7 @@ class DescribeGroupsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         groups: list[DescribedGroup] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

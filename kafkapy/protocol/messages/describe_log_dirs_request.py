@@ -47,6 +47,7 @@ class DescribableLogDirTopic(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -70,6 +71,7 @@ class DescribeLogDirsRequest(Message):
     def __init__(
         self,
         topics: list[DescribableLogDirTopic] | None = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics

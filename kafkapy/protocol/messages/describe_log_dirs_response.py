@@ -60,6 +60,7 @@ class DescribeLogDirsPartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         partition_size: int = 0,
         offset_lag: int = 0,
@@ -83,6 +84,7 @@ class DescribeLogDirsTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[DescribeLogDirsPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -113,6 +115,7 @@ class DescribeLogDirsResult(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         log_dir: str = "",
         topics: list[DescribeLogDirsTopic] = EMPTY,
         total_bytes: int = -1,
@@ -146,6 +149,7 @@ class DescribeLogDirsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         results: list[DescribeLogDirsResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

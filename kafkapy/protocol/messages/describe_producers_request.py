@@ -39,6 +39,7 @@ class TopicRequest(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partition_indexes: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -62,6 +63,7 @@ class DescribeProducersRequest(Message):
     def __init__(
         self,
         topics: list[TopicRequest] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics

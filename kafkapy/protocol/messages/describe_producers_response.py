@@ -57,6 +57,7 @@ class ProducerState(MessageStruct):
 
     def __init__(
         self,
+        *,
         producer_id: int = 0,
         producer_epoch: int = 0,
         last_sequence: int = -1,
@@ -86,6 +87,7 @@ class PartitionResponse(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         active_producers: list[ProducerState] = EMPTY,
@@ -108,6 +110,7 @@ class TopicResponse(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[PartitionResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -132,6 +135,7 @@ class DescribeProducersResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[TopicResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

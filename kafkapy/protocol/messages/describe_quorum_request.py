@@ -36,7 +36,7 @@ class PartitionData(MessageStruct):
     partition_index: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, partition_index: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, partition_index: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.partition_index = partition_index
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -51,6 +51,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -71,7 +72,12 @@ class DescribeQuorumRequest(Message):
     topics: list[TopicData]
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, topics: list[TopicData] = EMPTY, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        topics: list[TopicData] = EMPTY,
+        *,
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
         self.topics = [] if topics is EMPTY else topics
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -70,6 +70,7 @@ class ReplicaState(MessageStruct):
     def __init__(
         self,
         replica_id: int = 0,
+        *,
         replica_directory_id: bytes = ZERO_UUID,
         log_end_offset: int = 0,
         last_fetch_timestamp: int = -1,
@@ -110,6 +111,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         leader_id: int = 0,
@@ -140,6 +142,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -159,6 +162,7 @@ class Listener(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -179,6 +183,7 @@ class Node(MessageStruct):
     def __init__(
         self,
         node_id: int = 0,
+        *,
         listeners: list[Listener] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -205,6 +210,7 @@ class DescribeQuorumResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         topics: list[TopicData] = EMPTY,
         nodes: list[Node] = EMPTY,

@@ -39,6 +39,7 @@ class DescribeShareGroupOffsetsRequestTopic(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -57,6 +58,7 @@ class DescribeShareGroupOffsetsRequestGroup(MessageStruct):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[DescribeShareGroupOffsetsRequestTopic] | None = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -80,6 +82,7 @@ class DescribeShareGroupOffsetsRequest(Message):
     def __init__(
         self,
         groups: list[DescribeShareGroupOffsetsRequestGroup] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.groups = [] if groups is EMPTY else groups

@@ -63,6 +63,7 @@ class DescribeShareGroupOffsetsResponsePartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         start_offset: int = 0,
         leader_epoch: int = 0,
         lag: int = -1,
@@ -90,6 +91,7 @@ class DescribeShareGroupOffsetsResponseTopic(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[DescribeShareGroupOffsetsResponsePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -112,6 +114,7 @@ class DescribeShareGroupOffsetsResponseGroup(MessageStruct):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[DescribeShareGroupOffsetsResponseTopic] = EMPTY,
         error_code: int = 0,
         error_message: str | None = None,
@@ -140,6 +143,7 @@ class DescribeShareGroupOffsetsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         groups: list[DescribeShareGroupOffsetsResponseGroup] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

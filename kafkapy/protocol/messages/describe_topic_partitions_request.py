@@ -37,7 +37,7 @@ class TopicRequest(MessageStruct):
     name: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, name: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, name: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.name = name
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -52,6 +52,7 @@ class Cursor(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partition_index: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -77,6 +78,7 @@ class DescribeTopicPartitionsRequest(Message):
     def __init__(
         self,
         topics: list[TopicRequest] = EMPTY,
+        *,
         response_partition_limit: int = 2000,
         cursor: Cursor | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,

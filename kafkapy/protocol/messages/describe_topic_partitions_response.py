@@ -70,6 +70,7 @@ class DescribeTopicPartitionsResponsePartition(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         partition_index: int = 0,
         leader_id: int = 0,
         leader_epoch: int = -1,
@@ -114,6 +115,7 @@ class DescribeTopicPartitionsResponseTopic(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         name: str | None = "",
         topic_id: bytes = ZERO_UUID,
         is_internal: bool = False,
@@ -140,6 +142,7 @@ class Cursor(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partition_index: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -165,6 +168,7 @@ class DescribeTopicPartitionsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[DescribeTopicPartitionsResponseTopic] = EMPTY,
         next_cursor: Cursor | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,

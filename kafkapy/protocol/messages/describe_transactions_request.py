@@ -41,6 +41,7 @@ class DescribeTransactionsRequest(Message):
     def __init__(
         self,
         transactional_ids: list[str] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.transactional_ids = [] if transactional_ids is EMPTY else transactional_ids

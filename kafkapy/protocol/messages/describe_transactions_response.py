@@ -46,6 +46,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -80,6 +81,7 @@ class TransactionState(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         transactional_id: str = "",
         transaction_state: str = "",
         transaction_timeout_ms: int = 0,
@@ -116,6 +118,7 @@ class DescribeTransactionsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         transaction_states: list[TransactionState] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -33,7 +33,7 @@ class UserName(MessageStruct):
     name: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, name: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, name: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.name = name
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -53,6 +53,7 @@ class DescribeUserScramCredentialsRequest(Message):
     def __init__(
         self,
         users: list[UserName] | None = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.users = [] if users is EMPTY else users

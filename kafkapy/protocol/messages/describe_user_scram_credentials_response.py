@@ -45,6 +45,7 @@ class CredentialInfo(MessageStruct):
 
     def __init__(
         self,
+        *,
         mechanism: int = 0,
         iterations: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -66,6 +67,7 @@ class DescribeUserScramCredentialsResult(MessageStruct):
     def __init__(
         self,
         user: str = "",
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         credential_infos: list[CredentialInfo] = EMPTY,
@@ -96,6 +98,7 @@ class DescribeUserScramCredentialsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         results: list[DescribeUserScramCredentialsResult] = EMPTY,

@@ -51,6 +51,7 @@ class TopicPartitions(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class ElectLeadersRequest(Message):
     def __init__(
         self,
         election_type: int = 0,
+        *,
         topic_partitions: list[TopicPartitions] | None = EMPTY,
         timeout_ms: int = 60000,
         unknown_tagged_fields: dict[int, bytes] | None = None,

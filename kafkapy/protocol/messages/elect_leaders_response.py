@@ -55,6 +55,7 @@ class PartitionResult(MessageStruct):
     def __init__(
         self,
         partition_id: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -75,6 +76,7 @@ class ReplicaElectionResult(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partition_result: list[PartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -100,6 +102,7 @@ class ElectLeadersResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         replica_election_results: list[ReplicaElectionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

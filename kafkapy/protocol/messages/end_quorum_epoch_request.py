@@ -59,6 +59,7 @@ class ReplicaInfo(MessageStruct):
     def __init__(
         self,
         candidate_id: int = 0,
+        *,
         candidate_directory_id: bytes = ZERO_UUID,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -87,6 +88,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         leader_id: int = 0,
         leader_epoch: int = 0,
         preferred_successors: list[int] = EMPTY,
@@ -111,6 +113,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -130,6 +133,7 @@ class LeaderEndpoint(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -157,6 +161,7 @@ class EndQuorumEpochRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = None,
+        *,
         topics: list[TopicData] = EMPTY,
         leader_endpoints: list[LeaderEndpoint] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -32,7 +32,7 @@ class EndTransactionRecord(Message):
 
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.unknown_tagged_fields = unknown_tagged_fields
 
 

@@ -27,7 +27,7 @@ class EndTxnMarker(Message):
     coordinator_epoch: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, coordinator_epoch: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, coordinator_epoch: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.coordinator_epoch = coordinator_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -45,6 +45,7 @@ class EndTxnResponse(Message):
 
     def __init__(
         self,
+        *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
         producer_id: int = -1,

@@ -42,6 +42,7 @@ class EnvelopeRequest(Message):
     def __init__(
         self,
         request_data: bytes = b"",
+        *,
         request_principal: bytes | None = b"",
         client_host_address: bytes = b"",
         unknown_tagged_fields: dict[int, bytes] | None = None,

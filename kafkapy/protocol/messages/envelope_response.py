@@ -42,6 +42,7 @@ class EnvelopeResponse(Message):
     def __init__(
         self,
         response_data: bytes | None = None,
+        *,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -47,6 +47,7 @@ class ExpireDelegationTokenRequest(Message):
     def __init__(
         self,
         hmac: bytes = b"",
+        *,
         expiry_time_period_ms: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

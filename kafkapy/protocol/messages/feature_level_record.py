@@ -42,6 +42,7 @@ class FeatureLevelRecord(Message):
     def __init__(
         self,
         name: str = "",
+        *,
         feature_level: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -72,6 +72,7 @@ class ReplicaState(MessageStruct):
 
     def __init__(
         self,
+        *,
         replica_id: int = -1,
         replica_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -107,6 +108,7 @@ class FetchPartition(MessageStruct):
     def __init__(
         self,
         partition: int = 0,
+        *,
         current_leader_epoch: int = -1,
         fetch_offset: int = 0,
         last_fetched_epoch: int = -1,
@@ -138,6 +140,7 @@ class FetchTopic(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[FetchPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -159,6 +162,7 @@ class ForgottenTopic(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -209,6 +213,7 @@ class FetchRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = None,
+        *,
         replica_id: int = -1,
         replica_state: ReplicaState | None = None,
         max_wait_ms: int = 0,

@@ -74,6 +74,7 @@ class EpochEndOffset(MessageStruct):
 
     def __init__(
         self,
+        *,
         epoch: int = -1,
         end_offset: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -92,6 +93,7 @@ class LeaderIdAndEpoch(MessageStruct):
 
     def __init__(
         self,
+        *,
         leader_id: int = -1,
         leader_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -110,6 +112,7 @@ class SnapshotId(MessageStruct):
 
     def __init__(
         self,
+        *,
         end_offset: int = -1,
         epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -128,6 +131,7 @@ class AbortedTransaction(MessageStruct):
 
     def __init__(
         self,
+        *,
         producer_id: int = 0,
         first_offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -169,6 +173,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         high_watermark: int = 0,
         last_stable_offset: int = -1,
@@ -206,6 +211,7 @@ class FetchableTopicResponse(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -228,6 +234,7 @@ class NodeEndpoint(MessageStruct):
     def __init__(
         self,
         node_id: int = 0,
+        *,
         host: str = "",
         port: int = 0,
         rack: str | None = None,
@@ -259,6 +266,7 @@ class FetchResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         session_id: int = 0,
         responses: list[FetchableTopicResponse] = EMPTY,

@@ -50,6 +50,7 @@ class SnapshotId(MessageStruct):
 
     def __init__(
         self,
+        *,
         end_offset: int = 0,
         epoch: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -79,6 +80,7 @@ class PartitionSnapshot(MessageStruct):
     def __init__(
         self,
         partition: int = 0,
+        *,
         current_leader_epoch: int = 0,
         snapshot_id: SnapshotId | None = None,
         position: int = 0,
@@ -103,6 +105,7 @@ class TopicSnapshot(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[PartitionSnapshot] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -129,6 +132,7 @@ class FetchSnapshotRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = None,
+        *,
         replica_id: int = -1,
         max_bytes: int = 2147483647,
         topics: list[TopicSnapshot] = EMPTY,

@@ -55,6 +55,7 @@ class SnapshotId(MessageStruct):
 
     def __init__(
         self,
+        *,
         end_offset: int = 0,
         epoch: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -73,6 +74,7 @@ class LeaderIdAndEpoch(MessageStruct):
 
     def __init__(
         self,
+        *,
         leader_id: int = 0,
         leader_epoch: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -106,6 +108,7 @@ class PartitionSnapshot(MessageStruct):
     def __init__(
         self,
         index: int = 0,
+        *,
         error_code: int = 0,
         snapshot_id: SnapshotId | None = None,
         current_leader: LeaderIdAndEpoch | None = None,
@@ -134,6 +137,7 @@ class TopicSnapshot(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[PartitionSnapshot] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -153,6 +157,7 @@ class NodeEndpoint(MessageStruct):
     def __init__(
         self,
         node_id: int = 0,
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -181,6 +186,7 @@ class FetchSnapshotResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         topics: list[TopicSnapshot] = EMPTY,
         node_endpoints: list[NodeEndpoint] = EMPTY,

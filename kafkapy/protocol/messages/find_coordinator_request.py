@@ -51,6 +51,7 @@ class FindCoordinatorRequest(Message):
     def __init__(
         self,
         key: str = "",
+        *,
         key_type: int = 0,
         coordinator_keys: list[str] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -58,6 +58,7 @@ class Coordinator(MessageStruct):
     def __init__(
         self,
         key: str = "",
+        *,
         node_id: int = 0,
         host: str = "",
         port: int = 0,
@@ -104,6 +105,7 @@ class FindCoordinatorResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         node_id: int = 0,

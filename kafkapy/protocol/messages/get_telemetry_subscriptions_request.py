@@ -40,6 +40,7 @@ class GetTelemetrySubscriptionsRequest(Message):
     def __init__(
         self,
         client_instance_id: bytes = ZERO_UUID,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.client_instance_id = client_instance_id

@@ -68,6 +68,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         client_instance_id: bytes = ZERO_UUID,
         subscription_id: int = 0,

@@ -36,7 +36,7 @@ class GroupMetadataKey(Message):
     group: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, group: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, group: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.group = group
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -78,6 +78,7 @@ class MemberMetadata(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         group_instance_id: str | None = None,
         client_id: str = "",
         client_host: str = "",
@@ -126,6 +127,7 @@ class GroupMetadataValue(Message):
     def __init__(
         self,
         protocol_type: str = "",
+        *,
         generation: int = 0,
         protocol: str | None = "",
         leader: str | None = "",

@@ -53,6 +53,7 @@ class HeartbeatRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         generation_id: int = 0,
         member_id: str = "",
         group_instance_id: str | None = None,

@@ -56,6 +56,7 @@ class AlterableConfig(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         config_operation: int = 0,
         value: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -77,6 +78,7 @@ class AlterConfigsResource(MessageStruct):
     def __init__(
         self,
         resource_type: int = 0,
+        *,
         resource_name: str = "",
         configs: list[AlterableConfig] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -103,6 +105,7 @@ class IncrementalAlterConfigsRequest(Message):
     def __init__(
         self,
         resources: list[AlterConfigsResource] = EMPTY,
+        *,
         validate_only: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -57,6 +57,7 @@ class AlterConfigsResourceResponse(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         resource_type: int = 0,
         resource_name: str = "",
@@ -85,6 +86,7 @@ class IncrementalAlterConfigsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         responses: list[AlterConfigsResourceResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -63,6 +63,7 @@ class InitProducerIdRequest(Message):
     def __init__(
         self,
         transactional_id: str | None = "",
+        *,
         transaction_timeout_ms: int = 0,
         producer_id: int = -1,
         producer_epoch: int = -1,

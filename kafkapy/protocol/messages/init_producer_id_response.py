@@ -55,6 +55,7 @@ class InitProducerIdResponse(Message):
 
     def __init__(
         self,
+        *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
         producer_id: int = -1,

@@ -43,6 +43,7 @@ class PartitionData(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition: int = 0,
         state_epoch: int = 0,
         start_offset: int = 0,
@@ -64,6 +65,7 @@ class InitializeStateData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class InitializeShareGroupStateRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[InitializeStateData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -57,6 +57,7 @@ class JoinGroupRequestProtocol(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         metadata: bytes = b"",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -97,6 +98,7 @@ class JoinGroupRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         session_timeout_ms: int = 0,
         rebalance_timeout_ms: int = -1,
         member_id: str = "",

@@ -62,6 +62,7 @@ class JoinGroupResponseMember(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         group_instance_id: str | None = None,
         metadata: bytes = b"",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -106,6 +107,7 @@ class JoinGroupResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         generation_id: int = -1,
         protocol_type: str | None = None,

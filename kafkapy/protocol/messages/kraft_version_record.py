@@ -39,6 +39,7 @@ class KRaftVersionRecord(Message):
 
     def __init__(
         self,
+        *,
         version: int = 0,
         kraft_version: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -44,6 +44,7 @@ class Voter(MessageStruct):
     def __init__(
         self,
         voter_id: int = 0,
+        *,
         voter_directory_id: bytes = ZERO_UUID,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -70,6 +71,7 @@ class LeaderChangeMessage(Message):
     def __init__(
         self,
         version: int = 0,
+        *,
         leader_id: int = 0,
         voters: list[Voter] = EMPTY,
         granting_voters: list[Voter] = EMPTY,

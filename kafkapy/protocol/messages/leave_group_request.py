@@ -50,6 +50,7 @@ class MemberIdentity(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         group_instance_id: str | None = None,
         reason: str | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -77,6 +78,7 @@ class LeaveGroupRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         member_id: str = "",
         members: list[MemberIdentity] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -55,6 +55,7 @@ class MemberResponse(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         group_instance_id: str | None = "",
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -82,6 +83,7 @@ class LeaveGroupResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         members: list[MemberResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

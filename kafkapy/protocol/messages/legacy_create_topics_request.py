@@ -48,6 +48,7 @@ class CreatableReplicaAssignment(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         broker_ids: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -66,6 +67,7 @@ class CreatableTopicConfig(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         value: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -87,6 +89,7 @@ class CreatableTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         num_partitions: int = 0,
         replication_factor: int = 0,
         assignments: list[CreatableReplicaAssignment] = EMPTY,
@@ -118,6 +121,7 @@ class LegacyCreateTopicsRequest(Message):
     def __init__(
         self,
         topics: list[CreatableTopic] = EMPTY,
+        *,
         timeout_ms: int = 0,
         validate_only: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -44,6 +44,7 @@ class CreatableTopicResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -69,6 +70,7 @@ class LegacyCreateTopicsResponse(Message):
     def __init__(
         self,
         topics: list[CreatableTopicResult] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics

@@ -44,6 +44,7 @@ class LegacyDeleteTopicsRequest(Message):
     def __init__(
         self,
         topic_names: list[str] = EMPTY,
+        *,
         timeout_ms: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

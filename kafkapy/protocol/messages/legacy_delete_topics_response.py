@@ -40,6 +40,7 @@ class DeletableTopicResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class LegacyDeleteTopicsResponse(Message):
     def __init__(
         self,
         responses: list[DeletableTopicResult] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.responses = [] if responses is EMPTY else responses

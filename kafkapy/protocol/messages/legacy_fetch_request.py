@@ -45,6 +45,7 @@ class FetchPartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition: int = 0,
         fetch_offset: int = 0,
         partition_max_bytes: int = 0,
@@ -66,6 +67,7 @@ class FetchTopic(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[FetchPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class LegacyFetchRequest(Message):
     def __init__(
         self,
         replica_id: int = -1,
+        *,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
         max_bytes: int = 2147483647,

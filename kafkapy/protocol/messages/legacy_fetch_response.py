@@ -47,6 +47,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         high_watermark: int = 0,
         records: Records = None,
@@ -69,6 +70,7 @@ class FetchableTopicResponse(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class LegacyFetchResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         responses: list[FetchableTopicResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

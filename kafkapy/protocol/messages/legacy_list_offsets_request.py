@@ -42,6 +42,7 @@ class ListOffsetsPartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         timestamp: int = 0,
         max_num_offsets: int = 1,
@@ -63,6 +64,7 @@ class ListOffsetsTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[ListOffsetsPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -87,6 +89,7 @@ class LegacyListOffsetsRequest(Message):
     def __init__(
         self,
         replica_id: int = 0,
+        *,
         topics: list[ListOffsetsTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

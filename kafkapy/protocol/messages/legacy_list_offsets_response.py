@@ -44,6 +44,7 @@ class ListOffsetsPartitionResponse(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         old_style_offsets: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -64,6 +65,7 @@ class ListOffsetsTopicResponse(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[ListOffsetsPartitionResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -87,6 +89,7 @@ class LegacyListOffsetsResponse(Message):
     def __init__(
         self,
         topics: list[ListOffsetsTopicResponse] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics

@@ -43,6 +43,7 @@ class LegacyOffsetCommitKey(Message):
     def __init__(
         self,
         group: str = "",
+        *,
         topic: str = "",
         partition: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

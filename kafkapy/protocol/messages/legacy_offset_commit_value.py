@@ -43,6 +43,7 @@ class LegacyOffsetCommitValue(Message):
     def __init__(
         self,
         offset: int = 0,
+        *,
         metadata: str = "",
         commit_timestamp: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -45,6 +45,7 @@ class PartitionProduceData(MessageStruct):
     def __init__(
         self,
         index: int = 0,
+        *,
         records: Records = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class TopicProduceData(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partition_data: list[PartitionProduceData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class LegacyProduceRequest(Message):
     def __init__(
         self,
         acks: int = 0,
+        *,
         timeout_ms: int = 0,
         topic_data: list[TopicProduceData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -44,6 +44,7 @@ class PartitionProduceResponse(MessageStruct):
 
     def __init__(
         self,
+        *,
         index: int = 0,
         error_code: int = 0,
         base_offset: int = 0,
@@ -67,6 +68,7 @@ class TopicProduceResponse(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partition_responses: list[PartitionProduceResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -91,6 +93,7 @@ class LegacyProduceResponse(Message):
     def __init__(
         self,
         responses: list[TopicProduceResponse] = EMPTY,
+        *,
         throttle_time_ms: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -42,6 +42,7 @@ class ListConfigResourcesRequest(Message):
     def __init__(
         self,
         resource_types: list[int] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.resource_types = [] if resource_types is EMPTY else resource_types

@@ -42,6 +42,7 @@ class ConfigResource(MessageStruct):
     def __init__(
         self,
         resource_name: str = "",
+        *,
         resource_type: int = 16,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -67,6 +68,7 @@ class ListConfigResourcesResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         config_resources: list[ConfigResource] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -43,6 +43,7 @@ class ListGroupsRequest(Message):
     def __init__(
         self,
         states_filter: list[str] = EMPTY,
+        *,
         types_filter: list[str] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

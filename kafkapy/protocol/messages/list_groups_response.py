@@ -51,6 +51,7 @@ class ListedGroup(MessageStruct):
     def __init__(
         self,
         group_id: str = "",
+        *,
         protocol_type: str = "",
         group_state: str = "",
         group_type: str = "",
@@ -80,6 +81,7 @@ class ListGroupsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         groups: list[ListedGroup] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -55,6 +55,7 @@ class ListOffsetsPartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         current_leader_epoch: int = -1,
         timestamp: int = 0,
@@ -76,6 +77,7 @@ class ListOffsetsTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[ListOffsetsPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -102,6 +104,7 @@ class ListOffsetsRequest(Message):
     def __init__(
         self,
         replica_id: int = 0,
+        *,
         isolation_level: int = 0,
         topics: list[ListOffsetsTopic] = EMPTY,
         timeout_ms: int = 0,

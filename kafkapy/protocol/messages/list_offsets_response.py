@@ -54,6 +54,7 @@ class ListOffsetsPartitionResponse(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         timestamp: int = -1,
@@ -79,6 +80,7 @@ class ListOffsetsTopicResponse(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[ListOffsetsPartitionResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -103,6 +105,7 @@ class ListOffsetsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[ListOffsetsTopicResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -42,6 +42,7 @@ class ListPartitionReassignmentsTopics(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partition_indexes: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -66,6 +67,7 @@ class ListPartitionReassignmentsRequest(Message):
     def __init__(
         self,
         timeout_ms: int = 60000,
+        *,
         topics: list[ListPartitionReassignmentsTopics] | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -48,6 +48,7 @@ class OngoingPartitionReassignment(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         replicas: list[int] = EMPTY,
         adding_replicas: list[int] = EMPTY,
         removing_replicas: list[int] = EMPTY,
@@ -70,6 +71,7 @@ class OngoingTopicReassignment(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[OngoingPartitionReassignment] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -96,6 +98,7 @@ class ListPartitionReassignmentsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         topics: list[OngoingTopicReassignment] = EMPTY,

@@ -58,6 +58,7 @@ class ListTransactionsRequest(Message):
     def __init__(
         self,
         state_filters: list[str] = EMPTY,
+        *,
         producer_id_filters: list[int] = EMPTY,
         duration_filter: int = -1,
         transactional_id_pattern: str | None = None,

@@ -43,6 +43,7 @@ class TransactionState(MessageStruct):
     def __init__(
         self,
         transactional_id: str = "",
+        *,
         producer_id: int = 0,
         transaction_state: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -77,6 +78,7 @@ class ListTransactionsResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         unknown_state_filters: list[str] = EMPTY,
         transaction_states: list[TransactionState] = EMPTY,

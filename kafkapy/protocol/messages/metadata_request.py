@@ -58,6 +58,7 @@ class MetadataRequestTopic(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         name: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -90,6 +91,7 @@ class MetadataRequest(Message):
     def __init__(
         self,
         topics: list[MetadataRequestTopic] | None = EMPTY,
+        *,
         allow_auto_topic_creation: bool = True,
         include_cluster_authorized_operations: bool = False,
         include_topic_authorized_operations: bool = False,

@@ -71,6 +71,7 @@ class MetadataResponseBroker(MessageStruct):
     def __init__(
         self,
         node_id: int = 0,
+        *,
         host: str = "",
         port: int = 0,
         rack: str | None = None,
@@ -107,6 +108,7 @@ class MetadataResponsePartition(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         partition_index: int = 0,
         leader_id: int = 0,
         leader_epoch: int = -1,
@@ -147,6 +149,7 @@ class MetadataResponseTopic(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         name: str | None = "",
         topic_id: bytes = ZERO_UUID,
         is_internal: bool = False,
@@ -193,6 +196,7 @@ class MetadataResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         brokers: list[MetadataResponseBroker] = EMPTY,
         cluster_id: str | None = None,
         controller_id: int = -1,

@@ -69,6 +69,7 @@ class OffsetCommitRequestPartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         committed_offset: int = 0,
         committed_leader_epoch: int = -1,
         committed_metadata: str | None = "",
@@ -92,6 +93,7 @@ class OffsetCommitRequestTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[OffsetCommitRequestPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -130,6 +132,7 @@ class OffsetCommitRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         generation_id_or_member_epoch: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,

@@ -52,6 +52,7 @@ class OffsetCommitResponsePartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -72,6 +73,7 @@ class OffsetCommitResponseTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[OffsetCommitResponsePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -98,6 +100,7 @@ class OffsetCommitResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[OffsetCommitResponseTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

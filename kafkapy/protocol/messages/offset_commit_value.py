@@ -68,6 +68,7 @@ class OffsetCommitValue(Message):
     def __init__(
         self,
         offset: int = 0,
+        *,
         leader_epoch: int = -1,
         metadata: str = "",
         commit_timestamp: int = 0,

@@ -35,7 +35,7 @@ class OffsetDeleteRequestPartition(MessageStruct):
     partition_index: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, partition_index: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, partition_index: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.partition_index = partition_index
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -50,6 +50,7 @@ class OffsetDeleteRequestTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[OffsetDeleteRequestPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -74,6 +75,7 @@ class OffsetDeleteRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[OffsetDeleteRequestTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -42,6 +42,7 @@ class OffsetDeleteResponsePartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -61,6 +62,7 @@ class OffsetDeleteResponseTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[OffsetDeleteResponsePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -86,6 +88,7 @@ class OffsetDeleteResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         throttle_time_ms: int = 0,
         topics: list[OffsetDeleteResponseTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -56,6 +56,7 @@ class OffsetFetchRequestTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partition_indexes: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -75,6 +76,7 @@ class OffsetFetchRequestTopics(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partition_indexes: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -97,6 +99,7 @@ class OffsetFetchRequestGroup(MessageStruct):
     def __init__(
         self,
         group_id: str = "",
+        *,
         member_id: str | None = None,
         member_epoch: int = -1,
         topics: list[OffsetFetchRequestTopics] | None = EMPTY,
@@ -127,6 +130,7 @@ class OffsetFetchRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[OffsetFetchRequestTopic] | None = EMPTY,
         groups: list[OffsetFetchRequestGroup] = EMPTY,
         require_stable: bool = False,

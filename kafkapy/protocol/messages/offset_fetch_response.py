@@ -71,6 +71,7 @@ class OffsetFetchResponsePartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         committed_offset: int = 0,
         committed_leader_epoch: int = -1,
         metadata: str | None = "",
@@ -95,6 +96,7 @@ class OffsetFetchResponseTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[OffsetFetchResponsePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -123,6 +125,7 @@ class OffsetFetchResponsePartitions(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         committed_offset: int = 0,
         committed_leader_epoch: int = -1,
         metadata: str | None = "",
@@ -148,6 +151,7 @@ class OffsetFetchResponseTopics(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partitions: list[OffsetFetchResponsePartitions] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -169,6 +173,7 @@ class OffsetFetchResponseGroup(MessageStruct):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[OffsetFetchResponseTopics] = EMPTY,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -197,6 +202,7 @@ class OffsetFetchResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[OffsetFetchResponseTopic] = EMPTY,
         error_code: int = 0,
         groups: list[OffsetFetchResponseGroup] = EMPTY,

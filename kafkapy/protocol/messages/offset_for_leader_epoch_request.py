@@ -50,6 +50,7 @@ class OffsetForLeaderPartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition: int = 0,
         current_leader_epoch: int = -1,
         leader_epoch: int = 0,
@@ -71,6 +72,7 @@ class OffsetForLeaderTopic(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[OffsetForLeaderPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class OffsetForLeaderEpochRequest(Message):
     def __init__(
         self,
         replica_id: int = -2,
+        *,
         topics: list[OffsetForLeaderTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -51,6 +51,7 @@ class EpochEndOffset(MessageStruct):
 
     def __init__(
         self,
+        *,
         error_code: int = 0,
         partition: int = 0,
         leader_epoch: int = -1,
@@ -74,6 +75,7 @@ class OffsetForLeaderTopicResult(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[EpochEndOffset] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -98,6 +100,7 @@ class OffsetForLeaderEpochResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[OffsetForLeaderTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -75,6 +75,7 @@ class PartitionChangeRecord(Message):
     def __init__(
         self,
         partition_id: int = -1,
+        *,
         topic_id: bytes = ZERO_UUID,
         isr: list[int] | None = None,
         leader: int = -2,

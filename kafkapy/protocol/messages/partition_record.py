@@ -81,6 +81,7 @@ class PartitionRecord(Message):
     def __init__(
         self,
         partition_id: int = -1,
+        *,
         topic_id: bytes = ZERO_UUID,
         replicas: list[int] = EMPTY,
         isr: list[int] = EMPTY,

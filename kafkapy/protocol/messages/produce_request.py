@@ -62,6 +62,7 @@ class PartitionProduceData(MessageStruct):
     def __init__(
         self,
         index: int = 0,
+        *,
         records: Records = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -81,6 +82,7 @@ class TopicProduceData(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partition_data: list[PartitionProduceData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -109,6 +111,7 @@ class ProduceRequest(Message):
     def __init__(
         self,
         transactional_id: str | None = None,
+        *,
         acks: int = 0,
         timeout_ms: int = 0,
         topic_data: list[TopicProduceData] = EMPTY,

@@ -63,6 +63,7 @@ class BatchIndexAndErrorMessage(MessageStruct):
     def __init__(
         self,
         batch_index: int = 0,
+        *,
         batch_index_error_message: str | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -80,6 +81,7 @@ class LeaderIdAndEpoch(MessageStruct):
 
     def __init__(
         self,
+        *,
         leader_id: int = -1,
         leader_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -115,6 +117,7 @@ class PartitionProduceResponse(MessageStruct):
     def __init__(
         self,
         index: int = 0,
+        *,
         error_code: int = 0,
         base_offset: int = 0,
         log_append_time_ms: int = -1,
@@ -146,6 +149,7 @@ class TopicProduceResponse(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partition_responses: list[PartitionProduceResponse] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -168,6 +172,7 @@ class NodeEndpoint(MessageStruct):
     def __init__(
         self,
         node_id: int = 0,
+        *,
         host: str = "",
         port: int = 0,
         rack: str | None = None,
@@ -197,6 +202,7 @@ class ProduceResponse(Message):
     def __init__(
         self,
         responses: list[TopicProduceResponse] = EMPTY,
+        *,
         throttle_time_ms: int = 0,
         node_endpoints: list[NodeEndpoint] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

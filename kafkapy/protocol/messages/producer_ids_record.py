@@ -40,6 +40,7 @@ class ProducerIdsRecord(Message):
 
     def __init__(
         self,
+        *,
         broker_id: int = 0,
         broker_epoch: int = -1,
         next_producer_id: int = 0,

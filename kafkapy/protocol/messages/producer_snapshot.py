@@ -54,6 +54,7 @@ class ProducerEntry(MessageStruct):
 
     def __init__(
         self,
+        *,
         producer_id: int = 0,
         epoch: int = 0,
         last_sequence: int = 0,
@@ -91,6 +92,7 @@ class ProducerSnapshot(Message):
     def __init__(
         self,
         crc: int = 0,
+        *,
         producer_entries: list[ProducerEntry] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

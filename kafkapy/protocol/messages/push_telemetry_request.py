@@ -53,6 +53,7 @@ class PushTelemetryRequest(Message):
     def __init__(
         self,
         client_instance_id: bytes = ZERO_UUID,
+        *,
         subscription_id: int = 0,
         terminating: bool = False,
         compression_type: int = 0,

@@ -42,7 +42,7 @@ class Voter(MessageStruct):
     voter_id: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, voter_id: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, voter_id: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.voter_id = voter_id
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -77,6 +77,7 @@ class QuorumStateData(Message):
     def __init__(
         self,
         cluster_id: str = "",
+        *,
         leader_id: int = -1,
         leader_epoch: int = -1,
         voted_id: int = -1,

@@ -48,6 +48,7 @@ class StateBatch(MessageStruct):
 
     def __init__(
         self,
+        *,
         first_offset: int = 0,
         last_offset: int = 0,
         delivery_state: int = 0,
@@ -83,6 +84,7 @@ class PartitionResult(MessageStruct):
     def __init__(
         self,
         partition: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         state_epoch: int = 0,
@@ -109,6 +111,7 @@ class ReadStateResult(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -132,6 +135,7 @@ class ReadShareGroupStateResponse(Message):
     def __init__(
         self,
         results: list[ReadStateResult] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.results = [] if results is EMPTY else results

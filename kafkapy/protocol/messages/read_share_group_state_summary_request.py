@@ -42,6 +42,7 @@ class PartitionData(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition: int = 0,
         leader_epoch: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -61,6 +62,7 @@ class ReadStateSummaryData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -85,6 +87,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[ReadStateSummaryData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

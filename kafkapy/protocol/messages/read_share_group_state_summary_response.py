@@ -61,6 +61,7 @@ class PartitionResult(MessageStruct):
     def __init__(
         self,
         partition: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         state_epoch: int = 0,
@@ -89,6 +90,7 @@ class ReadStateSummaryResult(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -112,6 +114,7 @@ class ReadShareGroupStateSummaryResponse(Message):
     def __init__(
         self,
         results: list[ReadStateSummaryResult] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.results = [] if results is EMPTY else results

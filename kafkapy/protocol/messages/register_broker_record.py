@@ -59,6 +59,7 @@ class BrokerEndpoint(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         security_protocol: int = 0,
@@ -82,6 +83,7 @@ class BrokerFeature(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         min_supported_version: int = 0,
         max_supported_version: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -130,6 +132,7 @@ class RegisterBrokerRecord(Message):
     def __init__(
         self,
         broker_id: int = 0,
+        *,
         is_migrating_zk_broker: bool = False,
         incarnation_id: bytes = ZERO_UUID,
         broker_epoch: int = 0,

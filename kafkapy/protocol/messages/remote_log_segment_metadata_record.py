@@ -57,6 +57,7 @@ class TopicIdPartitionEntry(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         id: bytes = ZERO_UUID,
         partition: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -77,6 +78,7 @@ class RemoteLogSegmentIdEntry(MessageStruct):
     def __init__(
         self,
         topic_id_partition: TopicIdPartitionEntry | None = None,
+        *,
         id: bytes = ZERO_UUID,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -94,6 +96,7 @@ class SegmentLeaderEpochEntry(MessageStruct):
 
     def __init__(
         self,
+        *,
         leader_epoch: int = 0,
         offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -141,6 +144,7 @@ class RemoteLogSegmentMetadataRecord(Message):
     def __init__(
         self,
         remote_log_segment_id: RemoteLogSegmentIdEntry | None = None,
+        *,
         start_offset: int = 0,
         end_offset: int = 0,
         broker_id: int = 0,

@@ -49,6 +49,7 @@ class SegmentLeaderEpochEntry(MessageStruct):
 
     def __init__(
         self,
+        *,
         leader_epoch: int = 0,
         offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -96,6 +97,7 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
     def __init__(
         self,
         segment_id: bytes = ZERO_UUID,
+        *,
         start_offset: int = 0,
         end_offset: int = 0,
         broker_id: int = 0,

@@ -47,6 +47,7 @@ class TopicIdPartitionEntry(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         id: bytes = ZERO_UUID,
         partition: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -67,6 +68,7 @@ class RemoteLogSegmentIdEntry(MessageStruct):
     def __init__(
         self,
         topic_id_partition: TopicIdPartitionEntry | None = None,
+        *,
         id: bytes = ZERO_UUID,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -101,6 +103,7 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
     def __init__(
         self,
         remote_log_segment_id: RemoteLogSegmentIdEntry | None = None,
+        *,
         broker_id: int = 0,
         event_timestamp_ms: int = 0,
         custom_metadata: bytes | None = None,

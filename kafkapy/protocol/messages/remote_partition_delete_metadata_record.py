@@ -41,6 +41,7 @@ class TopicIdPartitionEntry(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         id: bytes = ZERO_UUID,
         partition: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -75,6 +76,7 @@ class RemotePartitionDeleteMetadataRecord(Message):
     def __init__(
         self,
         topic_id_partition: TopicIdPartitionEntry | None = None,
+        *,
         broker_id: int = 0,
         event_timestamp_ms: int = 0,
         remote_partition_delete_state: int = 0,

@@ -37,7 +37,7 @@ class RemoveAccessControlEntryRecord(Message):
     id: bytes
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, id: bytes = ZERO_UUID, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, id: bytes = ZERO_UUID, *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.id = id
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -35,7 +35,7 @@ class RemoveDelegationTokenRecord(Message):
     token_id: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, token_id: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, token_id: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.token_id = token_id
         self.unknown_tagged_fields = unknown_tagged_fields
 

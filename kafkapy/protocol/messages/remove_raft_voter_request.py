@@ -44,6 +44,7 @@ class RemoveRaftVoterRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = "",
+        *,
         voter_id: int = 0,
         voter_directory_id: bytes = ZERO_UUID,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -37,7 +37,7 @@ class RemoveTopicRecord(Message):
     topic_id: bytes
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, topic_id: bytes = ZERO_UUID, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, topic_id: bytes = ZERO_UUID, *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.topic_id = topic_id
         self.unknown_tagged_fields = unknown_tagged_fields
 

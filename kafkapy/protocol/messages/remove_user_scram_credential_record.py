@@ -42,6 +42,7 @@ class RemoveUserScramCredentialRecord(Message):
     def __init__(
         self,
         name: str = "",
+        *,
         mechanism: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

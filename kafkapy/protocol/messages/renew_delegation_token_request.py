@@ -47,6 +47,7 @@ class RenewDelegationTokenRequest(Message):
     def __init__(
         self,
         hmac: bytes = b"",
+        *,
         renew_period_ms: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

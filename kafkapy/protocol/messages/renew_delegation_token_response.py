@@ -42,6 +42,7 @@ class RenewDelegationTokenResponse(Message):
 
     def __init__(
         self,
+        *,
         error_code: int = 0,
         expiry_timestamp_ms: int = 0,
         throttle_time_ms: int = 0,

@@ -45,6 +45,7 @@ class RequestHeader(Message):
     def __init__(
         self,
         request_api_key: int = 0,
+        *,
         request_api_version: int = 0,
         correlation_id: int = 0,
         client_id: str | None = "",

@@ -38,7 +38,7 @@ class ResponseHeader(Message):
     correlation_id: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, correlation_id: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, correlation_id: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.correlation_id = correlation_id
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -40,7 +40,7 @@ class SaslAuthenticateRequest(Message):
     auth_bytes: bytes
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, auth_bytes: bytes = b"", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, auth_bytes: bytes = b"", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.auth_bytes = auth_bytes
         self.unknown_tagged_fields = unknown_tagged_fields
 

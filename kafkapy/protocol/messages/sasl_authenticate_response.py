@@ -56,6 +56,7 @@ class SaslAuthenticateResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = "",
         auth_bytes: bytes = b"",
         session_lifetime_ms: int = 0,

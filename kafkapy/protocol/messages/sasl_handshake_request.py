@@ -36,7 +36,7 @@ class SaslHandshakeRequest(Message):
     mechanism: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, mechanism: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, mechanism: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.mechanism = mechanism
         self.unknown_tagged_fields = unknown_tagged_fields
 

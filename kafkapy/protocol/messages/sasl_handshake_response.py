@@ -45,6 +45,7 @@ class SaslHandshakeResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         mechanisms: list[str] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -51,6 +51,7 @@ class AcknowledgementBatch(MessageStruct):
     def __init__(
         self,
         first_offset: int = 0,
+        *,
         last_offset: int = 0,
         acknowledge_types: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -71,6 +72,7 @@ class AcknowledgePartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         acknowledgement_batches: list[AcknowledgementBatch] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -89,6 +91,7 @@ class AcknowledgeTopic(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[AcknowledgePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -116,6 +119,7 @@ class ShareAcknowledgeRequest(Message):
     def __init__(
         self,
         group_id: str | None = None,
+        *,
         member_id: str | None = "",
         share_session_epoch: int = 0,
         is_renew_ack: bool = False,

@@ -53,6 +53,7 @@ class AcknowledgementBatch(MessageStruct):
     def __init__(
         self,
         first_offset: int = 0,
+        *,
         last_offset: int = 0,
         acknowledge_types: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -74,6 +75,7 @@ class FetchPartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         partition_max_bytes: int = 0,
         acknowledgement_batches: list[AcknowledgementBatch] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -94,6 +96,7 @@ class FetchTopic(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[FetchPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -112,6 +115,7 @@ class ForgottenTopic(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -160,6 +164,7 @@ class ShareFetchRequest(Message):
     def __init__(
         self,
         group_id: str | None = None,
+        *,
         member_id: str | None = "",
         share_session_epoch: int = 0,
         max_wait_ms: int = 0,

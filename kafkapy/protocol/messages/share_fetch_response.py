@@ -55,6 +55,7 @@ class LeaderIdAndEpoch(MessageStruct):
 
     def __init__(
         self,
+        *,
         leader_id: int = 0,
         leader_epoch: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -74,6 +75,7 @@ class AcquiredRecords(MessageStruct):
 
     def __init__(
         self,
+        *,
         first_offset: int = 0,
         last_offset: int = 0,
         delivery_count: int = 0,
@@ -111,6 +113,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         acknowledge_error_code: int = 0,
@@ -141,6 +144,7 @@ class ShareFetchableTopicResponse(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -161,6 +165,7 @@ class NodeEndpoint(MessageStruct):
     def __init__(
         self,
         node_id: int = 0,
+        *,
         host: str = "",
         port: int = 0,
         rack: str | None = None,
@@ -201,6 +206,7 @@ class ShareFetchResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         acquisition_lock_timeout_ms: int = 0,

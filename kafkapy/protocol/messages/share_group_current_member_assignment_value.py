@@ -43,6 +43,7 @@ class TopicPartitions(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -69,6 +70,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
     def __init__(
         self,
         member_epoch: int = 0,
+        *,
         previous_member_epoch: int = 0,
         state: int = 0,
         assigned_partitions: list[TopicPartitions] = EMPTY,

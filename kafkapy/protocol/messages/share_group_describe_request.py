@@ -45,6 +45,7 @@ class ShareGroupDescribeRequest(Message):
     def __init__(
         self,
         group_ids: list[str] = EMPTY,
+        *,
         include_authorized_operations: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

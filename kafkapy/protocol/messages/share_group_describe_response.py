@@ -52,6 +52,7 @@ class TopicPartitions(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         topic_name: str = "",
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -71,6 +72,7 @@ class Assignment(MessageStruct):
     def __init__(
         self,
         topic_partitions: list[TopicPartitions] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
@@ -101,6 +103,7 @@ class Member(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         rack_id: str | None = None,
         member_epoch: int = 0,
         client_id: str = "",
@@ -147,6 +150,7 @@ class DescribedGroup(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = None,
         group_id: str = "",
         group_state: str = "",
@@ -185,6 +189,7 @@ class ShareGroupDescribeResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         groups: list[DescribedGroup] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

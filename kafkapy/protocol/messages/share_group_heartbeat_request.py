@@ -49,6 +49,7 @@ class ShareGroupHeartbeatRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         member_id: str = "",
         member_epoch: int = 0,
         rack_id: str | None = None,

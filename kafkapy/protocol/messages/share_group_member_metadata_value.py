@@ -46,6 +46,7 @@ class ShareGroupMemberMetadataValue(Message):
     def __init__(
         self,
         rack_id: str | None = "",
+        *,
         client_id: str = "",
         client_host: str = "",
         subscribed_topic_names: list[str] = EMPTY,

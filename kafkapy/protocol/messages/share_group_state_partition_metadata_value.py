@@ -44,6 +44,7 @@ class TopicPartitionsInfo(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         topic_name: str = "",
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -64,6 +65,7 @@ class TopicInfo(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         topic_name: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -89,6 +91,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
     def __init__(
         self,
         initializing_topics: list[TopicPartitionsInfo] = EMPTY,
+        *,
         initialized_topics: list[TopicPartitionsInfo] = EMPTY,
         deleting_topics: list[TopicInfo] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

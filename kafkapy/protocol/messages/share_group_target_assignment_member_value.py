@@ -41,6 +41,7 @@ class TopicPartition(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class ShareGroupTargetAssignmentMemberValue(Message):
     def __init__(
         self,
         topic_partitions: list[TopicPartition] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions

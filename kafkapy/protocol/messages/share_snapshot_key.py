@@ -44,6 +44,7 @@ class ShareSnapshotKey(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topic_id: bytes = ZERO_UUID,
         partition: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -44,6 +44,7 @@ class StateBatch(MessageStruct):
 
     def __init__(
         self,
+        *,
         first_offset: int = 0,
         last_offset: int = 0,
         delivery_state: int = 0,
@@ -89,6 +90,7 @@ class ShareSnapshotValue(Message):
     def __init__(
         self,
         snapshot_epoch: int = 0,
+        *,
         state_epoch: int = 0,
         leader_epoch: int = 0,
         start_offset: int = 0,

@@ -44,6 +44,7 @@ class StateBatch(MessageStruct):
 
     def __init__(
         self,
+        *,
         first_offset: int = 0,
         last_offset: int = 0,
         delivery_state: int = 0,
@@ -83,6 +84,7 @@ class ShareUpdateValue(Message):
     def __init__(
         self,
         snapshot_epoch: int = 0,
+        *,
         leader_epoch: int = 0,
         start_offset: int = 0,
         delivery_complete_count: int = -1,

@@ -36,7 +36,7 @@ class SnapshotFooterRecord(Message):
     version: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, version: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, version: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.version = version
         self.unknown_tagged_fields = unknown_tagged_fields
 

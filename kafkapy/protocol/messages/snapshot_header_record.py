@@ -39,6 +39,7 @@ class SnapshotHeaderRecord(Message):
 
     def __init__(
         self,
+        *,
         version: int = 0,
         last_contained_log_timestamp: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -44,6 +44,7 @@ class TaskIds(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         partitions: list[int] = EMPTY,
         assignment_epochs: list[int] | None = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -88,6 +89,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
     def __init__(
         self,
         member_epoch: int = 0,
+        *,
         previous_member_epoch: int = 0,
         state: int = 0,
         active_tasks: list[TaskIds] = EMPTY,

@@ -54,7 +54,13 @@ class KeyValue(MessageStruct):
     value: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, key: str = "", value: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        key: str = "",
+        *,
+        value: str = "",
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -72,6 +78,7 @@ class TopicInfo(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: int = 0,
         replication_factor: int = 0,
         topic_configs: list[KeyValue] = EMPTY,
@@ -104,6 +111,7 @@ class Subtopology(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         source_topics: list[str] = EMPTY,
         repartition_sink_topics: list[str] = EMPTY,
         state_changelog_topics: list[TopicInfo] = EMPTY,
@@ -128,6 +136,7 @@ class Topology(MessageStruct):
     def __init__(
         self,
         epoch: int = 0,
+        *,
         subtopologies: list[Subtopology] | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -143,7 +152,7 @@ class Endpoint(MessageStruct):
     port: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, host: str = "", port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, host: str = "", *, port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.host = host
         self.port = port
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -160,6 +169,7 @@ class TaskOffset(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         partition: int = 0,
         offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -180,6 +190,7 @@ class TaskIds(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -199,6 +210,7 @@ class Assignment(MessageStruct):
     def __init__(
         self,
         active_tasks: list[TaskIds] = EMPTY,
+        *,
         standby_tasks: list[TaskIds] = EMPTY,
         warmup_tasks: list[TaskIds] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -249,6 +261,7 @@ class Member(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         member_epoch: int = 0,
         instance_id: str | None = None,
         rack_id: str | None = None,
@@ -311,6 +324,7 @@ class DescribedGroup(MessageStruct):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         error_message: str | None = None,
         group_id: str = "",
         group_state: str = "",
@@ -349,6 +363,7 @@ class StreamsGroupDescribeResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         groups: list[DescribedGroup] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

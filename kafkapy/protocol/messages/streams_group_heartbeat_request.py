@@ -53,7 +53,13 @@ class KeyValue(MessageStruct):
     value: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, key: str = "", value: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        key: str = "",
+        *,
+        value: str = "",
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -71,6 +77,7 @@ class TopicInfo(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: int = 0,
         replication_factor: int = 0,
         topic_configs: list[KeyValue] = EMPTY,
@@ -94,6 +101,7 @@ class CopartitionGroup(MessageStruct):
     def __init__(
         self,
         source_topics: list[int] = EMPTY,
+        *,
         source_topic_regex: list[int] = EMPTY,
         repartition_source_topics: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -128,6 +136,7 @@ class Subtopology(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         source_topics: list[str] = EMPTY,
         source_topic_regex: list[str] = EMPTY,
         state_changelog_topics: list[TopicInfo] = EMPTY,
@@ -156,6 +165,7 @@ class Topology(MessageStruct):
     def __init__(
         self,
         epoch: int = 0,
+        *,
         subtopologies: list[Subtopology] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -174,6 +184,7 @@ class TaskIds(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -189,7 +200,7 @@ class Endpoint(MessageStruct):
     port: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, host: str = "", port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, host: str = "", *, port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.host = host
         self.port = port
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -206,6 +217,7 @@ class TaskOffset(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         partition: int = 0,
         offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -266,6 +278,7 @@ class StreamsGroupHeartbeatRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         member_id: str = "",
         member_epoch: int = 0,
         endpoint_information_epoch: int = 0,

@@ -52,6 +52,7 @@ class Status(MessageStruct):
     def __init__(
         self,
         status_code: int = 0,
+        *,
         status_detail: str = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -70,6 +71,7 @@ class TaskIds(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -85,7 +87,7 @@ class Endpoint(MessageStruct):
     port: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, host: str = "", port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, host: str = "", *, port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.host = host
         self.port = port
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -101,6 +103,7 @@ class TopicPartition(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -120,6 +123,7 @@ class EndpointToPartitions(MessageStruct):
     def __init__(
         self,
         user_endpoint: Endpoint | None = None,
+        *,
         active_partitions: list[TopicPartition] = EMPTY,
         standby_partitions: list[TopicPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -174,6 +178,7 @@ class StreamsGroupHeartbeatResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         member_id: str = "",

@@ -42,7 +42,7 @@ class Endpoint(MessageStruct):
     port: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, host: str = "", port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, host: str = "", *, port: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.host = host
         self.port = port
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -55,7 +55,13 @@ class KeyValue(MessageStruct):
     value: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, key: str = "", value: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        key: str = "",
+        *,
+        value: str = "",
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -95,6 +101,7 @@ class StreamsGroupMemberMetadataValue(Message):
     def __init__(
         self,
         instance_id: str | None = "",
+        *,
         rack_id: str | None = "",
         client_id: str = "",
         client_host: str = "",

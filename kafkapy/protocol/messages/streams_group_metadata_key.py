@@ -36,7 +36,7 @@ class StreamsGroupMetadataKey(Message):
     group_id: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, group_id: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, group_id: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.group_id = group_id
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -40,7 +40,13 @@ class LastAssignmentConfig(MessageStruct):
     value: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, key: str = "", value: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        key: str = "",
+        *,
+        value: str = "",
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -70,6 +76,7 @@ class StreamsGroupMetadataValue(Message):
     def __init__(
         self,
         epoch: int = 0,
+        *,
         metadata_hash: int = 0,
         validated_topology_epoch: int = -1,
         last_assignment_configs: list[LastAssignmentConfig] | None = EMPTY,

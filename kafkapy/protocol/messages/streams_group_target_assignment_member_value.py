@@ -39,6 +39,7 @@ class TaskIds(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         partitions: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
     def __init__(
         self,
         active_tasks: list[TaskIds] = EMPTY,
+        *,
         standby_tasks: list[TaskIds] = EMPTY,
         warmup_tasks: list[TaskIds] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -41,7 +41,13 @@ class TopicConfig(MessageStruct):
     value: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, key: str = "", value: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        key: str = "",
+        *,
+        value: str = "",
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
         self.key = key
         self.value = value
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -59,6 +65,7 @@ class TopicInfo(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: int = 0,
         replication_factor: int = 0,
         topic_configs: list[TopicConfig] = EMPTY,
@@ -82,6 +89,7 @@ class CopartitionGroup(MessageStruct):
     def __init__(
         self,
         source_topics: list[int] = EMPTY,
+        *,
         source_topic_regex: list[int] = EMPTY,
         repartition_source_topics: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -116,6 +124,7 @@ class Subtopology(MessageStruct):
     def __init__(
         self,
         subtopology_id: str = "",
+        *,
         source_topics: list[str] = EMPTY,
         source_topic_regex: list[str] = EMPTY,
         state_changelog_topics: list[TopicInfo] = EMPTY,
@@ -150,6 +159,7 @@ class StreamsGroupTopologyValue(Message):
     def __init__(
         self,
         epoch: int = 0,
+        *,
         subtopologies: list[Subtopology] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

@@ -55,6 +55,7 @@ class SyncGroupRequestAssignment(MessageStruct):
     def __init__(
         self,
         member_id: str = "",
+        *,
         assignment: bytes = b"",
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -93,6 +94,7 @@ class SyncGroupRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         generation_id: int = 0,
         member_id: str = "",
         group_instance_id: str | None = None,

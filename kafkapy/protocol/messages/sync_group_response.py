@@ -60,6 +60,7 @@ class SyncGroupResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         protocol_type: str | None = None,
         protocol_name: str | None = None,

@@ -36,7 +36,7 @@ class TransactionLogKey(Message):
     transactional_id: str
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, transactional_id: str = "", unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, transactional_id: str = "", *, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.transactional_id = transactional_id
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -57,6 +57,7 @@ class PartitionsSchema(MessageStruct):
     def __init__(
         self,
         topic: str = "",
+        *,
         partition_ids: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -103,6 +104,7 @@ class TransactionLogValue(Message):
     def __init__(
         self,
         producer_id: int = 0,
+        *,
         previous_producer_id: int = -1,
         next_producer_id: int = -1,
         producer_epoch: int = 0,

@@ -66,6 +66,7 @@ class TxnOffsetCommitRequestPartition(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         committed_offset: int = 0,
         committed_leader_epoch: int = -1,
         committed_metadata: str | None = "",
@@ -88,6 +89,7 @@ class TxnOffsetCommitRequestTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[TxnOffsetCommitRequestPartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -128,6 +130,7 @@ class TxnOffsetCommitRequest(Message):
     def __init__(
         self,
         transactional_id: str = "",
+        *,
         group_id: str = "",
         producer_id: int = 0,
         producer_epoch: int = 0,

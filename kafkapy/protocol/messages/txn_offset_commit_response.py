@@ -49,6 +49,7 @@ class TxnOffsetCommitResponsePartition(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -68,6 +69,7 @@ class TxnOffsetCommitResponseTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[TxnOffsetCommitResponsePartition] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class TxnOffsetCommitResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         topics: list[TxnOffsetCommitResponseTopic] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

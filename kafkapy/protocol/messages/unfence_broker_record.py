@@ -37,7 +37,7 @@ class UnfenceBrokerRecord(Message):
     epoch: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, id: int = 0, epoch: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, id: int = 0, epoch: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.id = id
         self.epoch = epoch
         self.unknown_tagged_fields = unknown_tagged_fields

@@ -36,7 +36,7 @@ class UnregisterBrokerRequest(Message):
     broker_id: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, broker_id: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, broker_id: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.broker_id = broker_id
         self.unknown_tagged_fields = unknown_tagged_fields
 

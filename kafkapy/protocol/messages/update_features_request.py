@@ -49,6 +49,7 @@ class FeatureUpdateKey(MessageStruct):
     def __init__(
         self,
         feature: str = "",
+        *,
         max_version_level: int = 0,
         allow_downgrade: bool = False,
         upgrade_type: int = 1,
@@ -78,6 +79,7 @@ class UpdateFeaturesRequest(Message):
     def __init__(
         self,
         timeout_ms: int = 60000,
+        *,
         feature_updates: list[FeatureUpdateKey] = EMPTY,
         validate_only: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,

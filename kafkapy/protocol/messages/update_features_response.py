@@ -45,6 +45,7 @@ class UpdatableFeatureResult(MessageStruct):
     def __init__(
         self,
         feature: str = "",
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -73,6 +74,7 @@ class UpdateFeaturesResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = "",
         results: list[UpdatableFeatureResult] = EMPTY,

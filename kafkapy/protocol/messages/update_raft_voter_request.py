@@ -48,6 +48,7 @@ class Listener(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -67,6 +68,7 @@ class KRaftVersionFeature(MessageStruct):
 
     def __init__(
         self,
+        *,
         min_supported_version: int = 0,
         max_supported_version: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -104,6 +106,7 @@ class UpdateRaftVoterRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = "",
+        *,
         current_leader_epoch: int = 0,
         voter_id: int = 0,
         voter_directory_id: bytes = ZERO_UUID,

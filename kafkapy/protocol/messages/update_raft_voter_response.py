@@ -44,6 +44,7 @@ class CurrentLeader(MessageStruct):
     def __init__(
         self,
         leader_id: int = -1,
+        *,
         leader_epoch: int = -1,
         host: str = "",
         port: int = 0,
@@ -73,6 +74,7 @@ class UpdateRaftVoterResponse(Message):
     def __init__(
         self,
         throttle_time_ms: int = 0,
+        *,
         error_code: int = 0,
         current_leader: CurrentLeader | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,

@@ -50,6 +50,7 @@ class UserScramCredentialRecord(Message):
     def __init__(
         self,
         name: str = "",
+        *,
         mechanism: int = 0,
         salt: bytes = b"",
         stored_key: bytes = b"",

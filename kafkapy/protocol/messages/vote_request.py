@@ -66,6 +66,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition_index: int = 0,
+        *,
         replica_epoch: int = 0,
         replica_id: int = 0,
         replica_directory_id: bytes = ZERO_UUID,
@@ -96,6 +97,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -121,6 +123,7 @@ class VoteRequest(Message):
     def __init__(
         self,
         cluster_id: str | None = None,
+        *,
         voter_id: int = -1,
         topics: list[TopicData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

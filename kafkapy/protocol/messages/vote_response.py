@@ -50,6 +50,7 @@ class PartitionData(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         leader_id: int = 0,
@@ -75,6 +76,7 @@ class TopicData(MessageStruct):
     def __init__(
         self,
         topic_name: str = "",
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -94,6 +96,7 @@ class NodeEndpoint(MessageStruct):
     def __init__(
         self,
         node_id: int = 0,
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -121,6 +124,7 @@ class VoteResponse(Message):
     def __init__(
         self,
         error_code: int = 0,
+        *,
         topics: list[TopicData] = EMPTY,
         node_endpoints: list[NodeEndpoint] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,

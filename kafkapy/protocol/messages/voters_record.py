@@ -48,6 +48,7 @@ class Endpoint(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         host: str = "",
         port: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -67,6 +68,7 @@ class KRaftVersionFeature(MessageStruct):
 
     def __init__(
         self,
+        *,
         min_supported_version: int = 0,
         max_supported_version: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -88,6 +90,7 @@ class Voter(MessageStruct):
     def __init__(
         self,
         voter_id: int = 0,
+        *,
         voter_directory_id: bytes = ZERO_UUID,
         endpoints: list[Endpoint] = EMPTY,
         kraft_version_feature: KRaftVersionFeature | None = None,
@@ -116,6 +119,7 @@ class VotersRecord(Message):
     def __init__(
         self,
         version: int = 0,
+        *,
         voters: list[Voter] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

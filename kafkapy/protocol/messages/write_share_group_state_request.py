@@ -48,6 +48,7 @@ class StateBatch(MessageStruct):
 
     def __init__(
         self,
+        *,
         first_offset: int = 0,
         last_offset: int = 0,
         delivery_state: int = 0,
@@ -83,6 +84,7 @@ class PartitionData(MessageStruct):
     def __init__(
         self,
         partition: int = 0,
+        *,
         state_epoch: int = 0,
         leader_epoch: int = 0,
         start_offset: int = 0,
@@ -109,6 +111,7 @@ class WriteStateData(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -133,6 +136,7 @@ class WriteShareGroupStateRequest(Message):
     def __init__(
         self,
         group_id: str = "",
+        *,
         topics: list[WriteStateData] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:

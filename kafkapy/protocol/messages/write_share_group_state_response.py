@@ -44,6 +44,7 @@ class PartitionResult(MessageStruct):
     def __init__(
         self,
         partition: int = 0,
+        *,
         error_code: int = 0,
         error_message: str | None = None,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -64,6 +65,7 @@ class WriteStateResult(MessageStruct):
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
+        *,
         partitions: list[PartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -87,6 +89,7 @@ class WriteShareGroupStateResponse(Message):
     def __init__(
         self,
         results: list[WriteStateResult] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.results = [] if results is EMPTY else results

@@ -46,6 +46,7 @@ class WritableTxnMarkerTopic(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partition_indexes: list[int] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class WritableTxnMarker(MessageStruct):
     def __init__(
         self,
         producer_id: int = 0,
+        *,
         producer_epoch: int = 0,
         transaction_result: bool = False,
         topics: list[WritableTxnMarkerTopic] = EMPTY,
@@ -107,6 +109,7 @@ class WriteTxnMarkersRequest(Message):
     def __init__(
         self,
         markers: list[WritableTxnMarker] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.markers = [] if markers is EMPTY else markers

@@ -41,6 +41,7 @@ class WritableTxnMarkerPartitionResult(MessageStruct):
 
     def __init__(
         self,
+        *,
         partition_index: int = 0,
         error_code: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
@@ -60,6 +61,7 @@ class WritableTxnMarkerTopicResult(MessageStruct):
     def __init__(
         self,
         name: str = "",
+        *,
         partitions: list[WritableTxnMarkerPartitionResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -78,6 +80,7 @@ class WritableTxnMarkerResult(MessageStruct):
     def __init__(
         self,
         producer_id: int = 0,
+        *,
         topics: list[WritableTxnMarkerTopicResult] = EMPTY,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
@@ -101,6 +104,7 @@ class WriteTxnMarkersResponse(Message):
     def __init__(
         self,
         markers: list[WritableTxnMarkerResult] = EMPTY,
+        *,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.markers = [] if markers is EMPTY else markers

@@ -36,7 +36,7 @@ class ZkMigrationStateRecord(Message):
     zk_migration_state: int
     unknown_tagged_fields: dict[int, bytes] | None
 
-    def __init__(self, zk_migration_state: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
+    def __init__(self, *, zk_migration_state: int = 0, unknown_tagged_fields: dict[int, bytes] | None = None) -> None:
         self.zk_migration_state = zk_migration_state
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -83,7 +83,9 @@ class _Vote:
         found = VoteResponse(topics=[vote_response.TopicData(topic_name=_TOPIC, partitions=[partition])])
         address = peer.leader_address(response)
         if version >= ENDPOINTS_SINCE and address is not None:
-            found.node_endpoints = [vote_response.NodeEndpoint(response.leader_id, address.host, address.port)]
+            found.node_endpoints = [
+                vote_response.NodeEndpoint(response.leader_id, host=address.host, port=address.port)
+            ]
         return found
 
     def from_response(self, message: VoteResponse, _version: int, peer: WirePeer) -> messages.VoteResponse:
@@ -117,7 +119,8 @@ class _BeginQuorumEpoch:
         if version >= ENDPOINTS_SINCE:
             found.voter_id = voter.node_id
             found.leader_endpoints = [
-                begin_quorum_epoch_request.LeaderEndpoint(*each) for each in request.leader_endpoints
+                begin_quorum_epoch_request.LeaderEndpoint(each.name, host=each.host, port=each.port)
+                for each in request.leader_endpoints
             ]
         return found
 
@@ -147,7 +150,7 @@ class _BeginQuorumEpoch:
         address = peer.leader_address(response)
         if version >= ENDPOINTS_SINCE and address is not None:
             found.node_endpoints = [
-                begin_quorum_epoch_response.NodeEndpoint(response.leader_id, address.host, address.port)
+                begin_quorum_epoch_response.NodeEndpoint(response.leader_id, host=address.host, port=address.port)
             ]
         return found
 
@@ -178,10 +181,12 @@ class _EndQuorumEpoch:
         )
         if version >= CANDIDATES_SINCE:
             partition.preferred_candidates = [
-                end_quorum_epoch_request.ReplicaInfo(*key) for key in request.preferred_successors
+                end_quorum_epoch_request.ReplicaInfo(key.node_id, candidate_directory_id=key.directory_id)
+                for key in request.preferred_successors
             ]
             found.leader_endpoints = [
-                end_quorum_epoch_request.LeaderEndpoint(*each) for each in request.leader_endpoints
+                end_quorum_epoch_request.LeaderEndpoint(each.name, host=each.host, port=each.port)
+                for each in request.leader_endpoints
             ]
         else:
             partition.preferred_successors = [key.node_id for key in request.preferred_successors]
@@ -215,7 +220,7 @@ class _EndQuorumEpoch:
         address = peer.leader_address(response)
         if version >= ENDPOINTS_SINCE and address is not None:
             found.node_endpoints = [
-                end_quorum_epoch_response.NodeEndpoint(response.leader_id, address.host, address.port)
+                end_quorum_epoch_response.NodeEndpoint(response.leader_id, host=address.host, port=address.port)
             ]
         return found
 

@@ -52,7 +52,9 @@ class _AddRaftVoter:
             timeout_ms=request.timeout_ms,
             voter_id=voter.node_id,
             voter_directory_id=voter.key.directory_id,
-            listeners=[add_raft_voter_request.Listener(*each) for each in voter.endpoints],
+            listeners=[
+                add_raft_voter_request.Listener(each.name, host=each.host, port=each.port) for each in voter.endpoints
+            ],
             ack_when_committed=request.acknowledges_when_committed or version < ACK_WHEN_COMMITTED_SINCE,
         )
 
@@ -113,9 +115,12 @@ class _UpdateRaftVoter:
             current_leader_epoch=request.leader_epoch,
             voter_id=voter.node_id,
             voter_directory_id=voter.key.directory_id,
-            listeners=[update_raft_voter_request.Listener(*each) for each in voter.endpoints],
+            listeners=[
+                update_raft_voter_request.Listener(each.name, host=each.host, port=each.port)
+                for each in voter.endpoints
+            ],
             kraft_version_feature=update_raft_voter_request.KRaftVersionFeature(
-                voter.min_kraft_version, voter.max_kraft_version
+                min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
             ),
         )
 
@@ -140,7 +145,7 @@ class _UpdateRaftVoter:
         return UpdateRaftVoterResponse(
             error_code=response.error,
             current_leader=update_raft_voter_response.CurrentLeader(
-                response.leader_id, response.leader_epoch, host, port
+                response.leader_id, leader_epoch=response.leader_epoch, host=host, port=port
             ),
         )
 

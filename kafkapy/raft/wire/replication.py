@@ -77,14 +77,17 @@ class _Fetch:
             error_code=response.error,
             high_watermark=response.high_watermark,
             log_start_offset=response.log_start_offset,
-            current_leader=fetch_response.LeaderIdAndEpoch(response.leader_id, response.leader_epoch),
+            current_leader=fetch_response.LeaderIdAndEpoch(
+                leader_id=response.leader_id, leader_epoch=response.leader_epoch
+            ),
             records=b"".join(_raw(batch) for batch in response.batches),
         )
         if response.diverging is not None:
             end_offset, epoch = response.diverging
-            partition.diverging_epoch = fetch_response.EpochEndOffset(epoch, end_offset)
+            partition.diverging_epoch = fetch_response.EpochEndOffset(epoch=epoch, end_offset=end_offset)
         if response.snapshot_id is not None:
-            partition.snapshot_id = fetch_response.SnapshotId(*response.snapshot_id)
+            snapshot = response.snapshot_id
+            partition.snapshot_id = fetch_response.SnapshotId(end_offset=snapshot.offset, epoch=snapshot.leader_epoch)
         topic = fetch_response.FetchableTopicResponse(partitions=[partition])
         if version >= TOPIC_IDS_SINCE:
             topic.topic_id = ONE_UUID
@@ -93,7 +96,9 @@ class _Fetch:
         found = FetchResponse(responses=[topic])
         address = peer.leader_address(response)
         if version >= DIRECTORY_SINCE and address is not None:
-            found.node_endpoints = [fetch_response.NodeEndpoint(response.leader_id, address.host, address.port)]
+            found.node_endpoints = [
+                fetch_response.NodeEndpoint(response.leader_id, host=address.host, port=address.port)
+            ]
         return found
 
     def from_response(self, message: FetchResponse, version: int, peer: WirePeer) -> messages.FetchResponse:
@@ -131,7 +136,9 @@ class _FetchSnapshot:
         partition = fetch_snapshot_request.PartitionSnapshot(
             partition=_PARTITION,
             current_leader_epoch=request.leader_epoch,
-            snapshot_id=fetch_snapshot_request.SnapshotId(*request.snapshot_id),
+            snapshot_id=fetch_snapshot_request.SnapshotId(
+                end_offset=request.snapshot_id.offset, epoch=request.snapshot_id.leader_epoch
+            ),
             position=request.position,
         )
         if version >= SNAPSHOT_DIRECTORY_SINCE:
@@ -163,11 +170,14 @@ class _FetchSnapshot:
     def to_response(
         self, response: messages.FetchSnapshotResponse, version: int, peer: WirePeer
     ) -> FetchSnapshotResponse:
+        end_offset, epoch = response.snapshot_id or (0, 0)
         partition = fetch_snapshot_response.PartitionSnapshot(
             index=_PARTITION,
             error_code=response.error,
-            snapshot_id=fetch_snapshot_response.SnapshotId(*(response.snapshot_id or (0, 0))),
-            current_leader=fetch_snapshot_response.LeaderIdAndEpoch(response.leader_id, response.leader_epoch),
+            snapshot_id=fetch_snapshot_response.SnapshotId(end_offset=end_offset, epoch=epoch),
+            current_leader=fetch_snapshot_response.LeaderIdAndEpoch(
+                leader_id=response.leader_id, leader_epoch=response.leader_epoch
+            ),
             size=response.size_bytes,
             position=response.position if response.error == NONE else 0,
             unaligned_records=response.data,
@@ -178,7 +188,7 @@ class _FetchSnapshot:
         address = peer.leader_address(response)
         if version >= SNAPSHOT_DIRECTORY_SINCE and address is not None:
             found.node_endpoints = [
-                fetch_snapshot_response.NodeEndpoint(response.leader_id, address.host, address.port)
+                fetch_snapshot_response.NodeEndpoint(response.leader_id, host=address.host, port=address.port)
             ]
         return found
 

@@ -207,7 +207,9 @@ class IsrUpdates:
 
     def _with_epochs(self, pending: "PendingIsr") -> list[BrokerState]:
         return [
-            BrokerState(replica_id, self._broker_epoch() if replica_id == self._node_id else broker_epoch)
+            BrokerState(
+                broker_id=replica_id, broker_epoch=self._broker_epoch() if replica_id == self._node_id else broker_epoch
+            )
             for replica_id, broker_epoch in zip(pending.isr, pending.broker_epochs, strict=True)
         ]
 

@@ -391,11 +391,14 @@ def _request_markers(queued: Iterable[QueuedMarker]) -> list[WritableTxnMarker]:
     return [
         WritableTxnMarker(
             marker.producer_id,
-            marker.producer_epoch,
-            marker.is_commit,
-            [WritableTxnMarkerTopic(topic, list(partitions)) for topic, partitions in of_marker.items()],
-            marker.coordinator_epoch,
-            marker.transaction_version,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.is_commit,
+            topics=[
+                WritableTxnMarkerTopic(topic, partition_indexes=list(partitions))
+                for topic, partitions in of_marker.items()
+            ],
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
         )
         for marker, of_marker in topics.items()
     ]

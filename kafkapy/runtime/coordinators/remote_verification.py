@@ -197,11 +197,11 @@ def _transactions(questions: Iterable[Question]) -> "list[AddPartitionsToTxnTran
     return [
         AddPartitionsToTxnTransaction(
             transactional_id,
-            producer.producer_id,
-            producer.producer_epoch,
-            not producer.is_adding,
-            [
-                AddPartitionsToTxnTopic(topic, list(partitions))
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            verify_only=not producer.is_adding,
+            topics=[
+                AddPartitionsToTxnTopic(topic, partitions=list(partitions))
                 for topic, partitions in topics[transactional_id].items()
             ],
         )

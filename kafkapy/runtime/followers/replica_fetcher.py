@@ -237,7 +237,9 @@ class ReplicaFetcher:
                 forgotten_topics_data=requested.forgotten,
             )
             if version >= REPLICA_STATE_SINCE:
-                request.replica_state = ReplicaState(self._broker.node_id, self._broker.broker_epoch())
+                request.replica_state = ReplicaState(
+                    replica_id=self._broker.node_id, replica_epoch=self._broker.broker_epoch()
+                )
             else:
                 request.replica_id = self._broker.node_id
             return request

@@ -104,7 +104,7 @@ class NetworkRaftTransport:
         peer.send(
             ClientRequest(
                 api_key=API_VERSIONS,
-                build=lambda _: ApiVersionsRequest(SOFTWARE_NAME, self._software_version),
+                build=lambda _: ApiVersionsRequest(SOFTWARE_NAME, client_software_version=self._software_version),
                 on_response=lambda message, _: end(_kraft_versions(message)),
                 on_failure=lambda _: end(ErrorCode.BROKER_NOT_AVAILABLE.name),
                 timeout_ms=self._timeout_ms,

@@ -54,7 +54,11 @@ def move(address: Address, topic: str, broker_ids: Sequence[int]) -> Iterator[tu
             yield arrived, len(wanted)
         if arrived < len(wanted):
             time.sleep(POLL_S)
-    query(address, ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, list(wanted))]), timeout_s=TIMEOUT_S)
+    query(
+        address,
+        ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, partitions=list(wanted))]),
+        timeout_s=TIMEOUT_S,
+    )
 
 
 def _replicas(address: Address, topic: str) -> dict[int, list[int]]:
@@ -71,8 +75,8 @@ def _replicas(address: Address, topic: str) -> dict[int, list[int]]:
 
 
 def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> None:
-    partitions = [ReassignablePartition(partition_id, replicas) for partition_id, replicas in wanted.items()]
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, partitions)])
+    partitions = [ReassignablePartition(partition_id, replicas=replicas) for partition_id, replicas in wanted.items()]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, partitions=partitions)])
     response = query(address, request, timeout_s=TIMEOUT_S)
     answers = [response, *(each for answered in response.responses for each in answered.partitions)]
     for each in answers:
@@ -82,7 +86,7 @@ def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> 
 
 def _running(address: Address, topic: str, partition_ids: list[int]) -> list[OngoingPartitionReassignment]:
     """Return the partitions that are being reassigned."""
-    requested = ListPartitionReassignmentsTopics(topic, partition_ids)
+    requested = ListPartitionReassignmentsTopics(topic, partition_indexes=partition_ids)
     response = query(address, ListPartitionReassignmentsRequest(topics=[requested]), timeout_s=TIMEOUT_S)
     if response.error_code:
         raise ClusterError(response.error_message or ErrorCode(response.error_code).name)

@@ -80,7 +80,9 @@ def controllers(address: Address) -> tuple[int, list[int]]:
 
 def quorum(address: Address) -> QuorumView | None:
     """Return the quorum as the active controller sees it, queried through a broker; None while there is none."""
-    topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
+    topic = TopicData(
+        METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=METADATA_PARTITION.partition)]
+    )
     response = query(address, DescribeQuorumRequest(topics=[topic]))
     if response.error_code or not response.topics or response.topics[0].partitions[0].error_code:
         return None

@@ -32,7 +32,7 @@ def join_quorum(address: Address, cluster_id: str, node: NodePlan, directory_id:
         timeout_ms=ANSWER_MS,
         voter_id=node.node_id,
         voter_directory_id=directory_id,
-        listeners=[Listener(CONTROLLER_LISTENER, HOST, node.advertised_controller_port)],
+        listeners=[Listener(CONTROLLER_LISTENER, host=HOST, port=node.advertised_controller_port)],
     )
     _change(address, request, done=ErrorCode.DUPLICATE_VOTER, timeout_s=timeout_s)
 
@@ -46,7 +46,9 @@ def leave_quorum(address: Address, cluster_id: str, node_id: int, *, timeout_s: 
 
 def _directories(address: Address, node_id: int, timeout_s: float) -> list[Uuid]:
     """Return the directory ids of a voter's node; waits for an active controller. Raises as `leave_quorum`."""
-    topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
+    topic = TopicData(
+        METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=METADATA_PARTITION.partition)]
+    )
     deadline = time.monotonic() + timeout_s
     while True:
         response = query(address, DescribeQuorumRequest(topics=[topic]))

@@ -20,7 +20,12 @@ def lose_directory(broker: Broker, path: Path) -> None:
     with WireClient(broker.bootstrap_servers) as client:
         create_topic(client, "orders")
         shutil.rmtree(path)
-        client.call(CreateTopicsRequest(topics=[CreatableTopic("later", 1, 1)], timeout_ms=30_000), 7)
+        client.call(
+            CreateTopicsRequest(
+                topics=[CreatableTopic("later", num_partitions=1, replication_factor=1)], timeout_ms=30_000
+            ),
+            7,
+        )
 
 
 def use_until_it_stops_serving(data_dir: Path) -> None:

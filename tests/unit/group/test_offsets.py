@@ -32,7 +32,9 @@ def store_of(*commits: tuple[int, int, int]) -> OffsetStore:
     """Replay (partition, offset, producer id) of one group and topic; the record's offset is its place."""
     store = OffsetStore()
     for record_offset, (partition, offset, producer_id) in enumerate(commits):
-        store.replay(OffsetCommitKey("g", "t", partition), OffsetCommitValue(offset), record_offset, producer_id)
+        store.replay(
+            OffsetCommitKey("g", topic="t", partition=partition), OffsetCommitValue(offset), record_offset, producer_id
+        )
     return store
 
 
@@ -50,8 +52,8 @@ def test_the_last_commit_counts():
 
 def test_a_tombstone_removes_an_offset_and_nothing_stays_behind():
     store = store_of((0, 5, NO_PRODUCER))
-    store.replay(OffsetCommitKey("g", "t", 0), None, 1, NO_PRODUCER)
-    store.replay(OffsetCommitKey("g", "t", 0), None, 2, NO_PRODUCER)
+    store.replay(OffsetCommitKey("g", topic="t", partition=0), None, 1, NO_PRODUCER)
+    store.replay(OffsetCommitKey("g", topic="t", partition=0), None, 2, NO_PRODUCER)
     assert offset_of(store) is None
     assert store._committed == {}
 
@@ -80,7 +82,7 @@ def test_a_commit_after_that_of_the_transaction_wins():
 
 def test_a_tombstone_removes_pending_offsets_too():
     store = store_of((0, 5, 77), (1, 6, 77), (0, 7, 78))
-    store.replay(OffsetCommitKey("g", "t", 0), None, 3, NO_PRODUCER)
+    store.replay(OffsetCommitKey("g", topic="t", partition=0), None, 3, NO_PRODUCER)
     assert set(store.open_partitions("g")) == {("t", 1)}
     store.replay_marker(77, is_commit=True)
     store.replay_marker(78, is_commit=True)
@@ -100,7 +102,7 @@ def test_offsets_of_another_topic_of_the_same_name_stay():
     store = OffsetStore()
     for partition, topic_id in enumerate((ORDERS, OTHER, bytes(16))):
         value = OffsetCommitValue(1, topic_id=topic_id)
-        store.replay(OffsetCommitKey("g", "t", partition), value, partition, NO_PRODUCER)
+        store.replay(OffsetCommitKey("g", topic="t", partition=partition), value, partition, NO_PRODUCER)
     assert [record.key.partition for record in store.tombstones_of_topic("t", ORDERS)] == [0, 2]
 
 
@@ -132,7 +134,7 @@ class Shard:
         return [each.error_code for topic in decision.response.topics for each in topic.partitions]
 
     def fetch(self, partition: int = 0, *, topic_id: bytes = bytes(16), require_stable: bool = False, **fields):
-        topics = [OffsetFetchRequestTopics("orders", topic_id, [partition])]
+        topics = [OffsetFetchRequestTopics("orders", topic_id=topic_id, partition_indexes=[partition])]
         requested = OffsetFetchRequestGroup(GROUP, topics=topics, **fields)
         return self.shard.offsets.fetch(requested, require_stable=require_stable).topics[0].partitions[0]
 
@@ -194,17 +196,24 @@ def test_an_unstable_offset_is_an_error_for_requests_that_require_stable_ones():
 
 def test_a_record_of_the_oldest_type_is_an_offset_like_any_other():
     shard = Shard()
-    shard.replay([CoordinatorRecord(LegacyOffsetCommitKey(GROUP, "orders", 0), LegacyOffsetCommitValue(8, "old", 1))])
+    shard.replay(
+        [
+            CoordinatorRecord(
+                LegacyOffsetCommitKey(GROUP, topic="orders", partition=0),
+                LegacyOffsetCommitValue(8, metadata="old", commit_timestamp=1),
+            )
+        ]
+    )
     assert (shard.fetch().committed_offset, shard.fetch().metadata) == (8, "old")
-    shard.replay([CoordinatorRecord(LegacyOffsetCommitKey(GROUP, "orders", 0), None)])
+    shard.replay([CoordinatorRecord(LegacyOffsetCommitKey(GROUP, topic="orders", partition=0), None)])
     assert shard.fetch().committed_offset == -1
 
 
 def test_deleting_offsets_removes_those_that_are_there():
     shard = Shard()
     shard.commit()
-    requested = [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(1)]
-    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic("orders", requested)])
+    requested = [OffsetDeleteRequestPartition(partition_index=0), OffsetDeleteRequestPartition(partition_index=1)]
+    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic("orders", partitions=requested)])
     decision = shard.shard.offsets.delete(request)
     assert [record.key.partition for record in decision.records] == [0]
     assert [each.error_code for each in decision.response.topics[0].partitions] == [0, 0]

@@ -28,16 +28,18 @@ def message(names, record_type):
 
 
 def test_an_offset_commit_is_written_as_kafka_documents_it():
-    value = OffsetCommitValue(42, 3, "here", 1_700_000_000_000)
-    _, key, encoded, headers = encode_record(CoordinatorRecord(OffsetCommitKey("g", "t", 2), value), NOW_MS)
+    value = OffsetCommitValue(42, leader_epoch=3, metadata="here", commit_timestamp=1_700_000_000_000)
+    _, key, encoded, headers = encode_record(
+        CoordinatorRecord(OffsetCommitKey("g", topic="t", partition=2), value), NOW_MS
+    )
     assert key.hex(" ", -4) == "00010001 67000174 00000002"
     assert encoded.hex() == "0004" + "000000000000002a" + "00000003" + "0568657265" + "0000018bcfe56800" + "00"
     assert headers == ()
 
 
 def test_an_offset_that_expires_at_a_given_time_is_written_in_the_version_that_has_the_field():
-    value = OffsetCommitValue(42, -1, "", 1, expire_timestamp=99)
-    _, key, encoded, _ = encode_record(CoordinatorRecord(OffsetCommitKey("g", "t", 2), value), NOW_MS)
+    value = OffsetCommitValue(42, leader_epoch=-1, metadata="", commit_timestamp=1, expire_timestamp=99)
+    _, key, encoded, _ = encode_record(CoordinatorRecord(OffsetCommitKey("g", topic="t", partition=2), value), NOW_MS)
     assert encoded[:2].hex() == "0001"
     assert decode_record(key, encoded).value.expire_timestamp == 99
 

@@ -63,7 +63,11 @@ def producer_context(version: int = 12) -> Any:
 
 
 def topic_data(name: str, *batches: Any) -> TopicProduceData:
-    return TopicProduceData(name, bytes(16), [PartitionProduceData(i, records) for i, records in enumerate(batches)])
+    return TopicProduceData(
+        name,
+        topic_id=bytes(16),
+        partition_data=[PartitionProduceData(i, records=records) for i, records in enumerate(batches)],
+    )
 
 
 def send(hosting: Hosting, authorizer: Any, *topics: TopicProduceData, **fields: Any) -> list[list[int]]:
@@ -119,7 +123,11 @@ async def test_legacy_produce_converts_nothing_of_a_forbidden_topic(loop: SimLoo
     hosting = Hosting(loop)
     hosting.create_topic("secret")
     authorizer = Deny((AclOperation.WRITE, "secret"))
-    data = [LegacyTopic("secret", [LegacyData(0, b"no message set at all"), LegacyData(1, None)])]
+    data = [
+        LegacyTopic(
+            "secret", partition_data=[LegacyData(0, records=b"no message set at all"), LegacyData(1, records=None)]
+        )
+    ]
     request = LegacyProduceRequest(acks=1, timeout_ms=1_000, topic_data=data)
     response = answer(legacy_produce.handle(hosting.services(authorizer), producer_context(2), request))
     codes = [part.error_code for part in response.responses[0].partition_responses]
@@ -306,7 +314,7 @@ async def test_brokers_may_request_leader_epochs_and_others_are_not_logged_for_n
     hosting = Hosting(loop)
     hosting.create_topic("orders")
     authorizer = Deny((AclOperation.CLUSTER_ACTION, CLUSTER))
-    topics = [OffsetForLeaderTopic("orders", [OffsetForLeaderPartition(0)])]
+    topics = [OffsetForLeaderTopic("orders", partitions=[OffsetForLeaderPartition(partition=0)])]
     request = OffsetForLeaderEpochRequest(topics=topics)
     answer(offset_for_leader_epoch.handle(hosting.services(authorizer), producer_context(4), request))
     assert authorizer.questions == [

@@ -48,7 +48,9 @@ def test_an_error_of_the_whole_has_a_message(handler, request_class, api_key) ->
 
 
 def test_each_user_of_a_change_of_scram_credentials_is_refused() -> None:
-    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name, 1) for name in ("b", "a")])
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name, mechanism=1) for name in ("b", "a")]
+    )
     results = requested(alter_user_scram_credentials, request, AclOperation.ALTER).results
     assert [(each.user, each.error_code, each.error_message) for each in results] == [("a", *REFUSED), ("b", *REFUSED)]
 

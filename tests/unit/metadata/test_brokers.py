@@ -151,8 +151,14 @@ def test_same_incarnation_keeps_its_epoch_and_stays_unfenced() -> None:
             ErrorCode.UNSUPPORTED_VERSION,
         ),
         ({"features": []}, ErrorCode.INVALID_REGISTRATION),
-        ({"features": [Feature("transaction.version", 0, 2)]}, ErrorCode.INVALID_REGISTRATION),
-        ({"features": [Feature("transaction.version", 9, 9)]}, ErrorCode.UNSUPPORTED_VERSION),
+        (
+            {"features": [Feature("transaction.version", min_supported_version=0, max_supported_version=2)]},
+            ErrorCode.INVALID_REGISTRATION,
+        ),
+        (
+            {"features": [Feature("transaction.version", min_supported_version=9, max_supported_version=9)]},
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
     ],
 )
 def test_registration_is_refused(changes: dict[str, Any], code: ErrorCode) -> None:

@@ -217,4 +217,6 @@ def test_filter(components, is_strict, matched) -> None:
 
 
 def request(*components: tuple[str, int, str | None], is_strict: bool = False) -> DescribeClientQuotasRequest:
-    return DescribeClientQuotasRequest([ComponentData(*component) for component in components], is_strict)
+    return DescribeClientQuotasRequest(
+        [ComponentData(kind, match_type=how, match=match) for kind, how, match in components], strict=is_strict
+    )

@@ -36,7 +36,9 @@ def decide(
     validate_only: bool = False,
     kraft_refusal: ApiError | None = None,
 ) -> Decision[Any, Any]:
-    keys = [FeatureUpdateKey(name, level, upgrade_type=kind) for name, (level, kind) in updates.items()]
+    keys = [
+        FeatureUpdateKey(name, max_version_level=level, upgrade_type=kind) for name, (level, kind) in updates.items()
+    ]
     request = UpdateFeaturesRequest(feature_updates=keys, validate_only=validate_only)
     return cluster.controller.feature_updates.decide_update(
         request, kraft_version=kraft_version, kraft_refusal=kraft_refusal
@@ -155,7 +157,11 @@ def test_a_feature_that_is_disabled_is_gone() -> None:
 def test_every_registered_broker_has_to_support_it() -> None:
     cluster = old_cluster()
     ranges = {feature.name: (0, feature.max_supported_version) for feature in registration_request(2).features}
-    features = [Feature(name, *levels_) for name, levels_ in {**ranges, MV: (7, 20)}.items() if name != GV]
+    features = [
+        Feature(name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in {**ranges, MV: (7, 20)}.items()
+        if name != GV
+    ]
     cluster.register(2, features=features)
 
     assert (
@@ -177,7 +183,7 @@ def test_every_controller_has_to_be_registered_and_to_support_it() -> None:
 
     assert update(cluster, MV, 17) is None  # 3.3 knows of no controllers
     unknown = update(cluster, MV, 18)
-    features = [ControllerFeature(MV, 7, 18)]
+    features = [ControllerFeature(MV, min_supported_version=7, max_supported_version=18)]
     cluster.commit(Decision(None, [RegisterControllerRecord(controller_id=2, features=features)]))
 
     assert unknown == (

@@ -233,10 +233,12 @@ def asked(
     sender = current.leader if broker_id is None else broker_id
     fields = {"leader_epoch": current.leader_epoch, "partition_epoch": current.partition_epoch, "partition_index": 0}
     wanted = alter_request.PartitionData(
-        new_isr_with_epochs=[alter_request.BrokerState(each, cluster.epochs.get(each, -1)) for each in isr],
+        new_isr_with_epochs=[
+            alter_request.BrokerState(broker_id=each, broker_epoch=cluster.epochs.get(each, -1)) for each in isr
+        ],
         **(fields | changes),
     )
-    topics = [alter_request.TopicData(topic_id or cluster.image.topics.by_name["foo"].topic_id, [wanted])]
+    topics = [alter_request.TopicData(topic_id or cluster.image.topics.by_name["foo"].topic_id, partitions=[wanted])]
     request = alter_request.AlterPartitionRequest(broker_id=sender, broker_epoch=cluster.epochs[sender], topics=topics)
     response = cluster.commit(cluster.controller.partitions.decide_alter_partition(request, 3))
     return response.topics[0].partitions[0].error_code

@@ -278,5 +278,5 @@ def test_one_operation_has_its_bound() -> None:
 
 
 def _request(name: str, targets: dict[int, list[int]]) -> AlterPartitionReassignmentsRequest:
-    partitions = [ReassignablePartition(partition_id, replicas) for partition_id, replicas in targets.items()]
-    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name, partitions)])
+    partitions = [ReassignablePartition(partition_id, replicas=replicas) for partition_id, replicas in targets.items()]
+    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name, partitions=partitions)])

@@ -24,7 +24,7 @@ def control(level: int = 30) -> ScramControl:
 
 def test_what_the_image_had_can_be_deleted_once() -> None:
     table = control()
-    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("alice", 1)])
+    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("alice", mechanism=1)])
     decision = table.decide_alter(request)
     assert [result.error for result in decision.response] == [None]
     assert decision.is_atomic
@@ -38,7 +38,9 @@ def test_what_the_image_had_can_be_deleted_once() -> None:
 
 def test_a_record_holds_keys_and_no_password() -> None:
     table = control()
-    upsertion = ScramCredentialUpsertion("alice", 1, 8192, b"other", b"salted")
+    upsertion = ScramCredentialUpsertion(
+        "alice", mechanism=1, iterations=8192, salt=b"other", salted_password=b"salted"
+    )
     (record,) = table.decide_alter(AlterUserScramCredentialsRequest(upsertions=[upsertion])).records
     assert (record.salt, record.iterations) == (b"other", 8192)
     assert (record.stored_key, record.server_key) == (ALICE.stored_key, ALICE.server_key)
@@ -49,6 +51,6 @@ def test_a_record_holds_keys_and_no_password() -> None:
 
 @pytest.mark.parametrize(("level", "code"), [(10, ErrorCode.UNSUPPORTED_VERSION), (11, None)])
 def test_there_are_credentials_from_metadata_version_11_on(level, code) -> None:
-    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("alice", 1)])
+    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("alice", mechanism=1)])
     (result,) = control(level).decide_alter(request).response
     assert (result.error and result.error.code) == code

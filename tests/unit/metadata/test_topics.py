@@ -266,6 +266,6 @@ def test_a_new_controller_reads_no_partition_before_its_first_decision() -> None
     created = end_of(controller.topics.decide_create(CreateTopicsRequest(topics=[plain("first", 1, 3)])))
     (result,) = created.response.topics
     assert result.error_code == ErrorCode.NONE
-    growing = CreatePartitionsRequest(topics=[CreatePartitionsTopic("topic-1", 11)])
+    growing = CreatePartitionsRequest(topics=[CreatePartitionsTopic("topic-1", count=11)])
     with pytest.raises(AssertionError, match="a partition is read"):
         end_of(controller.topics.decide_create_partitions(growing))

@@ -61,7 +61,10 @@ def response(message: Message, version: int, correlation_id: int, api_key: int =
 
 
 def versions(low: int, high: int, *, error: int = 0, version: int = 4, correlation_id: int = 0) -> bytes:
-    rows = [ApiVersion(api_key=API_VERSIONS, max_version=2), ApiVersion(DESCRIBE_CLUSTER, low, high)]
+    rows = [
+        ApiVersion(api_key=API_VERSIONS, max_version=2),
+        ApiVersion(api_key=DESCRIBE_CLUSTER, min_version=low, max_version=high),
+    ]
     message = ApiVersionsResponse(error_code=error, api_keys=rows)
     return response(message, version, correlation_id, API_VERSIONS)
 

@@ -13,7 +13,11 @@ from kafkapy.security.plain import PlainClient
 from tests.unit.protocol.test_client_connection import DESCRIBE_CLUSTER, PendingRequest, requests, response
 
 API_VERSIONS, HANDSHAKE, AUTHENTICATE = 18, 17, 36
-ROWS = [ApiVersion(API_VERSIONS, 0, 4), ApiVersion(AUTHENTICATE, 0, 2), ApiVersion(DESCRIBE_CLUSTER, 0, 1)]
+ROWS = [
+    ApiVersion(api_key=API_VERSIONS, min_version=0, max_version=4),
+    ApiVersion(api_key=AUTHENTICATE, min_version=0, max_version=2),
+    ApiVersion(api_key=DESCRIBE_CLUSTER, min_version=0, max_version=1),
+]
 
 
 def started(new_login=lambda: PlainClient("node", "secret")) -> ClientConnection:
@@ -70,8 +74,8 @@ def test_a_session_is_renewed_before_it_ends() -> None:
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        ([SaslHandshakeResponse(33, ["SCRAM-SHA-256"])], "PLAIN is not enabled there, but SCRAM-SHA-256"),
-        ([SaslHandshakeResponse(), SaslAuthenticateResponse(58, "Invalid username")], "Invalid username"),
+        ([SaslHandshakeResponse(33, mechanisms=["SCRAM-SHA-256"])], "PLAIN is not enabled there, but SCRAM-SHA-256"),
+        ([SaslHandshakeResponse(), SaslAuthenticateResponse(58, error_message="Invalid username")], "Invalid username"),
         ([SaslHandshakeResponse(), SaslAuthenticateResponse(auth_bytes=b"x")], "answered PLAIN with a challenge"),
     ],
 )

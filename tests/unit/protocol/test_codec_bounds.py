@@ -163,11 +163,11 @@ def test_value_that_its_field_cannot_hold_raises(message, version):
 
 NULLS = [
     (lambda: MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 1),
-    (lambda: SaslHandshakeRequest(mechanism=None), 0),
-    (lambda: FetchRequest(topics=None), 12),
-    (lambda: FetchRequest(max_wait_ms=None), 12),
-    (lambda: FetchRequest(topics=[FetchTopic(topic_id=None)]), 13),
-    (lambda: MetadataRequest(topics=[], allow_auto_topic_creation=None), 4),
+    (lambda: SaslHandshakeRequest(mechanism=None), 0),  # type: ignore[arg-type]
+    (lambda: FetchRequest(topics=None), 12),  # type: ignore[arg-type]
+    (lambda: FetchRequest(max_wait_ms=None), 12),  # type: ignore[arg-type]
+    (lambda: FetchRequest(topics=[FetchTopic(topic_id=None)]), 13),  # type: ignore[arg-type]
+    (lambda: MetadataRequest(topics=[], allow_auto_topic_creation=None), 4),  # type: ignore[arg-type]
 ]
 
 

@@ -161,6 +161,20 @@ def test_field_before_it_was_tagged_is_written_in_its_place(invented):
     assert invented.InventedRequest(mark=9).encode(3).hex().endswith("010004" + "00000009")
 
 
+def test_only_the_first_field_may_be_given_by_its_position_and_none_of_ints_alone(invented):
+    spec = copy.deepcopy(INVENTED)
+    spec["fields"] = [
+        {"name": "Low", "type": "int32", "versions": "0+"},
+        {"name": "Is", "type": "bool", "versions": "0+"},
+    ]
+    spec["commonStructs"] = []
+
+    assert re.search(r"def __init__\(\s*self,\s*\*,\s*low: int = 0", emit_module(parse_spec(spec)))
+    assert invented.Place("h", port=1).host == "h"
+    with pytest.raises(TypeError, match="positional"):
+        invented.Place("h", 1)
+
+
 def test_versions_with_one_layout_share_their_functions(invented):
     spec = copy.deepcopy(INVENTED)
     spec["validVersions"] = "0-9"

@@ -31,8 +31,10 @@ def cache(max_slots: int = 10) -> FetchSessionCache:
 def request(
     session_id: int, epoch: int, *partitions: int, topic_id: bytes = ORDERS, forget: tuple[int, ...] = ()
 ) -> FetchRequest:
-    topics = [FetchTopic("", topic_id, [FetchPartition(number, fetch_offset=0) for number in partitions])]
-    forgotten = [ForgottenTopic("", topic_id, list(forget))] if forget else []
+    topics = [
+        FetchTopic("", topic_id=topic_id, partitions=[FetchPartition(number, fetch_offset=0) for number in partitions])
+    ]
+    forgotten = [ForgottenTopic("", topic_id=topic_id, partitions=list(forget))] if forget else []
     return FetchRequest(
         session_id=session_id, session_epoch=epoch, topics=topics if partitions else [], forgotten_topics_data=forgotten
     )

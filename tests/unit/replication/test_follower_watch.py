@@ -15,7 +15,9 @@ MANY = 20_000
 
 
 def fetched(number: int) -> FetchedPartition:
-    return FetchedPartition("orders", topic_id("orders"), FetchPartition(number, -1, fetch_offset=0))
+    return FetchedPartition(
+        "orders", topic_id("orders"), FetchPartition(number, current_leader_epoch=-1, fetch_offset=0)
+    )
 
 
 async def test_a_partition_without_room_is_read_next_without_a_copy_of_the_others(loop: SimLoop) -> None:

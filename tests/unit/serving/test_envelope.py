@@ -112,7 +112,7 @@ def sent(
             topics=[CreatePartitionsTopic(name="orders", count=2, assignments=None)], timeout_ms=1234
         ),
         AlterPartitionReassignmentsRequest(timeout_ms=1234),
-        ElectLeadersRequest(topic_partitions=[TopicPartitions("orders", [0])], timeout_ms=1234),
+        ElectLeadersRequest(topic_partitions=[TopicPartitions("orders", partitions=[0])], timeout_ms=1234),
     ],
     ids=lambda requested: type(requested).__name__,
 )

@@ -157,7 +157,7 @@ def test_who_may_not_write_markers_is_not_exempt() -> None:
     """The answer has an error a partition, and no place for a throttle time."""
     world = World(WRITE_TXN_MARKERS, request_percentage=0.0001)
     running = services(Cluster(), authorizer=Deny((AclOperation.ALTER, ""), (AclOperation.CLUSTER_ACTION, "")))
-    marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic("t", [0])])
+    marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic("t", partition_indexes=[0])])
     request = WriteTxnMarkersRequest(markers=[marker])
     response = answer(write_txn_markers.handle(running, world.meter.new_context(), request))
     world.meter.timed(lambda: world.clock.work(40))()

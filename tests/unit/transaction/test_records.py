@@ -91,7 +91,9 @@ METADATA = st.builds(
 
 @given(METADATA, st.sampled_from([0, 1]))
 def test_a_value_is_what_the_generated_class_writes(metadata: TransactionMetadata, version: int) -> None:
-    topics = [PartitionsSchema(topic, partition_ids) for topic, partition_ids in by_topic(metadata.partitions)]
+    topics = [
+        PartitionsSchema(topic, partition_ids=partition_ids) for topic, partition_ids in by_topic(metadata.partitions)
+    ]
     written = TransactionLogValue(
         metadata.producer_id,
         producer_epoch=metadata.producer_epoch,

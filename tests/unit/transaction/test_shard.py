@@ -473,7 +473,7 @@ def test_a_decision_leaves_the_shard_as_it_was() -> None:
     producer = world.started()
     world.add(producer)
     before = dict(world.shard.transactions)
-    world.shard.init_producer_id(InitProducerIdRequest(X, TIMEOUT_MS), 5, world.now_ms)
+    world.shard.init_producer_id(InitProducerIdRequest(X, transaction_timeout_ms=TIMEOUT_MS), 5, world.now_ms)
     assert world.shard.transactions == before
     assert world.shard.timed_out(world.shard.ongoing(), world.now_ms + TIMEOUT_MS + 1) == [X]
 

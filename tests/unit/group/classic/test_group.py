@@ -405,7 +405,23 @@ def test_another_coordinator_knows_the_generation_and_gives_everyone_a_session()
 def test_records_of_every_version_are_loaded(version: int) -> None:
     world = ClassicWorld()
     value = GroupMetadataValue(
-        "consumer", 7, "range", "m", 5, [MemberMetadata("m", None, "c", "/h", 60_000, 10_000, b"s", b"a")]
+        "consumer",
+        generation=7,
+        protocol="range",
+        leader="m",
+        current_state_timestamp=5,
+        members=[
+            MemberMetadata(
+                "m",
+                group_instance_id=None,
+                client_id="c",
+                client_host="/h",
+                rebalance_timeout=60_000,
+                session_timeout=10_000,
+                subscription=b"s",
+                assignment=b"a",
+            )
+        ],
     )
     body = version.to_bytes(2, "big") + value.encode(version)
     (_, key, _, _) = encode_record(CoordinatorRecord(GroupMetadataKey(GROUP), value), 0)

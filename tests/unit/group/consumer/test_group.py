@@ -332,10 +332,12 @@ def test_assignment_without_epochs_counts_from_the_members_own() -> None:
     world = GroupWorld(image_of(foo=2))
     FakeConsumer(world, "a", "foo").join()
     value = ConsumerGroupCurrentMemberAssignmentValue(
-        member_epoch=7, previous_member_epoch=6, assigned_partitions=[TopicPartitions(topic_id("foo"), [0, 1], [])]
+        member_epoch=7,
+        previous_member_epoch=6,
+        assigned_partitions=[TopicPartitions(topic_id("foo"), partitions=[0, 1], assignment_epochs=[])],
     )
 
-    world.consumer.replay(ConsumerGroupCurrentMemberAssignmentKey("g", "a"), value)
+    world.consumer.replay(ConsumerGroupCurrentMemberAssignmentKey("g", member_id="a"), value)
 
     assert world.group().log.members["a"].assigned == {topic_id("foo"): {0: 7, 1: 7}}
 
@@ -344,7 +346,8 @@ def test_state_of_a_later_version_is_kept_as_unknown() -> None:
     world = GroupWorld(image_of(foo=2))
 
     world.consumer.replay(
-        ConsumerGroupCurrentMemberAssignmentKey("g", "a"), ConsumerGroupCurrentMemberAssignmentValue(2, 1, 77)
+        ConsumerGroupCurrentMemberAssignmentKey("g", member_id="a"),
+        ConsumerGroupCurrentMemberAssignmentValue(2, previous_member_epoch=1, state=77),
     )
 
     assert world.group().log.members["a"].state is MemberState.UNKNOWN
@@ -353,7 +356,7 @@ def test_state_of_a_later_version_is_kept_as_unknown() -> None:
 def test_tombstones_of_what_is_not_there_are_passed_over() -> None:
     world = GroupWorld()
 
-    world.consumer.replay(ConsumerGroupCurrentMemberAssignmentKey("g", "a"), None)
+    world.consumer.replay(ConsumerGroupCurrentMemberAssignmentKey("g", member_id="a"), None)
     world.consumer.replay(ConsumerGroupMetadataKey("g"), None)
 
     assert world.groups == {}

@@ -39,7 +39,7 @@ async def test_only_requested_partitions_that_are_here_are_returned(loop: SimLoo
     hosting = Hosting(loop)
     hosting.create_topic(partition_count=3)
     hosting.create_topic("trades")
-    requested = [DescribableLogDirTopic("orders", [1, 9]), DescribableLogDirTopic("nowhere", [0])]
+    requested = [DescribableLogDirTopic("orders", partitions=[1, 9]), DescribableLogDirTopic("nowhere", partitions=[0])]
     (directory,) = describe(hosting, requested).results
     assert [(each.name, [part.partition_index for part in each.partitions]) for each in directory.topics] == [
         ("orders", [1])

@@ -24,7 +24,9 @@ def send_request(
 ) -> DescribeQuorumResponse:
     """Handle a request and carry the response over the wire."""
     request = DescribeQuorumRequest(
-        topics=[TopicData(topic_name=name, partitions=[PartitionData(index)]) for name, index in partitions]
+        topics=[
+            TopicData(topic_name=name, partitions=[PartitionData(partition_index=index)]) for name, index in partitions
+        ]
     )
     services: Any = SimpleNamespace(
         quorum=SimpleNamespace(describe=lambda: quorum), authorizer=SimpleNamespace(authorize=lambda *_: is_allowed)

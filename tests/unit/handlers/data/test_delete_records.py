@@ -26,8 +26,8 @@ async def delete(
     authorizer: Any = None,
 ) -> tuple[int, int]:
     """Return error code and low watermark."""
-    parts = [DeleteRecordsPartition(partition, offset)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(topic, parts)], timeout_ms=800)
+    parts = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(topic, partitions=parts)], timeout_ms=800)
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
     response = await delete_records.handle(hosting.services(authorizer), context, request)
     result = type(response).decode(response.encode(version), version).topics[0].partitions[0]

@@ -15,7 +15,7 @@ from tests.support.metadata_services import Deny, answer
 
 def send_request(hosting: Hosting, topic: str, *, authorizer: Any = None) -> tuple[int, list[int]]:
     """Return the error code of partition 0 and its producer ids."""
-    request = DescribeProducersRequest(topics=[TopicRequest(topic, [0])])
+    request = DescribeProducersRequest(topics=[TopicRequest(topic, partition_indexes=[0])])
     context: Any = SimpleNamespace(api_version=0, listener_name="PLAINTEXT", client_id="tester")
     response = answer(describe_producers.handle(hosting.services(authorizer), context, request))
     (part,) = type(response).decode(response.encode(0), 0).topics[0].partitions

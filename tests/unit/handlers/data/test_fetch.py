@@ -39,7 +39,11 @@ def request(version: int, *offsets: int, topic: str = "orders", generation: int 
     part_fields = {name: fields.pop(name) for name in list(fields) if name in FetchPartition.field_names()}
     part_fields.setdefault("partition_max_bytes", MIB)
     parts = [FetchPartition(number, fetch_offset=offset, **part_fields) for number, offset in enumerate(offsets)]
-    named = FetchTopic(topic, bytes(16), parts) if version < 13 else FetchTopic("", topic_id(topic, generation), parts)
+    named = (
+        FetchTopic(topic, topic_id=bytes(16), partitions=parts)
+        if version < 13
+        else FetchTopic("", topic_id=topic_id(topic, generation), partitions=parts)
+    )
     defaults = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 50 * MIB, "topics": [named] if parts else []}
     return FetchRequest(**{**defaults, **fields})  # type: ignore[arg-type]
 
@@ -425,10 +429,13 @@ async def test_whoever_claims_to_be_a_replica_without_the_right_or_the_assignmen
     partition = hosting.create_topic(replicas=(1, 2))
     append(partition, b"beyond the high watermark")
     denied = Deny((AclOperation.CLUSTER_ACTION, "kafka-cluster"))
-    for version, fields in ((14, {"replica_id": 2}), (18, {"replica_state": ReplicaState(2, 1)})):
+    for version, fields in (
+        (14, {"replica_id": 2}),
+        (18, {"replica_state": ReplicaState(replica_id=2, replica_epoch=1)}),
+    ):
         (part,) = await parts_of(hosting, request(version, 1, **fields), version, denied)
         assert (part.error_code, part.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
-    stranger = {"replica_state": ReplicaState(3, 1)}
+    stranger = {"replica_state": ReplicaState(replica_id=3, replica_epoch=1)}
     (part,) = await parts_of(hosting, request(18, 1, **stranger))
     assert (part.error_code, part.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
     (part,) = await parts_of(hosting, request(18, 1, current_leader_epoch=partition.leader_epoch, **stranger))
@@ -444,7 +451,7 @@ async def test_a_follower_reads_to_the_end_of_the_log_and_commits_what_it_has(lo
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     append(partition, b"a")
-    state = ReplicaState(2, epoch_of(hosting, 2))
+    state = ReplicaState(replica_id=2, replica_epoch=epoch_of(hosting, 2))
     for version, fields in ((14, {"replica_id": 2}), (18, {"replica_state": state})):
         (part,) = await parts_of(hosting, request(version, 0, **fields), version)
         assert (part.error_code, part.high_watermark, spans(part)) == (0, 0, [(0, 0)])
@@ -457,7 +464,9 @@ async def test_a_fetch_of_an_earlier_life_of_a_follower_commits_nothing(loop: Si
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     append(partition, b"a")
-    (part,) = await parts_of(hosting, request(18, 1, replica_state=ReplicaState(2, epoch_of(hosting, 2) - 1)))
+    (part,) = await parts_of(
+        hosting, request(18, 1, replica_state=ReplicaState(replica_id=2, replica_epoch=epoch_of(hosting, 2) - 1))
+    )
     assert (part.error_code, part.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
     assert (partition.log.high_watermark, partition.followers[2].log_end_offset) == (0, -1)
 
@@ -465,7 +474,10 @@ async def test_a_fetch_of_an_earlier_life_of_a_follower_commits_nothing(loop: Si
 async def test_a_follower_that_waited_is_noted_as_of_when_its_fetch_came(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
-    await parts_of(hosting, request(18, 0, replica_state=ReplicaState(2, epoch_of(hosting, 2)), max_wait_ms=500))
+    await parts_of(
+        hosting,
+        request(18, 0, replica_state=ReplicaState(replica_id=2, replica_epoch=epoch_of(hosting, 2)), max_wait_ms=500),
+    )
     assert loop.now_ms() == 500
     assert partition.followers[2].last_fetch_ms == 0
 
@@ -473,7 +485,10 @@ async def test_a_follower_that_waited_is_noted_as_of_when_its_fetch_came(loop: S
 async def test_an_unassigned_replica_gets_not_leader_first(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(2, 1))
-    stranger = {"replica_state": ReplicaState(3, 1), "current_leader_epoch": partition.leader_epoch}
+    stranger = {
+        "replica_state": ReplicaState(replica_id=3, replica_epoch=1),
+        "current_leader_epoch": partition.leader_epoch,
+    }
     (part,) = await parts_of(hosting, request(18, 0, **stranger))
     assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -483,7 +498,11 @@ async def test_a_follower_with_a_diverging_log_gets_the_diverging_epoch_and_comm
     partition = hosting.create_topic(replicas=(1, 2))
     append(partition, b"a")
     epoch = partition.leader_epoch
-    fields = {"replica_state": ReplicaState(2, 1), "last_fetched_epoch": epoch, "current_leader_epoch": epoch}
+    fields = {
+        "replica_state": ReplicaState(replica_id=2, replica_epoch=1),
+        "last_fetched_epoch": epoch,
+        "current_leader_epoch": epoch,
+    }
     (part,) = await parts_of(hosting, request(18, 5, **fields))
     assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (epoch, 1)
     assert partition.log.high_watermark == 0

@@ -20,7 +20,7 @@ async def test_a_follower_has_not_what_the_leader_appended_since_it_led_again(lo
         append(hosting.manager.partitions.find(*cold), b"x" * 100, timestamp_ms=NOW_MS + number)
     hosting.restart()
     hosting.disk.chill()
-    state = ReplicaState(2, epoch_of(hosting, 2))
+    state = ReplicaState(replica_id=2, replica_epoch=epoch_of(hosting, 2))
     fetching = hosting.start(parts_of(hosting, request(18, 1, 150, replica_state=state)))
     await settle()
     assert not fetching.done(), "it waits for cold pages"
@@ -45,7 +45,7 @@ async def test_a_follower_that_has_all_from_before_the_read_is_caught_up(loop: S
     hosting.restart()
     hosting.disk.chill()
     await asyncio.sleep(1)
-    state = ReplicaState(2, epoch_of(hosting, 2))
+    state = ReplicaState(replica_id=2, replica_epoch=epoch_of(hosting, 2))
     fetching = hosting.start(parts_of(hosting, request(18, 1, 150, replica_state=state)))
     await settle()
     assert not fetching.done(), "it waits for cold pages"

@@ -38,7 +38,11 @@ async def consume(
     hosting: Hosting, offset: int, *, rack: str = "", version: int = 18, max_wait_ms: int = 0, leader_epoch: int = -1
 ) -> Any:
     part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1000, current_leader_epoch=leader_epoch)
-    topic = FetchTopic("orders", bytes(16), [part]) if version < 13 else FetchTopic("", topic_id("orders"), [part])
+    topic = (
+        FetchTopic("orders", topic_id=bytes(16), partitions=[part])
+        if version < 13
+        else FetchTopic("", topic_id=topic_id("orders"), partitions=[part])
+    )
     request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=10_000, topics=[topic], rack_id=rack)
     context: Any = Context(version)
     response = await fetch.handle(hosting.services(), context, request)

@@ -20,7 +20,7 @@ from tests.support.hosting import Hosting
 from tests.support.metadata_services import Deny
 from tests.unit.handlers.data.test_fetch import context, request, send
 
-STRANGER = {"replica_state": ReplicaState(2, 1), "session_epoch": 0}
+STRANGER = {"replica_state": ReplicaState(replica_id=2, replica_epoch=1), "session_epoch": 0}
 
 
 def crowded(loop: SimLoop) -> Hosting:
@@ -68,9 +68,24 @@ async def test_a_stranger_has_quotas_and_a_follower_has_none(
 @pytest.mark.parametrize(
     ("replica", "leader_epoch", "code", "reason"),
     [
-        (ReplicaState(77, -1), -1, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_ID_NOT_REGISTERED),
-        (ReplicaState(77, -1), 0, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED),
-        (ReplicaState(2, 0), 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.STALE_BROKER_EPOCH),
+        (
+            ReplicaState(replica_id=77, replica_epoch=-1),
+            -1,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ),
+        (
+            ReplicaState(replica_id=77, replica_epoch=-1),
+            0,
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ),
+        (
+            ReplicaState(replica_id=2, replica_epoch=0),
+            0,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.STALE_BROKER_EPOCH,
+        ),
     ],
 )
 async def test_who_is_not_the_replica_that_it_names_is_refused_and_logged_once_with_its_address(
@@ -99,7 +114,7 @@ async def test_who_is_not_the_replica_that_it_names_is_refused_and_logged_once_w
 async def test_a_follower_is_not_logged(loop: SimLoop, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     hosting = crowded(loop)
-    replica = ReplicaState(2, hosting.cluster.epochs[2])
+    replica = ReplicaState(replica_id=2, replica_epoch=hosting.cluster.epochs[2])
     answer = await send(hosting, request(18, 0, replica_state=replica))
     assert answer.responses[0].partitions[0].error_code == 0
     assert not [record for record in caplog.records if "Refused" in record.message]

@@ -26,9 +26,13 @@ async def send_request(
     hosting: Hosting, timestamp: int, version: int = 11, *, authorizer: Any = None, topic: str = "orders", **fields: Any
 ) -> Any:
     """Ask for one partition; return its answer as a client reads it."""
-    part = ListOffsetsPartition(fields.pop("partition", 0), fields.pop("current_leader_epoch", -1), timestamp)
+    part = ListOffsetsPartition(
+        partition_index=fields.pop("partition", 0),
+        current_leader_epoch=fields.pop("current_leader_epoch", -1),
+        timestamp=timestamp,
+    )
     fields.setdefault("replica_id", -1)
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(topic, [part])], **fields)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(topic, partitions=[part])], **fields)
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
     response = await list_offsets.handle(hosting.services(authorizer), context, request)
     return type(response).decode(response.encode(version), version).topics[0].partitions[0]
@@ -158,8 +162,11 @@ async def test_what_is_not_here_or_not_allowed(loop: SimLoop) -> None:
 async def test_a_partition_requested_twice_is_refused_twice(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     fill(hosting, 10)
-    twice = [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("orders", twice)])
+    twice = [
+        ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST),
+        ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=EARLIEST),
+    ]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("orders", partitions=twice)])
     context: Any = SimpleNamespace(api_version=11, listener_name="PLAINTEXT", client_id="tester")
     response = await list_offsets.handle(hosting.services(), context, request)
     assert [part.error_code for part in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2

@@ -22,7 +22,12 @@ def send_request(
 ) -> tuple[int, int, int]:
     """Return error code, leader epoch and its end offset."""
     request = OffsetForLeaderEpochRequest(
-        topics=[OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, known, epoch)])]
+        topics=[
+            OffsetForLeaderTopic(
+                topic,
+                partitions=[OffsetForLeaderPartition(partition=0, current_leader_epoch=known, leader_epoch=epoch)],
+            )
+        ]
     )
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
     response = answer(offset_for_leader_epoch.handle(hosting.services(authorizer), context, request))

@@ -27,8 +27,12 @@ def context(version: int = 13, client_id: str | None = "tester") -> Any:
 
 
 def request(version: int, *partitions: tuple[int, Any], topic: str = "orders", acks: int = 1, **fields: Any) -> Any:
-    data = [PartitionProduceData(number, records) for number, records in partitions]
-    named = TopicProduceData(topic, bytes(16), data) if version < 13 else TopicProduceData("", topic_id(topic), data)
+    data = [PartitionProduceData(number, records=records) for number, records in partitions]
+    named = (
+        TopicProduceData(topic, topic_id=bytes(16), partition_data=data)
+        if version < 13
+        else TopicProduceData("", topic_id=topic_id(topic), partition_data=data)
+    )
     fields.setdefault("timeout_ms", 1_000)
     return ProduceRequest(acks=acks, topic_data=[named], **fields)
 

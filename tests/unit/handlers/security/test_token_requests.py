@@ -109,7 +109,9 @@ def broker_services(node: ControllerNode) -> Any:
 async def test_a_broker_passes_them_on_in_the_clients_name(loop: SimLoop, version) -> None:
     node = ControllerNode()
     services, info = broker_services(node), connection("SASL_PLAINTEXT")
-    create = CreateDelegationTokenRequest(renewers=[CreatableRenewers("User", "bob")], max_lifetime_ms=-1)
+    create = CreateDelegationTokenRequest(
+        renewers=[CreatableRenewers("User", principal_name="bob")], max_lifetime_ms=-1
+    )
     token = await create_delegation_token.handle(services, context(info, type(create), version), create)
     assert (token.error_code, token.principal_name, len(token.hmac)) == (0, "alice", 64)
     assert token.token_requester_principal_name == ("alice" if version >= 3 else "")

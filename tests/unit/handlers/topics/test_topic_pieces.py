@@ -23,12 +23,17 @@ from tests.support.metadata_services import Deny, answer, context, on_wire, serv
 
 
 def topics(count: int) -> list[MetadataResponseTopic]:
-    partitions = [MetadataResponsePartition(0, 0, 1, 0, [1], [1], []), MetadataResponsePartition(5, 1, 2, 0, [2], [])]
-    return [MetadataResponseTopic(0, f"topic-{number}", partitions=partitions) for number in range(count)]
+    partitions = [
+        MetadataResponsePartition(
+            0, partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1], offline_replicas=[]
+        ),
+        MetadataResponsePartition(5, partition_index=1, leader_id=2, leader_epoch=0, replica_nodes=[2], isr_nodes=[]),
+    ]
+    return [MetadataResponseTopic(0, name=f"topic-{number}", partitions=partitions) for number in range(count)]
 
 
 def head() -> MetadataResponse:
-    return MetadataResponse(brokers=[MetadataResponseBroker(1, "localhost", 9092)], cluster_id="of ours")
+    return MetadataResponse(brokers=[MetadataResponseBroker(1, host="localhost", port=9092)], cluster_id="of ours")
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -69,7 +74,9 @@ def cluster_with(*names: str) -> Cluster:
 
 
 def create(cluster: Cluster, *names: str) -> None:
-    request = CreateTopicsRequest(topics=[CreatableTopic(name, 1, 1) for name in names])
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name, num_partitions=1, replication_factor=1) for name in names]
+    )
     cluster.commit(cluster.controller.topics.decide_create(request))
 
 

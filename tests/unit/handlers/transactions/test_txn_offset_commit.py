@@ -23,8 +23,12 @@ async def commit(hosting: TransactionHosting, producer: SimProducer, version: in
     services: Any = hosting.services(Deny())
     services.groups, services.transaction_verification = hosting.groups, hosting.verification
     context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
-    topics = [TxnOffsetCommitRequestTopic("orders", [TxnOffsetCommitRequestPartition(0, 7)])]
-    request = TxnOffsetCommitRequest(TRANSACTIONAL_ID, GROUP, producer.producer_id, producer.epoch, topics=topics)
+    topics = [
+        TxnOffsetCommitRequestTopic("orders", partitions=[TxnOffsetCommitRequestPartition(0, committed_offset=7)])
+    ]
+    request = TxnOffsetCommitRequest(
+        TRANSACTIONAL_ID, group_id=GROUP, producer_id=producer.producer_id, producer_epoch=producer.epoch, topics=topics
+    )
     response = await txn_offset_commit.handle(services, context, request)
     return int(response.topics[0].partitions[0].error_code)
 

@@ -78,7 +78,9 @@ class Node:
         )
 
     async def create(self, name: str, partition_count: int = 1, timeout_ms: int = 30_000) -> Any:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name, partition_count, 3)])
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name, num_partitions=partition_count, replication_factor=3)]
+        )
         response = await self.controller.write(
             lambda controller, _: controller.topics.decide_create(request), timeout_ms=timeout_ms
         )
@@ -107,7 +109,11 @@ def slow_decision(controller: Controller, _: int) -> Steps[Any, str]:
         yield []
     assert "quick" not in controller.topics.by_name
     topic_id = b"t" * 16
-    return Decision("done", [TopicRecord("slow", topic_id), PartitionRecord(0, topic_id, [1], [1])], is_atomic=True)
+    return Decision(
+        "done",
+        [TopicRecord("slow", topic_id=topic_id), PartitionRecord(0, topic_id=topic_id, replicas=[1], isr=[1])],
+        is_atomic=True,
+    )
 
 
 def test_what_is_requested_amid_a_decision_is_decided_after_it() -> None:

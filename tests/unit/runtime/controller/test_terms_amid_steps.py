@@ -20,7 +20,7 @@ from tests.unit.runtime.controller.test_decisions_in_steps import MANY, Node, on
 
 async def term_begun(node: Node) -> Iterator[None]:
     """Return the steps that are left of another term's beginning."""
-    topics = [CreatableTopic(f"t{number}", 1, 3) for number in range(TOPICS_PER_STEP)]
+    topics = [CreatableTopic(f"t{number}", num_partitions=1, replication_factor=3) for number in range(TOPICS_PER_STEP)]
     await node.controller.write(lambda controller, _: controller.topics.decide_create(CreateTopicsRequest(topics)))
     node.quorum.lose()
     node.quorum.leader_epoch += 1

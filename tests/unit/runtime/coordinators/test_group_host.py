@@ -18,7 +18,12 @@ async def test_what_cannot_be_written_for_long_is_logged_ever_less_often(
     hosting = GroupHosting(loop, broker_count=2)
     hosting.create_offsets_topic(replicas=[1, 2], configs={"min.insync.replicas": "2"})
     joining = ConsumerGroupHeartbeatRequest(
-        GROUP, "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"], topic_partitions=[]
+        GROUP,
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
     )
     joined = hosting.start(
         hosting.groups.call(

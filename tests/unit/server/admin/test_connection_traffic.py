@@ -26,7 +26,7 @@ def totals(samples: Samples) -> dict[str, float]:
 
 def test_bytes_and_requests_are_counted() -> None:
     port = free_port()
-    request = ApiVersionsRequest("a", "1")
+    request = ApiVersionsRequest("a", client_software_version="1")
     with (
         Broker(properties={"kafkapy.admin.listener": f"127.0.0.1:{port}"}) as broker,
         WireClient(broker.bootstrap_servers) as client,

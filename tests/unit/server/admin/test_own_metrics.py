@@ -35,7 +35,7 @@ def scraped() -> Iterator[Samples]:
         consumer.commit(message, asynchronous=False)
         for number in range(CLIENTS):
             client = clients.enter_context(WireClient(broker.bootstrap_servers))
-            client.call(ApiVersionsRequest(f"software-{number}", "1"), 4)
+            client.call(ApiVersionsRequest(f"software-{number}", client_software_version="1"), 4)
         yield samples_of(text_of(port))
         consumer.close()
 

@@ -25,9 +25,9 @@ def _thawed() -> Iterator[None]:
 
 def delta_of(partition_count: int) -> MetadataDelta:
     delta = MetadataDelta(EMPTY_IMAGE)
-    delta.replay(TopicRecord("orders", TOPIC_ID))
+    delta.replay(TopicRecord("orders", topic_id=TOPIC_ID))
     for partition_id in range(partition_count):
-        delta.replay(PartitionRecord(partition_id, TOPIC_ID, [1], [1]))
+        delta.replay(PartitionRecord(partition_id, topic_id=TOPIC_ID, replicas=[1], isr=[1]))
     return delta
 
 
