@@ -16,7 +16,7 @@ from typing import Final
 from kafkapy import Broker
 from kafkapy.cli.command_tree import Command, Option, command_tree
 from kafkapy.cli.explained_keys import ExplainedKey, all_keys
-from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS, LEGACY_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, Forwarding, ServedApi
 from kafkapy.protocol.api import APIS
 from kafkapy.server.admin.catalogue import ABSENT
 
@@ -137,7 +137,7 @@ def apis_page() -> str:
         "",
         "What ApiVersions lists is served, and nothing else. "
         "With `kafkapy.legacy.clients.enable=true` the older versions of "
-        + ", ".join(APIS[key].name for key in sorted(LEGACY_APIS))
+        + ", ".join(APIS[key].name for key, row in BROKER_APIS.items() if row.has_legacy)
         + " are served, too.",
         "",
         "## Listeners of clients",
@@ -155,7 +155,7 @@ def apis_page() -> str:
 
 def _api(api: ServedApi) -> tuple[str, ...]:
     known = APIS[api.api_key]
-    note = "forwarded to the active controller" if api.api_key in FORWARDED_APIS else ""
+    note = "forwarded to the active controller" if api.forwarding is Forwarding.WHOLE else ""
     served = f"{api.served_min}-{api.max_version}" if api.served_min != api.max_version else str(api.max_version)
     return str(api.api_key), known.name, served, f"{known.min_version}-{known.max_version}", note
 

@@ -1,32 +1,21 @@
 """How a large request is split into parts that are handled one after another, and how their responses are joined.
 
-A handler declares its arrays as PARTS; serving/large_requests.py drives the parts, yielding to the loop in between.
+A row of the table names its API's arrays; serving/large_requests.py drives the parts, yielding to the loop in between.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, Final
 
-from kafkapy.dataclass import dataclass
 from kafkapy.handlers.context import RequestContext
+from kafkapy.handlers.table import Levels, Parts
 
 PART_ELEMENTS: Final = 250
 """About one millisecond of work."""
 
 Handler = Callable[[Any, RequestContext, Any], Awaitable[Any]]
-Levels = tuple[tuple[str, str], ...]
-"""Nested arrays, the outermost first: (attribute of the request, attribute of the response with an entry for each)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """How an API's requests are split. `either`: alternatives; the first whose outermost array is not empty is used.
-
-    prepare: called with a large request before it is split, for checks of the whole request (such as duplicates).
-    """
-
-    either: tuple[Levels, ...]
-    prepare: Callable[[Any, RequestContext, Any], None] | None = None
+Prepare = Callable[[Any, RequestContext, Any], None]
+"""Called with services, context and a large request before it is split; `prepare` of a handler's module."""
 
 
 def levels_of(parts: Parts, request: Any) -> Levels | None:

@@ -1,15 +1,16 @@
-"""The table of served APIs and versions. ApiVersions lists it, and the router serves nothing else.
+"""The table of served APIs, with all facts about an API in its row. ApiVersions lists it; nothing else is served.
 
-An API is listed with the versions whose semantics are implemented. Produce is listed from 0 although 0 to 2 are
-refused: without them librdkafka assumes a broker without message format 2 and stops compressing (KAFKA-18659).
+A row's versions are literals: a spec that is raised for a new version changes nothing until the row is raised, after
+the handler knows the version. An API is listed with the versions whose semantics are implemented. Produce is listed
+from 0 although 0 to 2 are refused: without them librdkafka assumes a broker without message format 2 and stops
+compressing (KAFKA-18659).
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.named_tuple import NamedTuple
-from kafkapy.protocol.api import APIS
 
 MANY: Final = 100_000
 """The maximum number of elements (array entries and tagged fields) of a request, unless its row has another.
@@ -35,174 +36,23 @@ ACLS: Final = 20_000
 """For CreateAcls: above the number that a request may create, so that a larger one is answered with the reason."""
 
 
-class ServedApi(NamedTuple):
-    """One row: the handler's module below kafkapy, the versions listed, the first version served, the element limit."""
+class Listener(Enum):
+    """On which listeners an API is served."""
 
-    api_key: int
-    handler: str
-    listed_min: int
-    max_version: int
-    served_min: int
-    max_elements: int
+    BROKER = "broker"
+    CONTROLLER = "controller"
+    BOTH = "both"
 
 
-def _row(
-    api_key: int,
-    handler: str,
-    *,
-    max_version: int | None = None,
-    listed_min: int | None = None,
-    max_elements: int = MANY,
-) -> ServedApi:
-    api = APIS[api_key]
-    return ServedApi(
-        api_key=api_key,
-        handler=handler,
-        listed_min=api.min_version if listed_min is None else listed_min,
-        max_version=api.max_version if max_version is None else max_version,
-        served_min=api.min_version,
-        max_elements=max_elements,
-    )
+class Forwarding(Enum):
+    """What a broker that is not the active controller does with a client's request."""
 
-
-BROKER_APIS: dict[int, ServedApi] = {
-    row.api_key: row
-    for row in (
-        _row(0, "handlers.data.produce", listed_min=0, max_elements=PRODUCED),
-        _row(1, "handlers.data.fetch", max_elements=FETCHED),
-        _row(2, "handlers.data.list_offsets"),
-        _row(3, "handlers.topics.metadata"),
-        _row(8, "handlers.groups.offset_commit"),
-        _row(9, "handlers.groups.offset_fetch"),
-        _row(10, "handlers.groups.find_coordinator"),
-        _row(11, "handlers.groups.join_group", max_elements=FEW),
-        _row(12, "handlers.groups.heartbeat", max_elements=FEW),
-        _row(13, "handlers.groups.leave_group", max_elements=MEMBERS),
-        _row(14, "handlers.groups.sync_group", max_elements=MEMBERS),
-        _row(15, "handlers.groups.describe_groups"),
-        _row(16, "handlers.groups.list_groups", max_elements=FEW),
-        _row(17, "handlers.security.sasl_handshake", max_elements=FEW),
-        _row(18, "handlers.cluster.api_versions", max_elements=FEW),
-        _row(19, "handlers.topics.create_topics", max_elements=CHANGED),
-        _row(20, "handlers.topics.delete_topics", max_elements=CHANGED),
-        _row(21, "handlers.data.delete_records", max_elements=CHANGED),
-        # InitProducerId 6 is unstable in 4.3 (two-phase commit, KIP-939).
-        _row(22, "handlers.transactions.init_producer_id", max_version=5, max_elements=FEW),
-        _row(23, "handlers.data.offset_for_leader_epoch"),
-        _row(24, "handlers.transactions.add_partitions_to_txn", max_elements=CHANGED),
-        _row(25, "handlers.transactions.add_offsets_to_txn", max_elements=FEW),
-        _row(26, "handlers.transactions.end_txn", max_elements=FEW),
-        _row(27, "handlers.data.write_txn_markers", max_elements=MARKERS),
-        _row(28, "handlers.transactions.txn_offset_commit", max_elements=CHANGED),
-        _row(29, "handlers.security.describe_acls", max_elements=FEW),
-        _row(30, "handlers.security.create_acls", max_elements=ACLS),
-        _row(31, "handlers.security.delete_acls", max_elements=FEW),
-        _row(32, "handlers.configs.describe_configs", max_elements=CHANGED),
-        _row(33, "handlers.configs.alter_configs", max_elements=CHANGED),
-        _row(34, "handlers.cluster.alter_replica_log_dirs", max_elements=CHANGED),
-        _row(35, "handlers.cluster.describe_log_dirs", max_elements=FETCHED),
-        _row(36, "handlers.security.sasl_authenticate", max_elements=FEW),
-        _row(37, "handlers.topics.create_partitions", max_elements=CHANGED),
-        _row(38, "handlers.security.create_delegation_token", max_elements=FEW),
-        _row(39, "handlers.security.renew_delegation_token", max_elements=FEW),
-        _row(40, "handlers.security.expire_delegation_token", max_elements=FEW),
-        _row(41, "handlers.security.describe_delegation_token", max_elements=FEW),
-        _row(42, "handlers.groups.delete_groups"),
-        _row(43, "handlers.cluster.elect_leaders"),
-        _row(44, "handlers.configs.incremental_alter_configs", max_elements=CHANGED),
-        _row(45, "handlers.cluster.alter_partition_reassignments", max_elements=REASSIGNED),
-        _row(46, "handlers.cluster.list_partition_reassignments"),
-        _row(47, "handlers.groups.offset_delete"),
-        _row(48, "handlers.security.describe_client_quotas", max_elements=FEW),
-        _row(49, "handlers.security.alter_client_quotas", max_elements=CHANGED),
-        _row(50, "handlers.security.describe_user_scram_credentials", max_elements=MEMBERS),
-        _row(51, "handlers.security.alter_user_scram_credentials", max_elements=CHANGED),
-        _row(55, "handlers.cluster.describe_quorum", max_elements=FEW),
-        _row(57, "handlers.cluster.update_features", max_elements=FEW),
-        _row(60, "handlers.cluster.describe_cluster", max_elements=FEW),
-        _row(61, "handlers.data.describe_producers"),
-        _row(64, "handlers.cluster.unregister_broker", max_elements=FEW),
-        _row(65, "handlers.transactions.describe_transactions"),
-        _row(66, "handlers.transactions.list_transactions", max_elements=FEW),
-        _row(68, "handlers.groups.consumer_group_heartbeat", max_elements=CHANGED),
-        _row(69, "handlers.groups.consumer_group_describe"),
-        _row(71, "handlers.configs.get_telemetry_subscriptions", max_elements=FEW),
-        _row(72, "handlers.configs.push_telemetry", max_elements=FEW),
-        _row(74, "handlers.configs.list_config_resources", max_elements=FEW),
-        _row(75, "handlers.topics.describe_topic_partitions"),
-        _row(80, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(81, "handlers.cluster.raft_requests", max_elements=FEW),
-    )
-}
-"""The broker listeners' APIs by API key, ascending: the order in which ApiVersions lists them."""
-
-TELEMETRY_APIS = frozenset((71, 72))
-"""Listed and served only while there is a receiver of client metrics, as in Apache Kafka."""
-
-CONTROLLER_APIS: dict[int, ServedApi] = {
-    row.api_key: row
-    for row in (
-        # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
-        _row(1, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(17, "handlers.security.sasl_handshake", max_elements=FEW),
-        _row(18, "handlers.cluster.api_versions", max_elements=FEW),
-        _row(19, "handlers.topics.create_topics", max_elements=CHANGED),
-        _row(20, "handlers.topics.delete_topics", max_elements=CHANGED),
-        _row(29, "handlers.security.describe_acls", max_elements=FEW),
-        _row(30, "handlers.security.create_acls", max_elements=ACLS),
-        _row(31, "handlers.security.delete_acls", max_elements=FEW),
-        _row(32, "handlers.configs.describe_configs", max_elements=CHANGED),
-        _row(33, "handlers.configs.alter_configs", max_elements=CHANGED),
-        _row(36, "handlers.security.sasl_authenticate", max_elements=FEW),
-        _row(37, "handlers.topics.create_partitions", max_elements=CHANGED),
-        _row(38, "handlers.security.create_delegation_token", max_elements=FEW),
-        _row(39, "handlers.security.renew_delegation_token", max_elements=FEW),
-        _row(40, "handlers.security.expire_delegation_token", max_elements=FEW),
-        _row(43, "handlers.cluster.elect_leaders"),
-        _row(44, "handlers.configs.incremental_alter_configs", max_elements=CHANGED),
-        _row(45, "handlers.cluster.alter_partition_reassignments", max_elements=REASSIGNED),
-        _row(46, "handlers.cluster.list_partition_reassignments"),
-        _row(49, "handlers.security.alter_client_quotas", max_elements=CHANGED),
-        _row(51, "handlers.security.alter_user_scram_credentials", max_elements=CHANGED),
-        _row(52, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(53, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(54, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(55, "handlers.cluster.describe_quorum", max_elements=FEW),
-        _row(56, "handlers.controller.alter_partition"),
-        _row(57, "handlers.cluster.update_features", max_elements=FEW),
-        _row(58, "serving.envelope", max_elements=FEW),
-        _row(59, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(60, "handlers.cluster.describe_controllers", max_elements=FEW),
-        _row(62, "handlers.controller.broker_registration", max_elements=FEW),
-        _row(63, "handlers.controller.broker_heartbeat"),
-        _row(64, "handlers.cluster.unregister_broker", max_elements=FEW),
-        _row(67, "handlers.controller.allocate_producer_ids", max_elements=FEW),
-        _row(70, "handlers.controller.controller_registration", max_elements=FEW),
-        _row(73, "handlers.controller.assign_replicas_to_dirs"),
-        _row(80, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(81, "handlers.cluster.raft_requests", max_elements=FEW),
-        _row(82, "handlers.cluster.raft_requests", max_elements=FEW),
-    )
-}
-"""The APIs of the controller listener, by API key."""
-
-FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81))
-"""The APIs whose requests a broker forwards unchanged if it is not the active controller."""
-
-FORWARDED_IN_PART_APIS = frozenset((33, 38, 39, 40, 44))
-"""AlterConfigs and IncrementalAlterConfigs: a broker handles its own resources and forwards the rest.
-
-CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken: a broker refuses what it can and forwards the rest.
-"""
-
-FORWARDABLE_APIS = FORWARDED_APIS | FORWARDED_IN_PART_APIS
-"""The APIs of which a broker lists the versions that the active controller has, too."""
-
-LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
-"""Served from version 0 on by handlers.legacy, if kafkapy.legacy.clients.enable is set: for clients from 0.9 on."""
-
-UNCOUNTED: Final = frozenset((52, 53, 54, 58, 59, 80, 81, 82))
-"""What voters of the quorum ask each other, which others wait for; and the Envelope, whose content is counted."""
+    NONE = "none"
+    """It handles the request."""
+    WHOLE = "whole"
+    """It forwards the request unchanged, in an Envelope."""
+    IN_PART = "in part"
+    """Its handler forwards the rest: what is not its own resource (configs), what it need not refuse (tokens)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +70,195 @@ class Parking:
     is_prompt: bool = False
 
 
-PARKED: Final[Mapping[int, Parking]] = {
-    0: Parking(0.75, "timeout_ms"),  # Produce
-    1: Parking(0.5, "max_wait_ms", is_prompt=True),  # Fetch
-    11: Parking(1.0),  # JoinGroup
-    14: Parking(1.0),  # SyncGroup
-    21: Parking(0.75, "timeout_ms", is_prompt=True),  # DeleteRecords
-    24: Parking(1.0),  # AddPartitionsToTxn
-}
-"""By API key. AddPartitionsToTxn: what has room on another broker waits for it, and the other way round."""
+Levels = tuple[tuple[str, str], ...]
+"""Nested arrays, the outermost first: (attribute of the request, attribute of the response with an entry for each)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How an API's large requests are split. `either`: alternatives; the first with a filled outermost array is used.
+
+    is_prepared: the handler's module has `prepare(services, context, request)`, which is called with a large request
+    before it is split, for checks of the whole request (such as duplicates).
+    """
+
+    either: tuple[Levels, ...]
+    is_prepared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServedApi:
+    """One row of the table.
+
+    handler: its module below kafkapy. listed_min: what ApiVersions says; older than served_min only for Produce.
+    max_elements: the bound of array entries and tagged fields of a request. is_counted: what its requests decode to is
+    counted as request memory; `parking`: what holds for those that wait for other requests. in_turns: its handler gives
+    way to the loop between turns of 4 ms (runtime/turns.py). parts: its large requests are handled in parts
+    (serving/large_requests.py). One with neither is handled in one turn, within its max_elements.
+    is_between_nodes: sent by other nodes, so that no client quota holds for it. is_telemetry: listed and served only
+    while there is a receiver of client metrics, as in Apache Kafka. has_legacy: handlers.legacy serves the versions
+    that Kafka 4 removed, if kafkapy.legacy.clients.enable is set, for clients from 0.9 on.
+    """
+
+    api_key: int
+    listener: Listener
+    handler: str
+    listed_min: int
+    max_version: int
+    served_min: int
+    max_elements: int
+    forwarding: Forwarding
+    is_counted: bool
+    parking: Parking | None
+    in_turns: bool
+    parts: Parts | None
+    is_between_nodes: bool
+    is_telemetry: bool
+    has_legacy: bool
+
+
+def _row(
+    api_key: int,
+    listener: Listener,
+    handler: str,
+    min_version: int,
+    max_version: int,
+    max_elements: int = MANY,
+    *,
+    served_min: int | None = None,
+    forwarding: Forwarding = Forwarding.NONE,
+    is_counted: bool = True,
+    parking: Parking | None = None,
+    in_turns: bool = False,
+    parts: Parts | None = None,
+    is_between_nodes: bool = False,
+    is_telemetry: bool = False,
+    has_legacy: bool = False,
+) -> ServedApi:
+    return ServedApi(
+        api_key=api_key,
+        listener=listener,
+        handler=handler,
+        listed_min=min_version,
+        max_version=max_version,
+        served_min=min_version if served_min is None else served_min,
+        max_elements=max_elements,
+        forwarding=forwarding,
+        is_counted=is_counted,
+        parking=parking,
+        in_turns=in_turns,
+        parts=parts,
+        is_between_nodes=is_between_nodes,
+        is_telemetry=is_telemetry,
+        has_legacy=has_legacy,
+    )
+
+
+BROKER, CONTROLLER, BOTH = Listener.BROKER, Listener.CONTROLLER, Listener.BOTH
+WHOLE, IN_PART = Forwarding.WHOLE, Forwarding.IN_PART
+PRODUCES: Final = Parking(0.75, "timeout_ms")
+FETCHES: Final = Parking(0.5, "max_wait_ms", is_prompt=True)
+DELETIONS: Final = Parking(0.75, "timeout_ms", is_prompt=True)
+REBALANCES: Final = Parking(1.0)
+VERIFICATIONS: Final = Parking(1.0)
+"""AddPartitionsToTxn: what has room on another broker waits for it, and the other way round."""
+OF_TOPICS: Final = Parts(((("topics", "topics"),),), is_prepared=True)
+OF_PARTITIONS: Final = Parts(((("topics", "topics"), ("partitions", "partitions")),))
+OFFSETS_OF_GROUP: Final = (("topics", "topics"), ("partition_indexes", "partitions"))
+OF_OFFSETS: Final = Parts(((("groups", "groups"), *OFFSETS_OF_GROUP), OFFSETS_OF_GROUP))
+
+ROWS: Final = (
+    _row(0, BROKER, "handlers.data.produce", 0, 13, PRODUCED, served_min=3, has_legacy=True, parking=PRODUCES),
+    _row(1, BROKER, "handlers.data.fetch", 4, 18, FETCHED, has_legacy=True, parking=FETCHES),
+    # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
+    _row(1, CONTROLLER, "handlers.cluster.raft_requests", 4, 18, FEW, parking=FETCHES, is_between_nodes=True),
+    _row(2, BROKER, "handlers.data.list_offsets", 1, 11, has_legacy=True, in_turns=True),
+    _row(3, BROKER, "handlers.topics.metadata", 0, 13, in_turns=True, parts=OF_TOPICS),
+    _row(8, BROKER, "handlers.groups.offset_commit", 2, 10, parts=OF_PARTITIONS),
+    _row(9, BROKER, "handlers.groups.offset_fetch", 1, 10, in_turns=True, parts=OF_OFFSETS),
+    _row(10, BROKER, "handlers.groups.find_coordinator", 0, 6, in_turns=True),
+    _row(11, BROKER, "handlers.groups.join_group", 0, 9, FEW, parking=REBALANCES),
+    _row(12, BROKER, "handlers.groups.heartbeat", 0, 4, FEW),
+    _row(13, BROKER, "handlers.groups.leave_group", 0, 5, MEMBERS),
+    _row(14, BROKER, "handlers.groups.sync_group", 0, 5, MEMBERS, parking=REBALANCES),
+    _row(15, BROKER, "handlers.groups.describe_groups", 0, 6, in_turns=True),
+    _row(16, BROKER, "handlers.groups.list_groups", 0, 5, FEW, in_turns=True),
+    _row(17, BOTH, "handlers.security.sasl_handshake", 0, 1, FEW),
+    _row(18, BOTH, "handlers.cluster.api_versions", 0, 4, FEW),
+    _row(19, BOTH, "handlers.topics.create_topics", 2, 7, CHANGED, forwarding=WHOLE, has_legacy=True),
+    _row(20, BOTH, "handlers.topics.delete_topics", 1, 6, CHANGED, forwarding=WHOLE, has_legacy=True),
+    _row(21, BROKER, "handlers.data.delete_records", 0, 2, CHANGED, parking=DELETIONS, in_turns=True),
+    # InitProducerId 6 is unstable in 4.3 (two-phase commit, KIP-939).
+    _row(22, BROKER, "handlers.transactions.init_producer_id", 0, 5, FEW),
+    _row(23, BROKER, "handlers.data.offset_for_leader_epoch", 2, 4, in_turns=True),
+    _row(
+        24, BROKER, "handlers.transactions.add_partitions_to_txn", 0, 5, CHANGED, parking=VERIFICATIONS, in_turns=True
+    ),
+    _row(25, BROKER, "handlers.transactions.add_offsets_to_txn", 0, 4, FEW),
+    _row(26, BROKER, "handlers.transactions.end_txn", 0, 5, FEW),
+    _row(27, BROKER, "handlers.data.write_txn_markers", 1, 2, MARKERS, is_between_nodes=True),
+    _row(28, BROKER, "handlers.transactions.txn_offset_commit", 0, 5, CHANGED),
+    _row(29, BOTH, "handlers.security.describe_acls", 1, 3, FEW, in_turns=True),
+    _row(30, BOTH, "handlers.security.create_acls", 1, 3, ACLS, forwarding=WHOLE),
+    _row(31, BOTH, "handlers.security.delete_acls", 1, 3, FEW, forwarding=WHOLE, in_turns=True),
+    _row(32, BOTH, "handlers.configs.describe_configs", 1, 4, CHANGED, in_turns=True),
+    _row(33, BOTH, "handlers.configs.alter_configs", 0, 2, CHANGED, forwarding=IN_PART, in_turns=True),
+    _row(34, BROKER, "handlers.cluster.alter_replica_log_dirs", 1, 2, CHANGED, in_turns=True),
+    _row(35, BROKER, "handlers.cluster.describe_log_dirs", 1, 5, FETCHED, in_turns=True),
+    _row(36, BOTH, "handlers.security.sasl_authenticate", 0, 2, FEW),
+    _row(37, BOTH, "handlers.topics.create_partitions", 0, 3, CHANGED, forwarding=WHOLE),
+    _row(38, BOTH, "handlers.security.create_delegation_token", 1, 3, FEW, forwarding=IN_PART),
+    _row(39, BOTH, "handlers.security.renew_delegation_token", 1, 2, FEW, forwarding=IN_PART),
+    _row(40, BOTH, "handlers.security.expire_delegation_token", 1, 2, FEW, forwarding=IN_PART),
+    _row(41, BROKER, "handlers.security.describe_delegation_token", 1, 3, FEW, in_turns=True),
+    _row(42, BROKER, "handlers.groups.delete_groups", 0, 2, in_turns=True),
+    _row(43, BOTH, "handlers.cluster.elect_leaders", 0, 2, forwarding=WHOLE),
+    _row(44, BOTH, "handlers.configs.incremental_alter_configs", 0, 1, CHANGED, forwarding=IN_PART, in_turns=True),
+    _row(45, BOTH, "handlers.cluster.alter_partition_reassignments", 0, 1, REASSIGNED, forwarding=WHOLE),
+    _row(46, BOTH, "handlers.cluster.list_partition_reassignments", 0, 0, forwarding=WHOLE),
+    _row(47, BROKER, "handlers.groups.offset_delete", 0, 0, parts=OF_PARTITIONS),
+    _row(48, BROKER, "handlers.security.describe_client_quotas", 0, 1, FEW, in_turns=True),
+    _row(49, BOTH, "handlers.security.alter_client_quotas", 0, 1, CHANGED, forwarding=WHOLE),
+    _row(50, BROKER, "handlers.security.describe_user_scram_credentials", 0, 0, MEMBERS, in_turns=True),
+    _row(51, BOTH, "handlers.security.alter_user_scram_credentials", 0, 0, CHANGED, forwarding=WHOLE),
+    _row(52, CONTROLLER, "handlers.cluster.raft_requests", 0, 2, FEW, is_counted=False, is_between_nodes=True),
+    _row(53, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
+    _row(54, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
+    _row(55, BOTH, "handlers.cluster.describe_quorum", 0, 2, FEW, forwarding=WHOLE),
+    _row(56, CONTROLLER, "handlers.controller.alter_partition", 2, 3, is_between_nodes=True),
+    _row(57, BOTH, "handlers.cluster.update_features", 0, 2, FEW, forwarding=WHOLE),
+    _row(58, CONTROLLER, "serving.envelope", 0, 0, FEW, is_counted=False, is_between_nodes=True),
+    _row(59, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
+    _row(60, BROKER, "handlers.cluster.describe_cluster", 0, 2, FEW),
+    _row(60, CONTROLLER, "handlers.cluster.describe_controllers", 0, 2, FEW),
+    _row(61, BROKER, "handlers.data.describe_producers", 0, 0, in_turns=True),
+    _row(62, CONTROLLER, "handlers.controller.broker_registration", 0, 4, FEW, is_between_nodes=True),
+    _row(63, CONTROLLER, "handlers.controller.broker_heartbeat", 0, 2, is_between_nodes=True),
+    _row(64, BOTH, "handlers.cluster.unregister_broker", 0, 0, FEW, forwarding=WHOLE),
+    _row(65, BROKER, "handlers.transactions.describe_transactions", 0, 0, in_turns=True),
+    _row(66, BROKER, "handlers.transactions.list_transactions", 0, 2, FEW, in_turns=True),
+    _row(67, CONTROLLER, "handlers.controller.allocate_producer_ids", 0, 0, FEW, is_between_nodes=True),
+    _row(68, BROKER, "handlers.groups.consumer_group_heartbeat", 0, 1, CHANGED),
+    _row(69, BROKER, "handlers.groups.consumer_group_describe", 0, 1, in_turns=True),
+    _row(70, CONTROLLER, "handlers.controller.controller_registration", 0, 0, FEW, is_between_nodes=True),
+    _row(71, BROKER, "handlers.configs.get_telemetry_subscriptions", 0, 0, FEW, is_telemetry=True),
+    _row(72, BROKER, "handlers.configs.push_telemetry", 0, 0, FEW, is_telemetry=True, in_turns=True),
+    _row(73, CONTROLLER, "handlers.controller.assign_replicas_to_dirs", 0, 0, is_between_nodes=True),
+    _row(74, BROKER, "handlers.configs.list_config_resources", 0, 1, FEW),
+    _row(75, BROKER, "handlers.topics.describe_topic_partitions", 0, 0, in_turns=True),
+    _row(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
+    _row(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
+    _row(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
+)
+"""Ascending by API key, the order in which ApiVersions lists them. Without `is_counted` are the requests between voters
+of the quorum, for which others wait, and the Envelope, whose content is counted."""
+
+BROKER_APIS: dict[int, ServedApi] = {row.api_key: row for row in ROWS if row.listener is not CONTROLLER}
+"""The APIs of the broker listeners, by API key."""
+CONTROLLER_APIS: dict[int, ServedApi] = {row.api_key: row for row in ROWS if row.listener is not BROKER}
+"""The APIs of the controller listener, by API key."""
+FORWARDED_APIS: Final = frozenset(row.api_key for row in ROWS if row.forwarding is WHOLE)
+"""The APIs whose requests a broker forwards unchanged if it is not the active controller."""
+UNCOUNTED: Final = frozenset(row.api_key for row in ROWS if not row.is_counted)
+PARKED: Final[Mapping[int, Parking]] = {row.api_key: row.parking for row in ROWS if row.parking is not None}
+"""How those requests share their room that wait for others, by API key."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import ControllerServices, MetadataChanges, RequestContext
 from kafkapy.handlers.forwarding import principal_data
-from kafkapy.handlers.table import CONTROLLER_APIS, FORWARDED_APIS, FORWARDED_IN_PART_APIS
+from kafkapy.handlers.table import CONTROLLER_APIS, Forwarding
 from kafkapy.machine import Decided
 from kafkapy.metadata.controller import Controller
 from kafkapy.protocol.error_code import ErrorCode
@@ -41,9 +41,9 @@ async def handle(services: ControllerServices, context: RequestContext, request:
         header, _ = read_request_header(frame)
     except ProtocolError:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    if header.api_key not in FORWARDED_APIS | FORWARDED_IN_PART_APIS:
+    served = CONTROLLER_APIS.get(header.api_key)
+    if served is None or served.forwarding is Forwarding.NONE:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    served = CONTROLLER_APIS[header.api_key]
     if not served.served_min <= header.api_version <= served.max_version:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not services.controller.is_active:

@@ -1,7 +1,7 @@
 """Serves large requests without blocking the event loop for others.
 
 A frame of LARGE_FRAME_BYTES or more is decoded by a worker. A response that took more than one turn of the loop is
-encoded by a worker. In between, if the API's handler has PARTS, the request is split into parts of PART_ELEMENTS: each
+encoded by a worker. In between, if the API's row has parts, the request is split into parts of PART_ELEMENTS: each
 part is handled as a request of its own, and the responses are joined. The loop serves other connections after each
 turn. The connection is held meanwhile, so that its requests stay in order.
 
@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
-from kafkapy.handlers.parts import PART_ELEMENTS, Handler, Levels, Parts, cut, join, levels_of, with_entries
-from kafkapy.handlers.table import PARKED, UNCOUNTED
+from kafkapy.handlers.parts import PART_ELEMENTS, Handler, Prepare, cut, join, levels_of, with_entries
+from kafkapy.handlers.table import PARKED, UNCOUNTED, Levels, Parts
 from kafkapy.protocol.element_budget import ElementBudget
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.primitives import Writer
@@ -138,13 +138,15 @@ class LargeRequests:
         """Encode a response on a worker."""
         return await self._work.run(_timed(context, partial(encode, header, response)), context.client)
 
-    async def handle(self, handler: Handler, parts: Parts | None, context: RequestContext, request: Any) -> Any:
+    async def handle(
+        self, handler: Handler, parts: Parts | None, prepare: Prepare | None, context: RequestContext, request: Any
+    ) -> Any:
         """Return the handler's response, from several parts if the request can be split."""
         levels = None if parts is None else levels_of(parts, request)
         if parts is None or levels is None:
             return await handler(self._services, context, request)
-        if parts.prepare is not None:
-            parts.prepare(self._services, context, request)
+        if prepare is not None:
+            prepare(self._services, context, request)
         return await self._in_parts(handler, levels, context, request)
 
     async def _in_parts(self, handler: Handler, levels: Levels, context: RequestContext, request: Any) -> Any:

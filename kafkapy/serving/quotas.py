@@ -30,7 +30,6 @@ from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Connection, ControllerServices, MeteredContext, RequestContext, Services
 from kafkapy.handlers.data_plane import sent_bytes
 from kafkapy.handlers.encoded_answers import EncodedAnswer
-from kafkapy.handlers.table import CONTROLLER_APIS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader, read_response_header
 from kafkapy.protocol.primitives import Writer
@@ -44,9 +43,6 @@ R = TypeVar("R")
 PERCENT_OF_NS: Final = 100 / 1e9
 """One nanosecond as a percentage of a second."""
 PRODUCE: Final = 0
-FETCH: Final = 1
-BETWEEN_NODES: Final = frozenset((27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
-"""WriteTxnMarkers, AlterPartition, and the requests between quorum nodes and from brokers to the controller."""
 WITHOUT_THROTTLE: Final = frozenset((55,))
 """DescribeQuorum: the only API forwarded unchanged whose response has no throttle_time_ms."""
 METADATA_THROTTLE_SINCE: Final = 3
@@ -68,9 +64,8 @@ class Meter:
         self._user = user_of(connection.principal)
         self._client_id = header.client_id or ""
         self._frame_bytes = frame_bytes
-        self._is_exempt = header.api_key in BETWEEN_NODES or (
-            header.api_key == FETCH and services.apis is CONTROLLER_APIS
-        )
+        served = services.apis.get(header.api_key)
+        self._is_exempt = served is not None and served.is_between_nodes
         self._is_settled = False
         self._time_ns = 0
         """The time of earlier steps that is not recorded yet."""

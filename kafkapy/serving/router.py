@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
-from kafkapy.handlers.parts import Handler, Parts
+from kafkapy.handlers.parts import Handler, Prepare
 from kafkapy.handlers.table import (
     BROKER_APIS,
     CONTROLLER_APIS,
     FORWARDED_APIS,
-    LEGACY_APIS,
-    TELEMETRY_APIS,
-    UNCOUNTED,
     ServedApi,
 )
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
@@ -39,8 +36,8 @@ if TYPE_CHECKING:
     from kafkapy.handlers.node_refusals import NodeRefusals
     from kafkapy.serving.quotas import Meter
 
-Route = tuple[Any, Handler, Parts | None, bool]
-"""The API's request class, its handler, how large requests are split, and whether a decoded request needs its frame."""
+Route = tuple[Any, Handler, Prepare | None, bool]
+"""Request class, handler, what prepares a large request for parts, and whether a decoded request needs its frame."""
 PRODUCE = 0
 VOTING_APIS = range(52, 55)
 """Vote, BeginQuorumEpoch and EndQuorumEpoch: their error is that of their one partition."""
@@ -67,10 +64,9 @@ class Router:
         self._services: Any = services
         self._apis = services.apis
         if services.apis is BROKER_APIS and services.telemetry is None:
-            self._apis = {key: served for key, served in services.apis.items() if key not in TELEMETRY_APIS}
+            self._apis = {key: served for key, served in services.apis.items() if not served.is_telemetry}
         self._forwarded = FORWARDED_APIS if services.apis is BROKER_APIS else frozenset()
-        serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
-        self._legacy = LEGACY_APIS if serves_legacy else frozenset()
+        self._serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
         self._large = LargeRequests(services)
         self._is_controller = services.apis is CONTROLLER_APIS
 
@@ -114,7 +110,7 @@ class Router:
                 return self._refuse_version(header)
         else:
             route = self._routes.get(header.api_key) or self._load(served)
-        request_class, handler, parts, needs_frame = route
+        request_class, handler, prepare, needs_frame = route
         context = RequestContext(header, connection) if meter is None else meter.new_context()
         room: Room | None = None
         undecoded: Undecoded | None
@@ -141,7 +137,7 @@ class Router:
                     request, room = await self._large.read(context, undecoded)
                     frame, undecoded = NO_FRAME, None
                     connection.is_frame_free = not needs_frame and not is_logged
-                    response = await self._large.handle(handler, parts, context, request)
+                    response = await self._large.handle(handler, served.parts, prepare, context, request)
             except ApiError as error:
                 response = error_response(header, error)
             if meter is not None:
@@ -249,14 +245,15 @@ class Router:
     def _load(self, served: ServedApi) -> Route:
         module = import_module(f"kafkapy.{served.handler}")
         api_key = served.api_key
-        needs_frame = api_key == PRODUCE or api_key in UNCOUNTED
-        route = (request_type(api_key), module.handle, getattr(module, "PARTS", None), needs_frame)
+        needs_frame = api_key == PRODUCE or not served.is_counted
+        prepare = module.prepare if served.parts is not None and served.parts.is_prepared else None
+        route = (request_type(api_key), module.handle, prepare, needs_frame)
         self._routes[api_key] = route
         return route
 
     def _load_legacy(self, served: ServedApi, version: int) -> Route | None:
         """Return the route for a version that Kafka 4 removed, or None if it is not served."""
-        if served.api_key not in self._legacy or not 0 <= version < served.served_min:
+        if not self._serves_legacy or not served.has_legacy or not 0 <= version < served.served_min:
             return None
         handler: Handler = import_module(f"kafkapy.handlers.legacy.{served.handler.rpartition('.')[2]}").handle
         needs_frame = served.api_key == PRODUCE

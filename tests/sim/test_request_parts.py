@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.groups import offset_fetch
-from kafkapy.handlers.parts import PART_ELEMENTS, Levels, cut, join
+from kafkapy.handlers.parts import PART_ELEMENTS, cut, join
+from kafkapy.handlers.table import OF_OFFSETS, Levels
 from kafkapy.handlers.topics import metadata
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -34,7 +34,7 @@ from kafkapy.serving.large_requests import LARGE_FRAME_BYTES, MAX_BYTES
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.loop import SimLoop
 
-GROUPS: Levels = offset_fetch.PARTS.either[0]
+GROUPS: Levels = OF_OFFSETS.either[0]
 PARTITIONS = 600
 
 

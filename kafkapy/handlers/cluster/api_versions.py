@@ -16,7 +16,7 @@ import re
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.handlers.encoded_answers import EncodedAnswer
-from kafkapy.handlers.table import BROKER_APIS, FORWARDABLE_APIS, LEGACY_APIS, TELEMETRY_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, Forwarding, ServedApi
 from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.error_code import ErrorCode
@@ -56,10 +56,10 @@ def _response(services: Services | ControllerServices, version: int) -> ApiVersi
     if controller is not None:
         response.api_keys = [row for row in response.api_keys if _fit_to(controller, row)]
     if services.apis is BROKER_APIS and services.telemetry is None:
-        response.api_keys = [row for row in response.api_keys if row.api_key not in TELEMETRY_APIS]
+        response.api_keys = [row for row in response.api_keys if not BROKER_APIS[row.api_key].is_telemetry]
     if services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable:
         for row in response.api_keys:
-            if row.api_key in LEGACY_APIS:
+            if BROKER_APIS[row.api_key].has_legacy:
                 row.min_version = 0
     _add_features(services, response, with_zero_minimum=version >= 4)
     return response
@@ -72,7 +72,7 @@ def _controller_versions(services: Services | ControllerServices) -> dict[int, t
 
 def _fit_to(controller: dict[int, tuple[int, int]], row: ApiVersion) -> bool:
     """Reduce a row to the versions that the controller has, too, if its requests are forwarded; False if none is."""
-    if row.api_key not in FORWARDABLE_APIS:
+    if BROKER_APIS[row.api_key].forwarding is Forwarding.NONE:
         return True
     lowest, highest = controller.get(row.api_key, (0, -1))
     row.min_version, row.max_version = max(row.min_version, lowest), min(row.max_version, highest)

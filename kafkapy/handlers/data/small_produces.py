@@ -48,7 +48,8 @@ from kafkapy.storage.log.coalesced_append import CoalescedAppend, Verify
 
 PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
-LAST_VERSION: Final = ProduceRequest.MAX_VERSION
+LAST_VERSION: Final = 13
+"""The newest version whose layout is the one read here; a newer one is served by produce.py."""
 MAX_PLANS: Final = 16_384
 """Client ids times acks, time-outs, versions and partitions (0.7 to 2 KiB each). The cache is cleared when full."""
 MIN_SWEEP: Final = 16

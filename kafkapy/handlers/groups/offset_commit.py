@@ -3,6 +3,8 @@
 Topics and partitions that do not exist are refused one by one; the others are committed. v5: no retention time
 (KIP-211). v6: leader epochs (KIP-320). v7: static members. v9: member epochs of KIP-848; GROUP_ID_NOT_FOUND and
 STALE_MEMBER_EPOCH. v10: topics by id; UNKNOWN_TOPIC_ID.
+
+Deviation: a large commit is written as several batches. Apache Kafka writes one, and fails above 1 MiB.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +13,6 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.parts import Parts
 from kafkapy.metadata.image import TopicImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -23,10 +24,6 @@ from kafkapy.protocol.messages.offset_commit_response import (
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
 TOPIC_IDS_SINCE: Final = 10
-
-
-PARTS: Final = Parts(((("topics", "topics"), ("partitions", "partitions")),))
-"""Deviation: a large commit is written as several batches. Apache Kafka writes one, and fails above 1 MiB."""
 
 
 async def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:

@@ -4,12 +4,9 @@ Refused if a member subscribes to the topic (GROUP_SUBSCRIBED_TO_TOPIC), or if t
 the broker cannot read (NON_EMPTY_GROUP).
 """
 
-from typing import Final
-
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.parts import Parts
 from kafkapy.metadata.image import TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -19,8 +16,6 @@ from kafkapy.protocol.messages.offset_delete_response import (
     OffsetDeleteResponseTopic,
 )
 from kafkapy.security.authorizer import AclOperation, ResourceType
-
-PARTS: Final = Parts(((("topics", "topics"), ("partitions", "partitions")),))
 
 
 async def handle(services: Services, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:

@@ -12,7 +12,8 @@ from kafkapy.errors import ApiError
 from kafkapy.group.shard import GroupShard
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
-from kafkapy.handlers.parts import PART_ELEMENTS, Parts, cut, join
+from kafkapy.handlers.parts import PART_ELEMENTS, cut, join
+from kafkapy.handlers.table import OFFSETS_OF_GROUP
 from kafkapy.metadata.image import TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_fetch_request import (
@@ -38,14 +39,6 @@ TOP_LEVEL_ERROR_SINCE: Final = 2
 
 ALL_AT_ONCE: Final = 5_000
 """Offsets of a group that are read at once, some 10 ms of work, if all are asked for."""
-OF_GROUP: Final = (("topics", "topics"), ("partition_indexes", "partitions"))
-
-PARTS: Final = Parts(
-    (
-        (("groups", "groups"), *OF_GROUP),
-        OF_GROUP,
-    )
-)
 
 
 async def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -116,11 +109,11 @@ async def _read(
     assert found.topics is not None
     whole = OffsetFetchResponseGroup(requested.group_id, topics=[])
     way = walk(services, context)
-    for topics, continued in cut(found.topics, OF_GROUP):
+    for topics, continued in cut(found.topics, OFFSETS_OF_GROUP):
         part = OffsetFetchRequestGroup(
             requested.group_id, member_id=requested.member_id, member_epoch=requested.member_epoch, topics=topics
         )
-        join(whole, await services.groups.read(requested.group_id, fetch(part)), OF_GROUP, continued)
+        join(whole, await services.groups.read(requested.group_id, fetch(part)), OFFSETS_OF_GROUP, continued)
         if way.is_over(PART_ELEMENTS):
             await way.give_way()
     return whole

@@ -23,7 +23,6 @@ from kafkapy.handlers.cluster_view import (
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.encoded_answers import EncodedAnswer
-from kafkapy.handlers.parts import Parts
 from kafkapy.handlers.topics.auto_create import create_topics_soon
 from kafkapy.handlers.topics.topic_pieces import PIECE_TOPICS, TopicPieces
 from kafkapy.metadata.image import MetadataImage, TopicImage
@@ -53,7 +52,7 @@ If more are missing, none is created: Apache Kafka's controller would refuse suc
 """
 
 
-def _prepare(services: Services, context: RequestContext, request: MetadataRequest) -> None:
+def prepare(services: Services, context: RequestContext, request: MetadataRequest) -> None:
     """Prepare a large request before it is split: drop duplicates, and limit the topics to create."""
     topics = list({(topic.name, topic.topic_id): topic for topic in request.topics or ()}.values())
     if context.api_version >= 12 and any(topic.topic_id != ZERO_UUID for topic in topics):
@@ -71,9 +70,6 @@ def _prepare(services: Services, context: RequestContext, request: MetadataReque
                 MAX_CREATED,
             )
             request.allow_auto_topic_creation = False
-
-
-PARTS: Final = Parts(((("topics", "topics"),),), prepare=_prepare)
 
 
 async def handle(

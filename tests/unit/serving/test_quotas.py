@@ -138,7 +138,7 @@ def test_what_a_worker_decodes_is_part_of_the_time() -> None:
     assert world.percent_seconds == pytest.approx(4)
 
 
-@pytest.mark.parametrize(("api_key", "apis"), [(BROKER_HEARTBEAT, BROKER_APIS), (FETCH, CONTROLLER_APIS)])
+@pytest.mark.parametrize(("api_key", "apis"), [(BROKER_HEARTBEAT, CONTROLLER_APIS), (FETCH, CONTROLLER_APIS)])
 def test_requests_between_nodes_are_exempt(api_key, apis) -> None:
     world = World(api_key, apis=apis, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()

@@ -5,12 +5,13 @@ from typing import Any
 
 from kafkapy.handlers.cluster import api_versions
 from kafkapy.handlers.encoded_answers import EncodedAnswer, VersionAnswers
-from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS
+from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_ACLS, ALTER_CONFIGS, ADD_RAFT_VOTER = 19, 20, 30, 33, 80
+LEGACY_APIS = [key for key, row in BROKER_APIS.items() if row.has_legacy]
 ALL = {key: (row.listed_min, row.max_version) for key, row in BROKER_APIS.items()}
 
 
