@@ -1,7 +1,20 @@
 """kafkapy: a Kafka-compatible broker in pure Python.
 
 `Broker` embeds a single node in a test or a program, `Cluster` runs several as processes; `python -m kafkapy` (or the
-`kafkapy` command) runs one.
+`kafkapy` command) runs one. Machines decide and know no socket, drivers feed them; from bottom to top:
+
+types.py errors.py machine.py seams.py    ids; error families; the contract of machines; what a simulator replaces
+dataclass.py named_tuple.py native.py gauge.py recent.py    cheaper dataclasses; compiled code; measured values
+config/ protocol/ metrics/     keys of configuration; messages as bytes; counters
+record/ metadata/ timer/       record batches; the cluster's metadata and its controller's tables; time-outs
+raft/ group/ transaction/ security/ telemetry/    pure machines: a quorum, groups, transactions, logins, client metrics
+storage/ replication/          logs on disk; partitions with their leaders and followers
+runtime/                       the drivers: loops that feed the machines and carry out their effects
+handlers/ serving/ reactor/    a file for each API; what every request passes; sockets
+server/ embedded/              a node as a process; a node in a test
+cli/ console/ decoders/        commands; pages for a browser; keys and values as text
+__main__.py child_command.py   the command; how a process starts another one
+compiled.py version.py         is this installation compiled by mypyc; the version
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,3 +1,3 @@
-"""The version of the distribution: read by setuptools, and by what tells it to clients."""
+"""The version of the distribution, read by setuptools and sent to clients."""
 
 __version__ = "0.1.0"

@@ -1,16 +1,16 @@
 """`kafkapy console`: pages about a cluster in a browser, as a process of its own and a client like any other.
 
-    settings.py      what the command line says
-    security.py      who may ask: Host, Origin, token, session, CSRF tokens; the headers of every answer
-    brokers.py       requests that librdkafka lacks, over connections of our own
-    topic_list.py    the names of all topics, kept as long as they are the same
-    cluster.py topics.py groups.py transactions.py access.py    what the pages show
-    search.py        records of a topic, found and tailed without a group
-    streams.py       searches and tails as server-sent events
-    changes.py       what --allow-changes allows, confirmed and logged
-    samples.py       an hour of /metrics, in memory
-    lags.py          an hour of the groups' lag, asked for in the background
-    pages.py render.py app.py main.py    routes, templates, the process
+settings.py state.py    what the command line says; what all pages share
+security.py addresses.py    who may ask: Host, Origin, token, session, CSRF tokens; the headers of every response
+client.py brokers.py    confluent-kafka's clients; requests that librdkafka lacks, over connections of our own
+topic_list.py           the names of all topics, kept as long as they are the same
+cluster.py topics.py groups.py other_groups.py transactions.py access.py client_metrics.py    what the pages show
+queries.py search.py    records of a topic, found and tailed without a group; a form's fields within their bounds
+streams.py              searches and tails as server-sent events
+changes.py              what --allow-changes allows, confirmed and logged
+samples.py lags.py background.py    an hour of /metrics and of the groups' lag, in memory; the thread that collects them
+pages.py render.py app.py main.py    routes, templates, the application, the process
 
-Every list is bounded, every wait has a time limit, and nothing that comes from the cluster is shown unescaped.
+Every list is bounded, every wait has a time limit, and nothing that comes from the cluster is shown unescaped. A
+request of a browser drives a page; only background.py runs by itself.
 """

@@ -1,5 +1,9 @@
-"""Decodes keys and values of records for people: shared by `kafkapy consume` and the console.
+"""Decodes keys and values of records for people: shared by `kafkapy consume` and the console, which call it.
 
-formats.py names the formats; row.py writes a record as a JSON object that restores it exactly; registry.py finds the
-schemas of Avro, Protobuf and JSON Schema; schemas.py decodes by them.
+formats.py     the formats by name
+plain.py       those without a schema: text, numbers, UUIDs, JSON, hex, base64, MessagePack
+internal.py    Kafka's internal topics
+registry.py schemas.py zigzag.py    schemas by number, and what is decoded by them: Avro, Protobuf, JSON Schema
+row.py         a record as a JSON object that restores it exactly
+bounds.py errors.py    what hostile data may cost; the error of a value that is not in its format
 """

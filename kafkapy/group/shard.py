@@ -1,9 +1,10 @@
 """The groups of one `__consumer_offsets` partition: a machine that decides requests and replays records.
 
-Decide, append, replay: methods for requests return a GroupDecision and do not change the state that is in the log;
-only `replay` changes that. Soft state (sessions, parked joins) belongs to the groups and changes at once. `classic` and
+Decide, append, replay: methods for requests return a GroupDecision and do not change the state that is in the log; only
+`replay` changes that. Soft state (sessions, parked joins) belongs to the groups and changes at once. `classic` and
 `consumer` take the requests about members, for the two types of groups; `offsets` takes those about offsets; the
-methods here apply to groups of any type. Records of share and streams groups are skipped.
+methods here apply to groups of any type. Records of share and streams groups are skipped. Driven by
+`runtime/coordinators/group_host.py`.
 """
 
 import heapq

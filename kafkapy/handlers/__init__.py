@@ -1,0 +1,15 @@
+"""A file for each API: request and context in, response out. `serving/router.py` calls it.
+
+table.py        the APIs and versions that are served, by listener: begin here
+context.py      the arguments of every handler: the node's services, and the request's context
+data/           produce, fetch, offsets by time
+groups/ transactions/    requests to the coordinators
+topics/ configs/ cluster/ security/    administration
+controller/     what nodes ask of the active controller
+legacy/         versions that Apache Kafka 4 removed
+
+Shared by several of them:
+forwarding.py cluster_access.py cluster_view.py    to the active controller; rights; brokers as clients see them
+data_plane.py parts.py encoded_answers.py    partitions and their leaders; large requests in parts; cached responses
+topics_in_creation.py node_refusals.py    topics being auto-created; refused requests of other nodes, logged
+"""

@@ -2,7 +2,8 @@
 
 A decision does not change the tables; only `replay(record, offset)` does, so they always equal the log up to
 `next_offset`. Only heartbeat sessions are not in the log. The tables may be ahead of the committed image; a node that
-becomes the active controller starts from its committed image (`Controller.load`).
+becomes the active controller starts from its committed image (`Controller.load`). Driven by
+`runtime/controller/term.py`.
 
 Requests are the generated dataclasses; a top-level error of a request is raised as ApiError.
 Source: KIP-500, KIP-631 and those named in the parts.

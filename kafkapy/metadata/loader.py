@@ -2,7 +2,7 @@
 
 A metadata transaction (KIP-868) spans batches. Until it ends, images contain nothing from its beginning on; an aborted
 transaction has no effect. Images are published per call, not per batch, so many small batches (the log at start) make
-one image.
+one image. Driven by `runtime/controller/controller.py`.
 """
 
 from collections.abc import Generator, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What is counted of a controller's work: its decisions, and the batches of metadata records that a node loads.
+"""Counts and times of a controller's decisions, and of the batches of metadata records that a node loads.
 
 An operation is a decision, or a notification by the quorum (of committed records, a snapshot, another leader), as the
 events of Apache Kafka's controller are. Deviation: times are in fractions of milliseconds, not whole ones.

@@ -1,4 +1,4 @@
-"""All counters of a node."""
+"""All counters of a node, made only if it has an admin listener."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What is counted of verifications: questions to transaction coordinators whether a partition is in a transaction."""
+"""Counts of verifications: requests to transaction coordinators whether a partition is in a transaction."""
 
 from collections.abc import Callable
 

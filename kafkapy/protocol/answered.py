@@ -1,4 +1,4 @@
-"""An error that another node answered with."""
+"""The error code of another node's response as an ApiError."""
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode

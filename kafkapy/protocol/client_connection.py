@@ -7,7 +7,7 @@ required, it follows (client_login.py), and requests wait for it, too.
 
 The driver writes what `take_output` returns, passes received bytes to `receive`, and calls `is_expired` at
 `deadline_ms`. If a request is not answered in time, the driver closes the connection, as Apache Kafka's NetworkClient
-does: responses are ordered, so all later ones would have to wait for the missing one.
+does: responses are ordered, so all later ones would have to wait for the missing one. Driven by `runtime/peer.py`.
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """The state machine of one connection: received bytes become request frames, responses become ordered output bytes.
 
-A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
+Driven by `reactor/link.py`. A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
 
 * Memory is never allocated for the size that a frame claims, only for what has arrived (partial_frame.py). Each frame
   is returned in its own bytearray, which is never reused: the receiver may keep it or modify it.

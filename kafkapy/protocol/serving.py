@@ -1,4 +1,4 @@
-"""What a connection, its driver, its login and the router of requests have in common."""
+"""The types by which a connection, its driver, its login and the router of requests know each other."""
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias

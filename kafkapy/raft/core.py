@@ -1,7 +1,8 @@
 """KRaft as a pure machine: `step(event, now_ms)` returns effects, `deadline_ms()` returns the time of the next timeout.
 
 Raft with Kafka's pull replication (KIP-595), snapshots (KIP-630), voters in the log (KIP-853) and pre-votes (KIP-996).
-The core knows offsets, epochs and voters, never records. It owns one object per concern; each uses those before it:
+The core knows offsets, epochs and voters, never records. Driven by `runtime/quorum/quorum.py`. It owns one object per
+concern; each uses those before it:
 
     LocalNode              what the parts share:
       Outbox, Connections    effects of the step; requests in flight

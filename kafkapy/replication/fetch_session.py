@@ -13,7 +13,8 @@ session cannot switch (FETCH_SESSION_TOPIC_ID_ERROR).
 
 The cache holds max.incremental.fetch.session.cache.slots sessions. A new session evicts one unused for two minutes;
 else the smallest that is older than two minutes and not larger than itself (a follower's session may evict any
-consumer's). Apache Kafka splits the cache into eight shards, for locking; here it is one.
+consumer's). Apache Kafka splits the cache into eight shards, for locking; here it is one. Driven by
+`handlers/data/fetch.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -8,9 +8,9 @@ The leader changes the ISR by a request to the controller (AlterPartition, KIP-4
 the old or the new ISR count: the *maximal* ISR. If an error leaves open which ISR the controller has, the maximal ISR
 counts until metadata settles it. The high watermark also waits for a follower outside the ISR that may join and has
 caught up within replica.lag.time.max.ms, or that follower could never catch up. The controller's answer may come before
-the same change in the metadata log: metadata of an older partition epoch is ignored.
-Source: Kafka's replication protocol, KIP-101, KIP-320 (fencing), KIP-903 (broker epochs), KIP-966 (high watermark below
-min ISR).
+the same change in the metadata log: metadata of an older partition epoch is ignored. Source: Kafka's replication
+protocol, KIP-101, KIP-320 (fencing), KIP-903 (broker epochs), KIP-966 (high watermark below min ISR). Driven by
+`handlers/data/` and `runtime/broker/isr_updates.py`.
 """
 
 from collections.abc import Sequence

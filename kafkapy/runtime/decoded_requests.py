@@ -1,4 +1,4 @@
-"""The account of what decoded requests take in memory beside their frames, over all connections of a node.
+"""Bounds the memory of decoded requests, beside their frames, over all connections of a node.
 
 A frame of some KiB may hold thousands of elements (array entries and tagged fields), each of which becomes objects. An
 element is counted as ELEMENT_BYTES from its decoding until its request is answered, and so are the bytes of the frame,

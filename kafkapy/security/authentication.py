@@ -7,7 +7,7 @@ principal and mechanism (KIP-368).
 
 A failed login gets a delayed response and closes the connection. A request that is never part of a login raises
 ProtocolError, which closes it at once. Source: KIP-43, KIP-152, KIP-368; the states and error messages are those of
-Apache Kafka's SaslServerAuthenticator.
+Apache Kafka's SaslServerAuthenticator. Driven by `serving/login_gate.py`.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
-"""What cryptography does not return of a PKCS12 file (RFC 7292): each of several keys, certificates without a password.
+"""Reads what the cryptography package does not return of a PKCS12 file: several keys, certificates without password.
 
-    PFX: version, ContentInfo of type data: an OCTET STRING with a SEQUENCE of ContentInfo, then a MAC
+    PFX (RFC 7292): version, ContentInfo of type data: an OCTET STRING with a SEQUENCE of ContentInfo, then a MAC
     ContentInfo: type, [0] content. Of type data: an OCTET STRING with a SEQUENCE of bags. Encrypted ones are left out.
     bag: type, [0] value, SET of attributes. A key is a PKCS#8 EncryptedPrivateKeyInfo, a certificate is DER in an
     OCTET STRING in [0]

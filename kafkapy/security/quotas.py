@@ -7,7 +7,7 @@ For each quota key the most specific quota applies, in this order (KIP-13, KIP-5
 
 With a quota of a user without client-id, all clients of that user share one bucket; with a quota of a client-id without
 user, all users of that client-id do. A default quota is a limit for each user or client-id, not a shared one. A bucket
-expires after an hour without use.
+expires after an hour without use. Driven by `serving/quotas.py`.
 
 Deviation: there are at most MAX_RATES buckets per key, and the least recently used is removed, since clients choose
 their client-ids freely. Clients without a limit are not measured; Apache Kafka measures all clients once one quota of a

@@ -1,0 +1,9 @@
+"""Metrics that clients push (KIP-714): what is asked of them, and what they sent. Pure.
+
+subscriptions.py    which metrics, of which clients, how often
+instances.py        client instances, and when each may push
+otlp.py protobuf.py histograms.py    a push decoded, within bounds
+received.py         the last values by instance, for /metrics
+
+Driven by `runtime/client_telemetry.py`.
+"""

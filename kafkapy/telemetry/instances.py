@@ -3,7 +3,7 @@
 An instance is a client that asked for its subscription, by the id that it was given then. MAX_INSTANCES are kept; the
 one unused for longest goes first. An instance is forgotten when its connection closes, or when it has sent nothing for
 three push intervals, and at least a minute. A forgotten client continues with its id: a broker that does not know the
-id treats it as a new instance.
+id treats it as a new instance. Driven by `runtime/client_telemetry.py`.
 
 Deviation: Apache Kafka forgets the last instance of a connection that closes; here all of them go.
 """

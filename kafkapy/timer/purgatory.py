@@ -2,7 +2,8 @@
 
 An operation completes exactly once. Completion also removes it from the timing wheel and from the watchers of all its
 keys. Watchers are therefore only pending operations, and nothing has to be purged. Every step costs one dict operation
-per key of the operation, independent of how many operations are pending.
+per key of the operation, independent of how many operations are pending. Driven by `replication/replica_manager.py`
+(events) and `runtime/expirer.py` (time).
 
 A key is any hashable object; partition objects are compared by identity.
 """

@@ -9,7 +9,7 @@ highest digit that differs from the current tick is digit k, with one slot per v
 * a bit mask per level records the occupied slots, so finding the next one needs no search and no heap.
 
 The wheel reads no clock: the caller passes the time to `advance`. Entries expire never early and less than one tick
-late.
+late. Driven by `runtime/expirer.py`.
 """
 
 from collections.abc import Callable

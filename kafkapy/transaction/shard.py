@@ -2,7 +2,7 @@
 
 Decide, append, replay: methods for requests return a TransactionDecision and do not change the shard; only `replay`
 changes the state that is in the log. The only soft state is which partitions of a decided transaction still need their
-marker; after a load all markers are written again.
+marker; after a load all markers are written again. Driven by `runtime/coordinators/transaction_host.py`.
 
 A transaction ends with two records. PrepareCommit or PrepareAbort decides it. Once that is committed, the effect
 WriteMarkers has the markers written to the partitions. When each partition has its marker, `markers_written` decides

@@ -1,4 +1,11 @@
-"""The assignors that members can select by name (group.consumer.assignors)."""
+"""The server-side assignors of KIP-848 (group.consumer.assignors): plain functions from subscriptions to assignments.
+
+spec.py       their input and output
+uniform.py    equal numbers of partitions, moved as little as possible; the default
+range.py      consecutive ranges of each topic
+
+Called by `group/consumer/update.py` when a group's target assignment is computed.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -3,7 +3,8 @@
 The assignment is made by the clients: all members join, the leader gets all subscriptions, and its SyncGroup carries
 each member's assignment. The coordinator numbers the generations and does not interpret assignments, so Kafka Connect
 and other protocols use the same group. Source: Apache Kafka 4.3.1; KIP-62 (rebalance time-outs), KIP-134 (initial
-delay), KIP-345 (static members), KIP-394 (member ids), KIP-559 (protocol checks), KIP-814.
+delay), KIP-345 (static members), KIP-394 (member ids), KIP-559 (protocol checks), KIP-814. Driven by
+`runtime/coordinators/group_host.py`, through the shard.
 
 states.py             the states and the transitions between them
 members.py            the members, the leader, the common protocol

@@ -2,7 +2,7 @@
 
 Decide, append, replay: decisions take the group, return records and do not change the state in the log (state.py). Soft
 state is kept here and changes at once: deadlines, and the metadata with which the group was last compared. It is lost
-with the coordinator, as in Kafka.
+with the coordinator, as in Kafka. Driven by `runtime/coordinators/group_host.py`, through the shard.
 
 A partition has at most one owner at any time (reconcile.py). Source: KIP-848; Apache Kafka 4.3.1 for details that the
 KIP leaves open.

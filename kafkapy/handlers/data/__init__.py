@@ -1,0 +1,14 @@
+"""The data plane: APIs that write, read and look up records of partitions led here, and replication's Fetch.
+
+produce.py          the whole way of a Produce request: begin here
+small_produces.py   its fast path for consecutive small requests; delayed_answers.py has their responses with acks=-1
+transactional_produce.py    batches of a transaction, verified first
+fetch.py            Fetch of a consumer, over fetch_reading.py (read, wait, read again) and fetch_wire.py (sessions)
+follower_fetch.py   Fetch of a follower, whose progress moves the high watermark
+fetch_counts.py     counts of fetches
+list_offsets.py offset_for_leader_epoch.py    offsets by time, by epoch
+delete_records.py   advances the log start offset
+write_txn_markers.py describe_producers.py    the end of transactions; producers of a partition
+
+Called by `serving/router.py`; they call `replication/replica_manager.py`.
+"""

@@ -1,8 +1,15 @@
-"""Conversion between the core's messages and Apache Kafka's requests and responses.
+"""Conversion between the core's messages and Apache Kafka's requests and responses. Pure.
 
 `request_to_message` and `message_to_response` are for the sender of a request, `message_to_request` and
 `response_to_message` for its receiver. Every request is about `__cluster_metadata-0` only; a request about anything
 else, or from another cluster, is refused before the core sees it. Sources: KIP-595, KIP-630, KIP-853, KIP-996.
+
+peer.py           the cluster id and listener that conversion needs; the error by which a message is refused
+election.py       Vote, BeginQuorumEpoch, EndQuorumEpoch
+replication.py    Fetch, FetchSnapshot
+membership.py     AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter
+
+Called by `runtime/quorum/transport.py` and `handlers/cluster/raft_requests.py`.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the active controller does at intervals: no-op records, fencing, leader elections, expiry of tokens."""
+"""Periodic decisions of the active controller: no-op records, fencing, leader elections, expiry of tokens."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a controller is configured with: each term's tables are made from it."""
+"""The configuration of a controller, from which each term's tables are made."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,0 +1,14 @@
+"""Runs coordinator shards, of any kind, on the partitions led here: decide, append, replay, respond once committed.
+
+coordinator.py    finds the shard of a key; loads and unloads shards as leadership changes
+shard_host.py     one shard on its partition, over writer.py (appends), shared_write.py (decisions in one batch)
+                  and commit_waits.py (responses until the high watermark)
+group_coordinator.py group_host.py regex_matching.py    groups: deadlines, offset expiry, regular expressions
+transaction_coordinator.py transaction_host.py    transactional ids: time-outs, markers of decided transactions
+marker_writer.py markers.py    writes markers until every partition has its own
+transaction_verification.py remote_verification.py    a leader asks whether its partition is in a transaction (KIP-890)
+late_transactions.py    finds transactions that stay open too long
+
+Built by `server/coordinators.py`; driven by `handlers/groups/`, `handlers/transactions/`, changes of leadership, and
+timers.
+"""

@@ -14,7 +14,7 @@ the session has are all named at once: what is not named, the leader sends again
 
 After a failure the partitions that the failed session had not named come first, then the others in the order in which
 they were named. So each partition gets its turn even if no session lasts until all are named. A failure costs the same
-for any number of partitions.
+for any number of partitions. Driven by `runtime/followers/replica_fetcher.py`.
 """
 
 import sys

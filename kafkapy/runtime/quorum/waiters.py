@@ -1,4 +1,4 @@
-"""Waiting for conditions of the metadata quorum."""
+"""Waits of coroutines for conditions of the metadata quorum, each checked again after every step of it."""
 
 import asyncio
 from collections.abc import Callable

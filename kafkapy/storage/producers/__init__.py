@@ -1,0 +1,9 @@
+"""What a log knows of its producers: sequences of idempotent ones, open transactions, the last stable offset.
+
+entry.py        one producer: epoch, last five batches, open transaction
+state.py        all of a partition: duplicates, gaps, fenced epochs
+snapshots.py    `.snapshot` files: the state at an offset
+replay.py       rebuilt from a snapshot and the batches after it
+
+Called by `storage/log/log.py` for each append, and by `storage/recovery/loader.py`.
+"""
