@@ -46,7 +46,7 @@ test-fast: setup   ## the tests that need neither Java nor Spark
 	$(BIN)/python -m pytest -q $(PARALLEL) -m "not compat and not spark"
 
 # No simulation: they cost most, and their outcome depends least on the interpreter. Spark's packages are not there.
-PYTHONS_TESTS := tests/unit tests/golden tests/scenarios --ignore=tests/unit/spark_jobs --ignore=tests/unit/tools
+PYTHONS_TESTS := tests/unit tests/golden tests/scenarios tests/texts --ignore=tests/unit/spark_jobs --ignore=tests/unit/tools
 ON_OTHERS = status=0; for python in $$($(PYTHON) -m tools.pythons --others); do \
   $(MAKE) --no-print-directory $(1) VENV=.venv-$$(basename $$python) PYTHON=$$python || status=1; done; exit $$status
 
@@ -73,7 +73,7 @@ $(VENV)/.tests-ready: requirements.lock pyproject.toml
 CI_PYTHONS_TESTS := $(addprefix tests/unit/,config decoders group protocol raft reactor record replication timer transaction \
   test_dataclass.py test_named_tuple.py) \
   $(filter-out $(addprefix tests/golden/,__init__.py conftest.py test_served_directories.py test_served_groups.py),$(wildcard tests/golden/*.py)) \
-  tests/scenarios/test_bad_input.py::test_a_batch_that_inflates_a_thousandfold_is_not_inflated_whole
+  tests/texts tests/scenarios/test_bad_input.py::test_a_batch_that_inflates_a_thousandfold_is_not_inflated_whole
 
 ci-pythons: pythons  ## those of them whose outcome depends on the interpreter: what CI can run
 	+@$(call ON_OTHERS,test-python PYTHONS_TESTS="$(CI_PYTHONS_TESTS)")
@@ -83,7 +83,7 @@ compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv
 
 COMPILED_TESTS := tests/unit/record tests/unit/storage tests/unit/replication tests/unit/reactor tests/unit/handlers tests/unit/serving \
   tests/unit/protocol tests/unit/group tests/unit/runtime tests/unit/timer tests/unit/raft tests/unit/test_compiled.py \
-  tests/unit/transaction tests/unit/metadata tests/golden tests/property tests/scenarios
+  tests/unit/transaction tests/unit/metadata tests/golden tests/property tests/scenarios tests/texts
 
 test-compiled: setup   ## unit, golden, property and scenario tests with the compiled modules; T=expression as for test
 	$(BIN)/python -m tools.compiled --checkout $(VENV)-compiled/checkout

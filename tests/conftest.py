@@ -36,6 +36,10 @@ settings.load_profile("kafkapy")
 descriptors = Descriptors()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write the outcomes of the texts in tests/texts anew")
+
+
 GC_THRESHOLDS = (5_000, 5, 5)
 """Allocations until a collection of each generation: with the tests frozen, full ones are as frequent as before."""
 

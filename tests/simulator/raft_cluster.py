@@ -18,6 +18,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+from kafkapy.raft.config import FOREVER_MS
 from kafkapy.raft.core import RaftConfig, RaftCore
 from kafkapy.raft.effects import (
     AppendBatch,
@@ -476,6 +477,10 @@ class Cluster:
         self.now_ms = due_ms
         call()
         self.event_count += 1
+
+    def next_due_ms(self) -> int:
+        """Return when something is due next; the far future if nothing is."""
+        return self._queue[0][0] if self._queue else FOREVER_MS
 
     def run_until(self, condition: Callable[[], bool], *, limit_ms: int = 120_000) -> None:
         end_ms = self.now_ms + limit_ms

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "tests" / "unit"
 LIBRARIES = ("tests/support", "tests/simulator", "harness", "benchmarks", "tools", "spark_jobs", "kafkapy")
 IMPORT_OF_TEST = re.compile(
-    r"^\s*(?:from|import) tests\.(?:unit|golden|property|scenarios|sim|compat)\b|^\s*from \S+ import test_",
+    r"^\s*(?:from|import) tests\.(?:unit|golden|property|scenarios|sim|texts|compat)\b|^\s*from \S+ import test_",
     re.MULTILINE,
 )
 

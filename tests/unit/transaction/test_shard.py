@@ -246,18 +246,6 @@ def test_while_markers_are_written_requests_get_a_retriable_error() -> None:
     assert world.state.state is TransactionState.COMPLETE_COMMIT
 
 
-def test_a_loaded_transaction_that_was_decided_completes_as_decided() -> None:
-    world = TransactionWorld()
-    producer = world.started()
-    world.held = {ORDERS}
-    world.add(producer, [ORDERS, TRADES])
-    world.commit(producer)
-    world.reload()
-    assert set(world.markers[-1].partitions) == {ORDERS, TRADES}, "which markers stand is not logged"
-    world.release()
-    assert world.state.state is TransactionState.COMPLETE_COMMIT
-
-
 def test_an_answer_about_markers_of_an_earlier_transaction_changes_nothing() -> None:
     world = TransactionWorld()
     producer = world.started()

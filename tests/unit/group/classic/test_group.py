@@ -141,21 +141,6 @@ def test_the_first_rebalance_waits_no_longer_than_the_rebalance_timeout() -> Non
     assert not any(world.is_waiting(token) for token in tokens)
 
 
-def test_followers_wait_for_the_leader_and_its_record() -> None:
-    world = ClassicWorld()
-    leader, follower = world.stable(2)
-    for member_id in (leader, follower):
-        world.join(member_id)
-    waiting = world.sync(follower, 2)
-    assert world.is_waiting(waiting)
-    world.sync(leader, 2, {leader: b"l", follower: b"f"})
-    assert world.synced(waiting).assignment == b"f"
-    assert {member.member_id: member.assignment for member in last_value(world).members} == {
-        leader: b"l",
-        follower: b"f",
-    }
-
-
 def test_a_consumer_that_the_leader_left_out_gets_an_empty_assignment() -> None:
     world = ClassicWorld()
     leader, follower = world.stable(2)
@@ -177,15 +162,6 @@ def test_a_late_member_is_out_after_the_rebalance_timeout_and_the_rest_goes_on()
     assert world.heartbeat(late, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_join_again_is_replaced() -> None:
-    world = ClassicWorld()
-    old_leader, follower = world.stable(2, session_timeout_ms=100_000)
-    token = world.join(follower, session_timeout_ms=100_000, protocols={"range": b"other topics"})
-    world.advance(60_000)
-    assert world.joined(token).leader == follower
-    assert old_leader not in world.group.log.members
-
-
 def test_members_that_do_not_sync_in_time_are_out() -> None:
     world = ClassicWorld()
     leader, follower = world.stable(2, session_timeout_ms=100_000)
@@ -195,16 +171,6 @@ def test_members_that_do_not_sync_in_time_are_out() -> None:
     world.advance(60_000)
     assert world.code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
     assert leader not in world.group.log.members
-
-
-def test_a_member_that_is_not_heard_of_is_removed() -> None:
-    world = ClassicWorld()
-    leader, silent = world.stable(2)
-    world.advance(9_000)
-    assert world.heartbeat(leader, 1) == ErrorCode.NONE
-    world.advance(1_000)
-    assert silent not in world.group.log.members
-    assert world.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_waiting_sync_of_a_member_that_leaves_is_answered() -> None:
@@ -389,16 +355,6 @@ def test_a_first_join_that_cannot_be_written_leaves_no_group() -> None:
     world.log_error = None
     assert GROUP not in world.shard.groups
     assert world.new_id()
-
-
-def test_another_coordinator_knows_the_generation_and_gives_everyone_a_session() -> None:
-    world = ClassicWorld()
-    ids = world.stable(2)
-    world.advance(9_000)
-    world.restart()
-    world.advance(9_000)
-    assert [world.heartbeat(member_id, 1) for member_id in ids] == [ErrorCode.NONE, ErrorCode.NONE]
-    assert world.synced(world.sync(ids[1], 1)).assignment == ids[1].encode()
 
 
 @pytest.mark.parametrize("version", range(5))

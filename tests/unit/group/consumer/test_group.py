@@ -25,7 +25,6 @@ from tests.support.consumer_groups import (
     image_of,
     names_of,
     settle,
-    settled_pair,
     topic_id,
 )
 
@@ -60,37 +59,6 @@ def test_member_id_is_made_by_the_server_in_version_0_only() -> None:
     assert len(world.send(request, 0).member_id) == 22
 
 
-def test_second_member_waits_until_the_first_has_revoked() -> None:
-    world = GroupWorld(image_of(foo=4))
-    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
-    first.join()
-
-    second.join()
-    assert (second.epoch, second.partitions()) == (3, [])
-    assert world.group().log.members["b"].state is MemberState.UNRELEASED_PARTITIONS
-
-    first.beat()
-    assert (first.epoch, first.partitions()) == (2, [("foo", 0), ("foo", 1)])
-    second.beat()
-    assert second.partitions() == []
-
-    first.beat()
-    second.beat()
-    assert (first.epoch, second.partitions()) == (3, [("foo", 2), ("foo", 3)])
-    assert world.group().state_name == "Stable"
-
-
-def test_heartbeat_that_changes_nothing_writes_nothing_and_names_no_assignment() -> None:
-    world = GroupWorld(image_of(foo=4))
-    consumer = FakeConsumer(world, "a", "foo")
-    consumer.join()
-    consumer.beat()
-
-    response = consumer.beat()
-
-    assert (response.assignment, world.written) == (None, [])
-
-
 def test_full_request_is_answered_with_the_assignment() -> None:
     world = GroupWorld(image_of(foo=1))
     consumer = FakeConsumer(world, "a", "foo")
@@ -102,34 +70,6 @@ def test_full_request_is_answered_with_the_assignment() -> None:
 
     assert response.assignment is not None
     assert world.written == []
-
-
-def test_leaving_member_gives_its_partitions_to_the_others() -> None:
-    world = GroupWorld(image_of(foo=4))
-    first, second = settled_pair(world)
-
-    response = second.leave()
-    first.beat()
-
-    assert response.member_epoch == -1
-    assert len(first.partitions()) == 4
-
-
-def test_last_member_leaves_an_empty_group() -> None:
-    world = GroupWorld(image_of(foo=4))
-    consumer = FakeConsumer(world, "a", "foo")
-    consumer.join()
-
-    consumer.leave()
-
-    assert names_of(world.written) == [
-        "-CurrentMemberAssignment",
-        "-TargetAssignmentMember",
-        "-MemberMetadata",
-        "Metadata",
-    ]
-    assert (world.group().state_name, world.group().is_empty) == ("Empty", True)
-    assert world.group().log.group_epoch == 3
 
 
 def test_deletion_of_an_empty_group_leaves_nothing() -> None:
@@ -146,23 +86,6 @@ def test_deletion_of_an_empty_group_leaves_nothing() -> None:
     assert world.groups == {}
 
 
-def test_member_is_removed_when_its_session_ends() -> None:
-    world = GroupWorld(image_of(foo=2))
-    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
-    first.join()
-    second.join()
-    world.pass_time(1)
-    world.pass_time(30_000)
-    first.beat()
-
-    assert world.pass_time(SESSION_MS - 30_002) == []
-    written = world.pass_time(2)
-
-    assert names_of(written) == ["-CurrentMemberAssignment", "-TargetAssignmentMember", "-MemberMetadata", "Metadata"]
-    assert list(world.group().log.members) == ["a"]
-    assert error_of(second.beat) == (ErrorCode.UNKNOWN_MEMBER_ID, "Member b is not a member of group g.")
-
-
 def test_session_timeout_is_the_groups_own_where_it_has_one() -> None:
     world = GroupWorld(image_of(foo=2))
     world.group_configs["g"] = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
@@ -172,25 +95,6 @@ def test_session_timeout_is_the_groups_own_where_it_has_one() -> None:
     consumer.beat()
     assert world.pass_time(49_999) == []
     assert world.pass_time(1) != []
-
-
-def test_member_that_does_not_revoke_in_time_is_removed() -> None:
-    world = GroupWorld(image_of(foo=2))
-    first = FakeConsumer(world, "a", "foo", rebalance_timeout_ms=20_000)
-    second = FakeConsumer(world, "b", "foo")
-    first.join()
-    second.join()
-    stuck = first.request()
-    world.send(stuck)
-
-    world.pass_time(19_999)
-    world.send(stuck)
-    assert "a" in world.group().log.members
-    world.pass_time(1)
-    second.beat()
-
-    assert list(world.group().log.members) == ["b"]
-    assert len(second.partitions()) == 2
 
 
 def test_new_coordinator_gives_everyone_a_whole_session_and_goes_on_with_the_revocation() -> None:
@@ -278,25 +182,6 @@ def test_assignment_does_not_wait_for_a_coordinators_clock_to_reach_that_of_the_
 
     assert world.group().state_name == "Stable"
     assert len(second.partitions()) == 1
-
-
-def test_static_member_comes_back_to_its_partitions_under_a_new_id() -> None:
-    world = GroupWorld(image_of(foo=4))
-    first, second = FakeConsumer(world, "a", "foo", instance_id="i"), FakeConsumer(world, "b", "foo")
-    first.join()
-    second.join()
-    settle(first, second)
-    before = first.partitions()
-
-    assert first.leave(-2).member_epoch == -2
-    settle(second)
-    again = FakeConsumer(world, "c", "foo", instance_id="i")
-    again.join()
-    settle(again, second)
-
-    assert again.partitions() == before
-    assert set(world.group().log.members) == {"b", "c"}
-    assert world.group().log.group_epoch == world.group().log.assignment_epoch
 
 
 def test_static_member_that_stays_away_loses_its_partitions() -> None:
