@@ -49,7 +49,7 @@ def _fields(cls: Any, own: dict[str, Any], kw_only: bool) -> dict[str, dataclass
     found: dict[str, dataclasses.Field[Any]] = {}
     for base in reversed(cls.__mro__[1:]):
         found.update(base.__dict__.get("__dataclass_fields__", ()))
-    for name, annotation in own.get("__annotations__", {}).items():
+    for name, annotation in _annotations(cls).items():
         if _is_class_variable(annotation):
             continue
         default = own.get(name, dataclasses.MISSING)
@@ -61,6 +61,19 @@ def _fields(cls: Any, own: dict[str, Any], kw_only: bool) -> dict[str, dataclass
             field.kw_only = kw_only
         found[name] = field
     return found
+
+
+def _annotations(cls: Any) -> dict[str, Any]:
+    """Return the annotations of a class's own body. Raises TypeError if they cannot be evaluated.
+
+    Read as an attribute, not in the class's `__dict__`: since Python 3.14 the body leaves only a function there, which
+    the attribute calls (PEP 649, PEP 749).
+    """
+    try:
+        annotations: dict[str, Any] = cls.__annotations__
+    except Exception as error:
+        raise TypeError(f"cannot read the annotations of {cls.__qualname__}: {error}") from error
+    return annotations
 
 
 def _is_class_variable(annotation: Any) -> bool:

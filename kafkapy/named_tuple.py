@@ -5,6 +5,7 @@ a start. Here a class is made once, and its `__new__` is the function of `_NEW` 
 it: the same bytecode. mypy and mypyc take NamedTuple for the standard library's.
 """
 
+import sys
 from collections import _tuplegetter  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable
 from types import FunctionType
@@ -28,13 +29,37 @@ _GLOBALS: Final = {"_new": _new, "__builtins__": {}, "__name__": "namedtuple"}
 """What constructors see: as with the standard library, profiles and counts take none for a function of this module."""
 
 
+if sys.version_info >= (3, 14):
+    from annotationlib import Format, get_annotate_from_class_namespace  # imported by `dataclasses` anyway
+
+    def _annotations(name: str, own: dict[str, Any]) -> dict[str, Any]:
+        """Return the annotations of a class body's namespace. Raises TypeError if they cannot be evaluated.
+
+        The body leaves a function that makes them (PEP 649, PEP 749), or, if its module is compiled by mypyc or has
+        `from __future__ import annotations`, the annotations themselves.
+        """
+        annotate = get_annotate_from_class_namespace(own)
+        if "__annotations__" in own or annotate is None:
+            return own.get("__annotations__", {})
+        try:
+            return annotate(Format.VALUE)
+        except Exception as error:
+            raise TypeError(f"cannot read the annotations of {name}: {error}") from error
+
+else:
+
+    def _annotations(name: str, own: dict[str, Any]) -> dict[str, Any]:
+        """Return the annotations of a class body's namespace, which were evaluated when the body ran."""
+        return own.get("__annotations__", {})  # type: ignore[no-any-return]
+
+
 class _Meta(type):
     """Makes a subclass of tuple of each class that names NamedTuple as its base."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], own: dict[str, Any]) -> Any:
         if not bases:
             return super().__new__(mcs, name, bases, own)  # NamedTuple itself
-        fields = tuple(own.get("__annotations__", ()))
+        fields = tuple(_annotations(name, own))
         defaults = {field: own.pop(field) for field in fields if field in own}
         if tuple(defaults) != fields[len(fields) - len(defaults) :]:
             raise TypeError(f"{name}: a field without a default follows one with a default")

@@ -152,3 +152,30 @@ def test_keyword_only_fields_are_named():
 def test_frozen_instances_are_copied_and_pickled():
     pair = Pair(1, 5)
     assert copy.copy(pair) == copy.deepcopy(pair) == pickle.loads(pickle.dumps(pair)) == pair
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_class_without_annotations_has_the_fields_of_its_bases_only(make):
+    plain = classes(make)["Plain"]
+
+    @make(slots=True)
+    class Unannotated(plain):
+        pass
+
+    assert [each.name for each in dataclasses.fields(Unannotated)] == ["first", "made", "later", "fixed"]
+    assert Unannotated(1).later == 2
+    assert plain.__annotations__["first"] is int
+
+
+def test_a_class_whose_annotations_cannot_be_evaluated_is_refused_when_it_is_made():
+    with pytest.raises((NameError, TypeError), match="nowhere"):  # before Python 3.14 the body itself raises NameError
+
+        @dataclass()
+        class Unreadable:
+            first: nowhere  # noqa: F821
+
+
+def test_annotations_given_as_such_are_read_on_each_python():
+    """As a module compiled by mypyc, and `from __future__ import annotations`, leave them in the namespace."""
+    made = dataclass(slots=True)(type("Given", (), {"__annotations__": {"first": "int"}, "__module__": __name__}))
+    assert made(1).first == 1

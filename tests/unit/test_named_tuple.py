@@ -144,3 +144,24 @@ def test_instances_are_copied_and_pickled():
     for each in (copy.copy(pair), copy.deepcopy(pair), pickle.loads(pickle.dumps(pair))):
         assert each == pair
         assert type(each) is Pair
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_fields_are_those_of_the_classs_own_body(base):
+    made = classes(base)
+    assert made["Point"]._fields == made["Point"].__match_args__ == ("x", "y", "name")
+    assert made["Empty"]._fields == ()
+    assert made["Point"].__annotations__ == {"x": int, "y": int, "name": str}
+
+
+def test_a_class_whose_annotations_cannot_be_evaluated_is_refused_when_it_is_made():
+    with pytest.raises((NameError, TypeError), match="nowhere"):  # before Python 3.14 the body itself raises NameError
+
+        class Unreadable(NamedTuple):
+            first: nowhere  # noqa: F821
+
+
+def test_annotations_given_as_such_are_read_on_each_python():
+    """As a module compiled by mypyc, and `from __future__ import annotations`, leave them in the namespace."""
+    made = type(NamedTuple)("Given", (NamedTuple,), {"__annotations__": {"first": "int"}, "__module__": __name__})
+    assert made(1).first == 1
