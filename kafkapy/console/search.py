@@ -297,8 +297,10 @@ def _headers(message: Any) -> list[tuple[str, bytes | None]]:
 def _pattern(text: str) -> Any:
     if not text:
         return None
-    import re2
-
+    try:
+        import re2
+    except ImportError:
+        raise BadRequest("A search by a regular expression needs google-re2, which is not installed here.") from None
     options = re2.Options()
     options.max_mem = REGEX_MEMORY
     options.log_errors = False

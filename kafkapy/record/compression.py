@@ -8,16 +8,21 @@
 
 Decompression is bounded: memory is allocated for a claimed length only after checking it against max_bytes and against
 the most that input of that size can decompress to, and streams of very many parts are refused. Large data is processed
-1 MiB at a time, so that a worker blocks other threads only briefly. Codec libraries are imported at first use.
+1 MiB at a time, so that a worker blocks other threads only briefly. Codec libraries are imported at first use; one that
+is not installed is a MissingCodecError. zstd is also in the standard library, since Python 3.14.
 """
 
 import zlib
+from collections.abc import Callable
+from importlib import import_module
 from io import BytesIO
+from typing import Any
 
 from kafkapy.record.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
     CorruptRecordError,
     InvalidRecordsError,
+    MissingCodecError,
     RecordTooLargeError,
 )
 from kafkapy.seams import ReadableBuffer
@@ -52,6 +57,8 @@ MAX_ZSTD_BLOCKS = 65_536
 LZ4_DEFAULT_LEVEL = 9
 """Kafka's default for lz4. It selects the fast compressor; every other level selects the high-compression one."""
 
+ZSTD_DEFAULT_LEVEL = 3
+
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -67,7 +74,10 @@ _ZSTD_WINDOW_BYTES = 1 << 27  # libzstd's default limit for decoding
 
 
 def compress(codec: int, data: ReadableBuffer, level: int | None = None, magic: int = 2) -> bytes:
-    """Return `data` compressed with `codec`; level as in the topic's compression.*.level, None for Kafka's default."""
+    """Return `data` compressed with `codec`; level as in the topic's compression.*.level, None for Kafka's default.
+
+    Raises MissingCodecError, InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) for an unknown codec.
+    """
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
@@ -78,9 +88,7 @@ def compress(codec: int, data: ReadableBuffer, level: int | None = None, magic: 
     if codec == LZ4:
         return _compress_lz4(data, LZ4_DEFAULT_LEVEL if level is None else level, magic)
     if codec == ZSTD:
-        import zstandard
-
-        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+        return _compress_zstd(data, ZSTD_DEFAULT_LEVEL if level is None else level)
     raise _unknown_codec(codec)
 
 
@@ -88,7 +96,7 @@ def decompress(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> 
     """Return `data` decompressed.
 
     Raises RecordTooLargeError before the result exceeds max_bytes, CorruptRecordError if the data is not in the codec's
-    format, InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) for an unknown codec.
+    format, MissingCodecError, InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) for an unknown codec.
     """
     if codec == NONE:
         return bytes(data)
@@ -206,9 +214,16 @@ def _inflate_member(view: memoryview, position: int, inflated: _Inflated) -> int
     return position - len(decompressor.unused_data)
 
 
-def _compress_snappy(data: ReadableBuffer) -> bytes:
-    import snappy
+def _snappy() -> Any:
+    try:
+        import snappy
+    except ImportError:
+        raise MissingCodecError("snappy", "python-snappy") from None
+    return snappy
 
+
+def _compress_snappy(data: ReadableBuffer) -> bytes:
+    snappy = _snappy()
     parts = [_XERIAL_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -241,8 +256,7 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
 
 def _inflate_snappy_block(block: bytes, left_bytes: int, max_bytes: int) -> bytes:
     """Return a block decompressed, which may take the `left_bytes` of the stream's max_bytes."""
-    import snappy
-
+    snappy = _snappy()
     length, is_whole = _snappy_length(block)
     if not is_whole:
         raise CorruptRecordError("snappy: a block does not start with its length")
@@ -266,13 +280,21 @@ def _snappy_length(block: bytes) -> tuple[int, bool]:
     return length, False
 
 
-def _compress_lz4(data: ReadableBuffer, level: int, magic: int) -> bytes:
-    import lz4.frame
+def _lz4_frame() -> Any:
+    """Return lz4.frame; the package has no wheel for the newest Pythons. Raises MissingCodecError."""
+    try:
+        import lz4.frame
+    except ImportError:
+        raise MissingCodecError("lz4", "lz4") from None
+    return lz4.frame
 
-    frame: bytes = lz4.frame.compress(
+
+def _compress_lz4(data: ReadableBuffer, level: int, magic: int) -> bytes:
+    lz4_frame = _lz4_frame()
+    frame: bytes = lz4_frame.compress(
         data,
-        compression_level=0 if level == LZ4_DEFAULT_LEVEL else max(level, lz4.frame.COMPRESSIONLEVEL_MINHC),
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        compression_level=0 if level == LZ4_DEFAULT_LEVEL else max(level, lz4_frame.COMPRESSIONLEVEL_MINHC),
+        block_size=lz4_frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         store_size=False,
     )
@@ -282,9 +304,7 @@ def _compress_lz4(data: ReadableBuffer, level: int, magic: int) -> bytes:
 
 
 def _decompress_lz4(data: bytes, magic: int, max_bytes: int) -> bytes:
-    import lz4.frame
-
-    decompressor = lz4.frame.LZ4FrameDecompressor()
+    decompressor = _lz4_frame().LZ4FrameDecompressor()
     inflated = _Inflated(max_bytes)
     chunk_bytes = min(max(65536, 4 * len(data)), _CHUNK_BYTES)
     rest = _check_lz4_header(data, magic)
@@ -337,10 +357,48 @@ def _rotate_left(value: int, count: int) -> int:
     return (value << count | value >> (32 - count)) & 0xFFFFFFFF
 
 
-def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
-    import zstandard
+def _compress_zstd(data: ReadableBuffer, level: int) -> bytes:
+    try:
+        import zstandard
+    except ImportError:
+        return bytes(_standard_zstd().compress(data, level))
+    return zstandard.ZstdCompressor(level=level).compress(data)
 
+
+def _zstd_inflater() -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
+    """Return a function of (a whole frame, the most bytes that it may make), and what it raises if it cannot."""
+    try:
+        import zstandard
+    except ImportError:
+        return _standard_zstd_inflater()
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+    return lambda frame, most_bytes: decompressor.decompress(frame, max_output_size=most_bytes), zstandard.ZstdError
+
+
+def _standard_zstd_inflater() -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
+    zstd = _standard_zstd()
+
+    def inflate_frame(frame: bytes, most_bytes: int) -> bytes:
+        window_log = _ZSTD_WINDOW_BYTES.bit_length() - 1
+        decompressor = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window_log})
+        inflated: bytes = decompressor.decompress(frame, most_bytes + 1)  # with room for the end to be noticed
+        if not decompressor.eof or len(inflated) > most_bytes:
+            raise zstd.ZstdError(f"no whole frame of at most {most_bytes} bytes")
+        return inflated
+
+    return inflate_frame, zstd.ZstdError
+
+
+def _standard_zstd() -> Any:
+    """Return the standard library's module, which Python 3.14 brought. Raises MissingCodecError."""
+    try:
+        return import_module("compression.zstd")
+    except ImportError:
+        raise MissingCodecError("zstd", "zstandard") from None
+
+
+def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
+    inflate_frame, zstd_error = _zstd_inflater()
     inflated = _Inflated(max_bytes)
     position = 0
     for _ in range(MAX_PARTS):
@@ -350,8 +408,8 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
             raise _too_large(max_bytes)
         if most_bytes > 0:
             try:
-                inflated.add(decompressor.decompress(data[position:end], max_output_size=min(most_bytes, left_bytes)))
-            except zstandard.ZstdError as error:
+                inflated.add(inflate_frame(data[position:end], min(most_bytes, left_bytes)))
+            except zstd_error as error:
                 if most_bytes > left_bytes:
                     raise _too_large(max_bytes) from error
                 raise CorruptRecordError(f"zstd: {error}") from error

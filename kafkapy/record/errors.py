@@ -50,6 +50,19 @@ class InvalidSequenceError(InvalidRecordsError):
     """
 
 
+class MissingCodecError(ApiError):
+    """The library of a compression codec is not installed, so that a batch can be neither compressed nor read.
+
+    Not a RecordsError: recovery takes those for damage and truncates the log, but the batch may be valid.
+    """
+
+    def __init__(self, codec: str, package: str) -> None:
+        super().__init__(
+            UNSUPPORTED_COMPRESSION_TYPE,
+            f"the compression codec {codec} needs a package that is not installed here: pip install {package}",
+        )
+
+
 class TooHeavyError(KafkapyError):
     """Not a failure: validating the batch would block the event loop for too long, so a worker must do it.
 
