@@ -1,4 +1,4 @@
-"""The supported Pythons that this machine has: those of the PATH, else pyenv's and uv's.
+"""The supported Pythons that this machine has: those of the PATH, else pyenv's and uv's, else tools/next_pythons.py's.
 
 `python -m tools.pythons` prints the path of each, and says on standard error which are not here; `--others` leaves out
 the version that runs it.
@@ -12,12 +12,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-SUPPORTED: Final = ("3.11", "3.12", "3.13")
+SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14", "3.15")
+NEXT_PYTHONS: Final = Path(__file__).resolve().parent.parent / ".tools" / "pythons"
+"""Where `make next-pythons` puts what the machine's distribution does not have yet."""
 PYENV: Final = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
 UV: Final = Path("~/.local/share/uv/python").expanduser()
 
 
-def interpreter(version: str, directories: Iterable[Path] = (PYENV, UV)) -> str | None:
+def interpreter(
+    version: str, directories: Iterable[Path] = (PYENV, UV), next_pythons: Path = NEXT_PYTHONS
+) -> str | None:
     """Return the path of an interpreter of a version such as 3.12, None if none is here.
 
     `directories`: hold installations whose names tell the version, such as 3.12.1 or cpython-3.12.1-linux.
@@ -26,6 +30,7 @@ def interpreter(version: str, directories: Iterable[Path] = (PYENV, UV)) -> str 
     installed = [path for directory in directories for path in directory.glob(f"*{version}.*/bin/python{version}")]
     candidates = [in_path] if in_path else []
     candidates += [str(path) for path in sorted(installed, key=_release, reverse=True)]
+    candidates.append(str(next_pythons / "usr" / "bin" / f"python{version}"))
     return next((path for path in candidates if _is_of(path, version)), None)
 
 
@@ -37,6 +42,8 @@ def _release(path: Path) -> list[int]:
 def _is_of(path: str, version: str) -> bool:
     """Return whether an interpreter runs and is of a version; pyenv has stubs of those that are not chosen."""
     requested = [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    if not os.access(path, os.X_OK):
+        return False
     done = subprocess.run(requested, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     return done.returncode == 0 and done.stdout.strip() == version
 

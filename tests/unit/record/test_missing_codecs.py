@@ -24,7 +24,7 @@ def test_a_codec_without_its_library_is_an_error_that_names_the_package(
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
     for call in (lambda: compress(codec, b"a"), lambda: decompress(codec, FRAMES[codec], 2, MIB)):
-        with pytest.raises(MissingCodecError, match=f"pip install {package}$") as raised:
+        with pytest.raises(MissingCodecError, match=rf"pip install {package}$") as raised:
             call()
         assert raised.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert not issubclass(MissingCodecError, RecordsError), "recovery would take it for damage and truncate the log"
@@ -36,7 +36,7 @@ def test_zstd_without_its_library_is_such_an_error_before_python_3_14(monkeypatc
     packed = compress(ZSTD, b"a")
     monkeypatch.setitem(sys.modules, "zstandard", None)
     for call in (lambda: compress(ZSTD, b"a"), lambda: decompress(ZSTD, packed, 2, MIB)):
-        with pytest.raises(MissingCodecError, match="pip install zstandard$"):
+        with pytest.raises(MissingCodecError, match=r"pip install zstandard$"):
             call()
 
 

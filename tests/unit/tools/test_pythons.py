@@ -25,7 +25,7 @@ def test_the_newest_that_runs_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     install(tmp_path, f"{THIS}.11", THIS, "exit 127")
     install(tmp_path, f"{THIS}.12", THIS, "echo 2.7")
     assert pythons.interpreter(THIS, [tmp_path]) == str(newest)
-    assert pythons.interpreter("3.99", [tmp_path]) is None
+    assert pythons.interpreter("3.99", [tmp_path], tmp_path) is None
 
 
 def test_one_of_the_path_comes_first_unless_it_is_a_stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,16 @@ def test_what_is_not_here_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert pythons.main() == 0
     output = capsys.readouterr()
     assert output.out == "/there\n"
-    assert output.err == "Python 3.11 is not here: skipped\nPython 3.13 is not here: skipped\n"
+    missing = [version for version in pythons.SUPPORTED if version != "3.12"]
+    assert output.err == "".join(f"Python {version} is not here: skipped\n" for version in missing)
+
+
+def test_one_of_the_next_pythons_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    fetched = install(tmp_path / "next", "usr", THIS, f"echo {THIS}")
+    assert pythons.interpreter(THIS, [tmp_path], tmp_path / "next") == str(fetched)
+    installed = install(tmp_path, f"{THIS}.1", THIS, f"echo {THIS}")
+    assert pythons.interpreter(THIS, [tmp_path], tmp_path / "next") == str(installed)
 
 
 def test_others_are_those_of_another_version(
