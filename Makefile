@@ -10,7 +10,7 @@ PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast next-pythons pythons test-pythons ci-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
+.PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
   counts vendor bench compiled test-compiled ci-compiled lock clean
 
 help:            ## this list
@@ -39,11 +39,17 @@ run: setup       ## a broker on 127.0.0.1:9092, data in ./data
 demo: setup spark-jars   ## broker + market trades + Spark: checked bars, drawn to demo.html; TRADES=file for your own, BAR=1s, 1m or 1h
 	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES)) $(if $(BAR),--bar $(BAR))
 
-test: setup tools spark-jars   ## every test; T=expression for those that match (pytest -k)
-	$(BIN)/python -m pytest -q $(PARALLEL) $(if $(T),-k "$(T)")
+# The tiers: CONTRIBUTING.md says what is in which. Progress in percent comes line by line, the ten slowest at the end.
+PYTEST := $(BIN)/python -m pytest -q $(PARALLEL) --durations=10
 
-test-fast: setup   ## the tests that need neither Java nor Spark
-	$(BIN)/python -m pytest -q $(PARALLEL) -m "not compat and not spark"
+test: setup tools spark-jars   ## the tests that protect a change: all but the long ones; T=expression for those of all that match (pytest -k)
+	$(PYTEST) $(if $(T),-k "$(T)",-m "not long")
+
+test-all: setup tools spark-jars   ## every test
+	$(PYTEST)
+
+test-fast: setup   ## of those of `make test` the ones that need neither Java nor Spark
+	$(PYTEST) -m "not compat and not spark and not long"
 
 # No simulation: they cost most, and their outcome depends least on the interpreter. Spark's packages are not there.
 # Python 3.15 lacks packages that they need: there a client in pure Python produces and fetches.

@@ -22,6 +22,8 @@ from tests.compat.test_cluster import KIND, eventually
 from tests.compat.test_cluster import PROPERTIES as CLUSTER
 from tools.kafka import JAVA_LIBS
 
+pytestmark = pytest.mark.long
+
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 ALL_ARE_SUPER_USERS = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
 OPEN_AT_FIRST = {**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}

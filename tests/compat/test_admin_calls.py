@@ -10,7 +10,7 @@ import pytest
 
 from harness.servers import ApacheKafka, Kafkapy, Server
 
-pytestmark = pytest.mark.ours  # it starts both
+pytestmark = [pytest.mark.long, pytest.mark.ours]  # it starts both
 
 PROGRAM = Path(__file__).with_name("AdminCalls.java")
 SHARE, STREAMS = "share groups (KIP-932) are not served", "streams groups (KIP-1071) are not served"

@@ -57,9 +57,10 @@ PARTITIONS = 4
 COMPARED = ("moved", "atomic", "to-and-fro")
 MOVES = 50
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both brokers as it is"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both brokers as it is"),
+]
 
 
 @pytest.fixture(scope="module", params=[ApacheKafka, Kafkapy], ids=["java-controller", "our-controller"])

@@ -45,7 +45,7 @@ from tests.support.migrating import differing_logs, log_of, records_of
 from tests.support.mounted_disks import MountedDisk
 from tests.support.proxied_nodes import NODE_IDS, ProxiedNodes
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.long, pytest.mark.ours]
 
 IS_LONG = "KAFKAPY_CHAOS_SECONDS" in os.environ
 SECONDS = int(os.environ.get("KAFKAPY_CHAOS_SECONDS", "60"))

@@ -23,6 +23,8 @@ from tests.support.idempotence import numbers_of
 from tests.support.java_tools import JavaTools, Printed
 from tests.support.wire import WireClient
 
+pytestmark = pytest.mark.long
+
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {
     "offsets.topic.num.partitions": "3",

@@ -16,6 +16,8 @@ from harness.servers import Server
 from kafkapy.record.batch import RecordBatch
 from tests.compat.conftest import new_server
 
+pytestmark = pytest.mark.long
+
 PROBLEMS = ("mismatch", "invalid", "Invalid", "corrupt", "Exception", "Error", "isvalid: false")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = 500

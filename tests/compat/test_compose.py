@@ -29,7 +29,10 @@ ADDRESS = re.compile(r"(?P<host>[\w-]*):(?P<port>\d+)\b")
 HOST_LISTENER = re.compile(r"PLAINTEXT_HOST://localhost:(\d+)")
 STOP_S = 120
 
-pytestmark = pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="our image's entry point")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="our image's entry point"),
+]
 
 
 class Services:

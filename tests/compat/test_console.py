@@ -24,6 +24,8 @@ from tests.support.committed import commit
 from tests.support.eventually import eventually
 from tools.kafka import CHROMIUM_MISSING, chromium
 
+pytestmark = pytest.mark.long
+
 HOSTILE = "<img src=x onerror=alert(1)>\"'&</script>"
 TIMEOUT_MS = 60_000
 END_TIMEOUT_S = 60

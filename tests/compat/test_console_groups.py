@@ -27,6 +27,7 @@ from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS, STREAMS_LIBS
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it starts Apache Kafka as it is"),
     pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"),
 ]

@@ -15,6 +15,8 @@ from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools, Printed
 
+pytestmark = pytest.mark.long
+
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PLANS = [*(Plan(KIND, 100 + number, CONTROLLER) for number in range(3)), Plan(KIND, 1, BROKER), Plan(KIND, 2, BROKER)]
 PROPERTIES = {

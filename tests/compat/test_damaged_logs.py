@@ -19,7 +19,7 @@ from harness.servers import Kafkapy
 from tests.support import topics
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.ours  # Apache Kafka ends
+pytestmark = [pytest.mark.long, pytest.mark.ours]  # Apache Kafka ends
 
 PROPERTIES = {
     "broker.session.timeout.ms": "3000",

@@ -17,6 +17,8 @@ from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tests.support.quorum_tool import QuorumTool
 
+pytestmark = pytest.mark.long
+
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 TIMEOUT_S = 120
 

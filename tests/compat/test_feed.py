@@ -16,6 +16,8 @@ from spark_jobs.errors import JobError
 from spark_jobs.generator import Market
 from tests.support import market
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 MARKET = Market(events=3_000, depth_per_trade=0.3, seed=3)
 

@@ -17,6 +17,8 @@ from tests.support.copying import (
 )
 from tools.go_clients import COPIER, build
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Server]:

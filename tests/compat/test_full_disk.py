@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.servers import Kafkapy
 from tests.compat.test_confluent_kafka import consume
 
-pytestmark = pytest.mark.ours  # Apache Kafka ends itself where its only directory is full
+pytestmark = [pytest.mark.long, pytest.mark.ours]  # Apache Kafka ends itself where its only directory is full
 
 VALUE_BYTES = 100_000
 ROOM_FOR_RECORDS = 8 << 20

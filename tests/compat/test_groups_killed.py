@@ -15,6 +15,8 @@ from tests.compat.test_groups_consumer import GROUP_PROPERTIES, create, produce
 from tests.support.committed import committed_offsets
 from tests.support.group_starts import commit_starts
 
+pytestmark = pytest.mark.long
+
 TOPIC, GROUP, PARTITIONS, RECORDS = "orders", "g", 4, 120
 TIMEOUT_S = 90
 CLASSIC = {"group.protocol": "classic", "heartbeat.interval.ms": 300, "session.timeout.ms": 6_000}

@@ -22,6 +22,8 @@ from tests.compat.conftest import QUICK_JVM, new_server
 from tests.compat.test_transactions import create
 from tools.kafka import STREAMS_LIBS
 
+pytestmark = pytest.mark.long
+
 PROGRAM = Path(__file__).with_name("StreamsCount.java")
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",

@@ -19,6 +19,8 @@ from tests.support.logins import MODULES, jaas_keys
 from tests.support.new_kcat import Kcat
 from tests.support.scram_users import add_user
 
+pytestmark = pytest.mark.long
+
 LISTENER = "SASL_PLAINTEXT"
 SESSION_MS, TOKEN_S = 2000, 15
 LINES, MOST_LINES = 8, 240

@@ -20,7 +20,7 @@ from kafka.admin import NewTopic
 from harness.servers import Kafkapy, Server
 from tools.kafka import OLD_CLIENTS, old_client_libs
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.long, pytest.mark.ours]
 PATIENCE_S = 180
 OLD_BROKERS = [(0, 9), (0, 10, 0), (0, 10, 1), (0, 10, 2)]
 CODECS = [None, "gzip", "snappy", "lz4"]

@@ -18,6 +18,8 @@ from kafkapy.server.cluster.plan import ClusterError
 from tests.support import topics
 from tests.support.replicated_topics import TIMEOUT_S, create, produce
 
+pytestmark = pytest.mark.long
+
 PROPERTIES = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
 SETTINGS = [part for key, value in PROPERTIES.items() for part in ("--set", f"{key}={value}")]
 BAD = {"num.io.threads": 0}

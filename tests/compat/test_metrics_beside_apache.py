@@ -25,7 +25,7 @@ from tests.support.transactions import TransactionalProducer
 from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS, JMX_EXPORTER_LIBS
 
-pytestmark = pytest.mark.ours  # it starts both brokers itself
+pytestmark = [pytest.mark.long, pytest.mark.ours]  # it starts both brokers itself
 
 RULES = Path(__file__).with_name("jmx_rules.yaml")
 ASKED = ("Produce", "FetchConsumer", "Fetch", "OffsetCommit", "Heartbeat")

@@ -54,6 +54,7 @@ SETTLED = {0: 3, 3: 5}
 """What a group without members has committed."""
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both kinds as it is"),
     pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"),
 ]

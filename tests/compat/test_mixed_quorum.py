@@ -37,6 +37,7 @@ METADATA = "__cluster_metadata-0"
 START_S = 180
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both kinds as it is"),
     pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"),
 ]

@@ -22,6 +22,8 @@ from tests.support.copying import only_soaked
 from tests.support.eventually import eventually
 from tools.kafka import JAVA_LIBS, NEIGHBOUR_LIBS, STREAMS_LIBS
 
+pytestmark = pytest.mark.long
+
 LOGGING = "-Dlog4j2.level=WARN"
 END_TIMEOUT_S = 180
 QUICK_START = {"plugin.discovery": "service_load"}

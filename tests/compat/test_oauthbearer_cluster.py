@@ -21,6 +21,8 @@ from tests.support.https_server import HttpsServer, allow_urls, give_keys, give_
 from tests.support.logins import MODULES
 from tools.kafka import JAVA_LIBS
 
+pytestmark = pytest.mark.long
+
 OAUTH = f"{MODULES}.oauthbearer"
 LIFETIME_S = 5
 CLIENT, SECRET = "node", "node-secret"

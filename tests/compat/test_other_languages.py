@@ -15,6 +15,8 @@ import pytest
 from tools.go_clients import SARAMA, build
 from tools.kafkajs import NODE_MODULES, SOURCE
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 180
 
 

@@ -12,7 +12,7 @@ import pytest
 from harness.servers import Kafkapy
 from tests.compat.test_compaction import KEYS, assert_complete, clean_to, create, produce, read_all, wait_until
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.long, pytest.mark.ours]
 
 WITHOUT_LINUX = """
 import errno, os, resource, select, socket, stat, sys

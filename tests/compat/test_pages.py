@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.pages import ROOT, read
 
-pytestmark = [pytest.mark.spark, pytest.mark.ours]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.ours]
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ TIMEOUT_S = 240
 KAFKAS_OWN = ("camelCase", 'should not have "', "abbreviated units", "use base unit", "metric type")
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.ours,
     pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus (Debian: prometheus)"),
 ]

@@ -20,6 +20,8 @@ from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.idempotence import numbers_of
 
+pytestmark = pytest.mark.long
+
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {
     "offsets.topic.replication.factor": "3",

@@ -27,6 +27,8 @@ from tests.support.copying import IS_SOAKED
 from tests.support.eventually import eventually
 from tests.support.logins import PLAIN_MODULE
 
+pytestmark = pytest.mark.long
+
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL") if IS_SOAKED else ("PLAINTEXT",)
 BOUNCES = 5 if IS_SOAKED else 1
 PARTITIONS = 3

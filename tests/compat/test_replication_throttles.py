@@ -16,6 +16,8 @@ from tests.support import topics
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 
+pytestmark = pytest.mark.long
+
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {"offsets.topic.replication.factor": "1", "transaction.state.log.num.partitions": "1"}
 TIMEOUT_S = 120

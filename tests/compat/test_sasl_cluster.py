@@ -21,6 +21,8 @@ from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE
 from tests.support.scram_users import add_user
 from tools.kafka import JAVA_LIBS
 
+pytestmark = pytest.mark.long
+
 LOGIN = 'username="node" password="node-secret"'
 REFUSED = "Could not log in" if KIND is Kafkapy else "Authentication failed: Invalid username or password"
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import ScramMechanism
 
 from harness.listeners import node_keys
@@ -19,6 +20,8 @@ from tests.support.logins import jaas_keys, log_in, sasl_client
 from tests.support.quick_kafka import QuickKafka
 from tests.support.scram_users import add_user
 from tests.support.wire import WireClient
+
+pytestmark = pytest.mark.long
 
 MECHANISM = "SCRAM-SHA-512"
 

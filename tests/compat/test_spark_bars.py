@@ -17,6 +17,7 @@ from spark_jobs.trades import parse_trades
 from tests.support import market
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -19,6 +19,7 @@ from tests.support.exchange import Exchange, deliver
 from tests.support.market import recorded_depth
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -17,6 +17,7 @@ from spark_jobs.source import read_archive
 from tests.support import market
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
     pytest.mark.skipif(

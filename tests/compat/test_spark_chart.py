@@ -13,6 +13,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.schemas import BAR
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -18,6 +18,7 @@ from tests.support import topics
 from tests.support.eventually import eventually
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -20,6 +20,7 @@ from tests.compat.conftest import QUICK_JVM, new_server
 from tests.support import market
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

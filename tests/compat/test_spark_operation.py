@@ -24,6 +24,7 @@ from spark_jobs.topics import create_topic
 from tests.support import market
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -15,6 +15,7 @@ from spark_jobs.source import read_topics_once
 from spark_jobs.topics import create_topic
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -19,6 +19,7 @@ from tests.support.scram_users import add_user
 from tests.support.security_page import SNIPPETS, SecureNode
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -21,6 +21,7 @@ from spark_jobs.source import read_archive
 from spark_jobs.topics import create_topic
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

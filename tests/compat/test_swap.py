@@ -22,6 +22,8 @@ from tests.support.committed import commit
 from tests.support.quick_kafka import QuickKafka
 from tools.kafka import JAVA_LIBS
 
+pytestmark = pytest.mark.long
+
 TURNS: tuple[type[QuickKafka] | type[Kafkapy], ...] = (Kafkapy, QuickKafka, Kafkapy, QuickKafka, Kafkapy)
 TURN_COUNT = 3 if SOAK_FACTOR == 1 else len(TURNS)
 """There and back again; twice with KAFKAPY_SOAK_SEEDS."""

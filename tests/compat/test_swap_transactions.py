@@ -31,6 +31,8 @@ from tests.support.wire import ConnectionClosed, WireClient
 from tools.kafka import JAVA_LIBS
 from tools.record_transactions import SmallKafka
 
+pytestmark = pytest.mark.long
+
 TURNS = (Kafkapy, SmallKafka) * (1 if SOAK_FACTOR == 1 else 3)
 TOPIC = "orders"
 PROPERTIES = {"transaction.state.log.num.partitions": "1"}

@@ -21,6 +21,8 @@ from tests.support.eventually import eventually
 from tests.support.migrating import SERVED_BY_BOTH, java_in_place_of
 from tools.kafka import JAVA_LIBS
 
+pytestmark = pytest.mark.long
+
 REFUSED = "Failed authentication with 127.0.0.1" if KIND is Kafkapy else "SSL handshake failed"
 
 

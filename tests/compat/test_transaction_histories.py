@@ -49,6 +49,8 @@ from tests.support.recording_producers import (
 from tests.support.transactions import TransactionalProducer
 from tests.support.wire import WireClient
 
+pytestmark = pytest.mark.long
+
 TROUBLES = 6 * SOAK_FACTOR
 COMMITTED_LEAST = 50 * SOAK_FACTOR
 TIMEOUT_S = 600 * SOAK_FACTOR

@@ -27,6 +27,8 @@ from tests.support.group_starts import commit_starts
 from tests.support.migrating import SERVED_BY_BOTH
 from tools.kafka import JAVA_LIBS
 
+pytestmark = pytest.mark.long
+
 KINDS = {"apache": [ApacheKafka] * 3, "mixed": [Kafkapy, ApacheKafka, Kafkapy]}
 KIND = KINDS.get(os.environ.get("KAFKAPY_COMPAT_SERVER", ""), [Kafkapy] * 3)
 PROPERTIES = {

@@ -26,6 +26,8 @@ from tests.support.copying import (
 from tests.support.group_starts import commit_starts
 from tools.kafka import JAVA_LIBS
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Server]:

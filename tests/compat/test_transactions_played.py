@@ -16,7 +16,7 @@ from tests.support import transaction_script as script
 from tests.support.transaction_deviation import as_answered_here
 from tests.support.transaction_text import text_of
 
-pytestmark = [pytest.mark.compat, pytest.mark.ours]
+pytestmark = [pytest.mark.long, pytest.mark.compat, pytest.mark.ours]
 GOLDEN = Path(__file__).parents[1] / "golden" / "transactions.jsonl.gz"
 
 

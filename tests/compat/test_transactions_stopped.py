@@ -21,6 +21,8 @@ from tests.support.offsets import fetch_group, find_coordinator
 from tests.support.transactions import TransactionalProducer, last_stable_offset, read_committed, write_marker
 from tests.support.wire import WireClient
 
+pytestmark = pytest.mark.long
+
 TOPICS = ("left", "right")
 GROUP, TRANSACTIONAL_ID = "copied", "t"
 PROPERTIES = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}

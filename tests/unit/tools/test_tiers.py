@@ -1,0 +1,38 @@
+"""The tiers of the tests: `make test` leaves out what is marked long, and nothing but that; CI runs every test."""
+
+import re
+
+import pytest
+
+from tests.support.pages import ROOT
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def recipe(target: str) -> str:
+    """Return the lines of a target."""
+    found = re.search(rf"^{target}:[^\n]*\n((?:\t[^\n]*\n)+)", MAKEFILE, re.M)
+    assert found is not None, target
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "left_out"),
+    [
+        ("test", ["not long"]),
+        ("test-fast", ["not compat and not spark and not long"]),
+        ("test-all", []),
+    ],
+)
+def test_a_tier_leaves_out_what_its_markers_say(target: str, left_out: list[str]) -> None:
+    assert re.findall(r'-m "([^"]*)"', recipe(target)) == left_out
+    assert "--ignore" not in recipe(target)
+
+
+def test_ci_runs_every_test() -> None:
+    assert "\nmake test-all &&" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_each_run_shows_the_ten_slowest() -> None:
+    assert [recipe(target).split()[0] for target in ("test", "test-all", "test-fast")] == ["$(PYTEST)"] * 3
+    assert re.search(r"^PYTEST := .*--durations=10$", MAKEFILE, re.M)
