@@ -24,19 +24,23 @@ FIRST: Final = "README.md"
 LINK: Final = re.compile(r"\[(?P<text>[^\]\[]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 SECTIONS: Final = {
-    "Start": ["docs/tutorial.md"],
+    "Start": ["docs/tutorial.md", "docs/what_works.md"],
     "How to": [
+        "docs/howto/node.md",
+        "docs/howto/cluster.md",
         "docs/howto/pytest.md",
+        "docs/howto/embed.md",
         "docs/howto/asyncio.md",
         "docs/howto/systemd.md",
         "docs/howto/image.md",
         "docs/howto/prometheus.md",
+        "docs/howto/console.md",
         "docs/security.md",
         "docs/migration.md",
         "docs/howto/spark_cluster.md",
         "spark_jobs/README.md",
     ],
-    "Reference": [*reference.PAGES, "docs/deviations.md", "CHANGELOG.md"],
+    "Reference": [*reference.PAGES, "docs/deviations.md", "SECURITY.md", "CHANGELOG.md"],
     "Inside": [
         "ARCHITECTURE.md",
         "docs/README.md",
@@ -48,6 +52,8 @@ SECTIONS: Final = {
         "docs/recovery.md",
         "docs/chains.md",
         "docs/questions.md",
+        "docs/compiled.md",
+        "docs/glossary.md",
         "benchmarks/README.md",
         "CONTRIBUTING.md",
         "STYLE.md",

@@ -22,6 +22,9 @@ WITH_JAVA: Final = "tests/compat/test_pages.py"
 RUN_BY: Final = {
     "README.md": HERE,
     "docs/howto/asyncio.md": HERE,
+    "docs/howto/cluster.md": HERE,
+    "docs/howto/console.md": HERE,
+    "docs/howto/node.md": HERE,
     "docs/howto/prometheus.md": HERE,
     "docs/howto/pytest.md": HERE,
     "docs/howto/systemd.md": HERE,

@@ -15,7 +15,7 @@ ADVICE = re.compile(r"pip3? install\s+(?:-\S+\s+)*['\"]?kafkapy(?!-broker)\b")
 
 PLACES = (".", "kafkapy")
 """What a path in a drawing may be relative to."""
-NOT_DRAWN = ("README.md", "deviations.md", "migration.md", "security.md", "tutorial.md")
+NOT_DRAWN = ("README.md", "deviations.md", "migration.md", "security.md", "tutorial.md", "what_works.md", "compiled.md")
 DRAWN = [ROOT / "ARCHITECTURE.md", *sorted(each for each in (ROOT / "docs").glob("*.md") if each.name not in NOT_DRAWN)]
 OUTSIDE = {"PySpark", "KAFKAPY_COMPAT_SERVER", "pytest_plugin", "spark_jobs"}
 """Names in the drawings that no module of kafkapy has as a word."""

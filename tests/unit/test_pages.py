@@ -11,9 +11,16 @@ from tests.support.pages import ROOT, Block, blocks, read
 for needed in ("aiokafka", "confluent_kafka", "xdist", "yaml"):
     pytest.importorskip(needed)
 
-HERE = ("asyncio", "prometheus", "pytest", "systemd")
+HERE = ("asyncio", "cluster", "console", "embed", "node", "prometheus", "pytest", "systemd")
 ELSEWHERE = {"image": "its commands need a container engine", "spark_cluster": "tests/compat/test_pages.py"}
 HOWTO = ROOT / "docs" / "howto"
+HERE_SAID = {
+    "kafkapy console -b 127.0.0.1:9092": "kafkapy console -b 127.0.0.1:9092 --listen 127.0.0.1:0",
+    "kafkapy cluster up -n 3": "kafkapy cluster up -n 3 --port 0",
+}
+"""What pages say, and what it is here: free ports."""
+README_LINES = 110
+"""What a stranger reads at once; the rest has pages of its own."""
 
 
 def test_every_page_is_run_somewhere() -> None:
@@ -22,22 +29,26 @@ def test_every_page_is_run_somewhere() -> None:
 
 @pytest.mark.parametrize("name", HERE)
 def test_a_page_runs_from_an_empty_directory(name: str, tmp_path: Path) -> None:
-    printed = read(HOWTO / f"{name}.md", tmp_path, {"/var/lib/kafkapy": str(tmp_path / "data")})
+    printed = read(HOWTO / f"{name}.md", tmp_path, {**HERE_SAID, "/var/lib/kafkapy": str(tmp_path / "data")})
     if name == "asyncio":
         assert printed[-1] == "order 1\n"
     if name == "pytest":
         assert [line for text in printed for line in text.splitlines() if " passed" in line and " failed" not in line]
 
 
+def test_what_is_replaced_is_said_by_a_page() -> None:
+    texts = "".join((HOWTO / f"{name}.md").read_text() for name in HERE)
+    assert [sentence for sentence in HERE_SAID if sentence not in texts] == []
+
+
 def test_the_readme_runs_from_an_empty_directory(tmp_path: Path) -> None:
-    here = {
-        "kafkapy console -b 127.0.0.1:9092": "kafkapy console -b 127.0.0.1:9092 --listen 127.0.0.1:0",
-        "kafkapy cluster up -n 3": "kafkapy cluster up -n 3 --port 0",
-    }
     text = (ROOT / "README.md").read_text()
-    assert [sentence for sentence in here if sentence not in text] == []
-    assert "Produced 1 record to trades.\n1\n" in "".join(read(ROOT / "README.md", tmp_path, here))
+    assert "Produced 1 record to trades.\n1\n" in "".join(read(ROOT / "README.md", tmp_path))
     assert "    kafkapy " not in text, "an indented block is not run"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
 
 
 def test_blocks_are_distinguished() -> None:
