@@ -57,6 +57,28 @@ def test_drawings_name_what_is_in_the_code(document) -> None:
     assert [name for name in names if name.removesuffix("()") not in words_of_the_code() | OUTSIDE] == []
 
 
+def layers_of_the_architecture(text: str) -> list[str]:
+    """Return the rows of the block under "Layers", without what is said beside them."""
+    block = text.partition("\n## Layers\n")[2].partition("```\n")[2].partition("```")[0]
+    return [re.split(r" {2,}", row)[0] for row in block.splitlines()]
+
+
+def test_the_layers_are_those_of_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    of_kafkapy = next(each["layers"] for each in contracts if each.get("containers") == ["kafkapy"])
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert layers_of_the_architecture(text) == of_kafkapy
+    assert layers_of_the_architecture(text.replace("\nrecord\n", "\n", 1)) != of_kafkapy
+
+
+@pytest.mark.parametrize(
+    "package", sorted(each.name for each in (ROOT / "kafkapy").iterdir() if (each / "__init__.py").exists())
+)
+def test_each_package_is_on_the_map(package: str) -> None:
+    map_ = (ROOT / "ARCHITECTURE.md").read_text().partition("\n## The map\n")[2]
+    assert re.search(rf"^  {package}/ ", map_, re.M)
+
+
 @cache
 def words_of_the_code() -> set[str]:
     return set(re.findall(r"\w+", "\n".join(path.read_text() for path in (ROOT / "kafkapy").rglob("*.py"))))
