@@ -10,7 +10,7 @@ from kafkapy.cli import command_config
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.failure import INTERRUPTED, fail
 from kafkapy.cli.reachable import UnreachableError, check_reachable
-from kafkapy.errors import quoted
+from kafkapy.errors import KafkapyError, quoted
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -87,7 +87,7 @@ def failures(server: str) -> Iterator[None]:
             yield
         except kafka.KafkaException as error:
             raise typer.Exit(fail(reason_of_kafka(error.args[0], server))) from error
-    except UnreachableError as error:
+    except (UnreachableError, KafkapyError) as error:
         raise typer.Exit(fail(str(error))) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error

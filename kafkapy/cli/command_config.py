@@ -5,6 +5,7 @@ librdkafka's names; those with a connection of our own get its TLS context and i
 """
 
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -53,7 +54,7 @@ class CommandConfig:
         """
         if self._is_by_bearer or not INLINE_KEYS.keys().isdisjoint(self._properties):
             return False
-        return _of_security(properties) == _of_security(self.librdkafka())
+        return security_settings(properties) == security_settings(self.librdkafka())
 
     @classmethod
     def of_file(cls, path: str) -> "CommandConfig":
@@ -100,6 +101,9 @@ class CommandConfig:
         if (own := self._properties.get("ssl.keystore.location")) is not None:
             # "": OpenSSL would ask on the terminal
             context.load_cert_chain(own, password=self._properties.get("ssl.key.password", ""))
+        elif (chain := self._properties.get("ssl.keystore.certificate.chain")) is not None:
+            key = self._properties.get("ssl.keystore.key", "")
+            load_pem(context, chain, key, self._properties.get("ssl.key.password", ""))
         return context
 
     def login(self) -> "SaslClient | None":
@@ -194,9 +198,20 @@ class CommandConfig:
             )
 
 
-def _of_security(properties: Mapping[str, object]) -> dict[str, object]:
+def security_settings(properties: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of TLS and of the login among librdkafka's properties."""
     return {key: value for key, value in properties.items() if key.startswith(SECURITY_PREFIXES)}
+
+
+def load_pem(context: "SSLContext", certificate: str, key: str, password: str) -> None:
+    """Load an own certificate and its key, given as text. Raises OSError.
+
+    OpenSSL reads them from a file only: this one belongs to the user alone, and is deleted at once.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(f"{certificate}\n{key}\n")
+        file.flush()
+        context.load_cert_chain(file.name, password=password)
 
 
 NOTHING: Final = CommandConfig({})

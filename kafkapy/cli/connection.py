@@ -1,11 +1,11 @@
 """A connection of our own, for requests that librdkafka lacks: one request at a time.
 
-TLS and login settings come from --command-config.
+TLS and login settings come from --command-config, where the caller gives no others.
 """
 
 import socket
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkapy.cli import command_config
 from kafkapy.cli.deadline import TIMEOUT_S, arm, deadline_in, receive
@@ -14,6 +14,9 @@ from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.primitives import Writer
 from kafkapy.security.sasl import SaslClient
+
+if TYPE_CHECKING:
+    from kafkapy.cli.client_security import ConnectionSecurity
 
 CLIENT_ID = "kafkapy-cli"
 MAX_RESPONSE_BYTES: Final = 100_000_000
@@ -30,8 +33,10 @@ class Connection:
     timeout_s: for a TLS handshake and login together, and for each request until its whole response is there.
     """
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        config = command_config.current()
+    def __init__(
+        self, host: str, port: int, *, timeout_s: float = TIMEOUT_S, security: "ConnectionSecurity | None" = None
+    ) -> None:
+        config = security or command_config.current()
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._correlation_id = 0
         self._timeout_s = timeout_s
@@ -49,13 +54,13 @@ class Connection:
             raise
 
     @classmethod
-    def to_any(cls, servers: str) -> Self:
+    def to_any(cls, servers: str, *, security: "ConnectionSecurity | None" = None) -> Self:
         """Connect to the first of HOST:PORT,... that accepts. Raises OSError."""
         failure: OSError | None = None
         for server in servers.split(","):
             host, _, port = server.strip().rpartition(":")
             try:
-                return cls(host.strip("[]"), int(port))
+                return cls(host.strip("[]"), int(port), security=security)
             except ValueError:
                 failure = OSError(f"{quoted(server)} is not HOST:PORT")
             except OSError as error:

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from kafkapy.cli.client import confluent
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import quoted
+
+if TYPE_CHECKING:  # its messages are imported when a command runs
+    from kafkapy.cli.committed_offsets import BrokerCalls
 
 Partition: TypeAlias = tuple[str, int]
 
@@ -66,21 +69,21 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
 
 
 class GroupOffsets:
-    """The offsets of one group. Methods raise KafkaException, and LookupError for unknown topics and partitions."""
+    """The offsets of one group.
 
-    def __init__(self, admin: Any, group_id: str) -> None:
+    Methods raise KafkaException, CoordinatorError, and LookupError for unknown topics and partitions.
+    """
+
+    def __init__(self, admin: Any, brokers: "BrokerCalls", group_id: str) -> None:
         self._admin = admin
+        self._brokers = brokers
         self._group_id = group_id
 
     def committed(self) -> dict[Partition, int]:
         """Return all committed offsets of the group."""
-        requested = confluent().ConsumerGroupTopicPartitions(self._group_id)
-        (future,) = self._admin.list_consumer_group_offsets([requested], request_timeout=TIMEOUT_S).values()
-        return {
-            (each.topic, each.partition): each.offset
-            for each in future.result().topic_partitions
-            if each.offset >= 0 and each.error is None
-        }
+        from kafkapy.cli.committed_offsets import committed_offsets
+
+        return committed_offsets(self._brokers, self._group_id)
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
         """Return the end offsets, None for a deleted partition."""

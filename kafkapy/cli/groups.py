@@ -10,6 +10,7 @@ from kafkapy.cli.client import (
     ClientConfig,
     Server,
     admin_client,
+    client_properties,
     confluent,
     failures,
     outcomes,
@@ -76,16 +77,19 @@ def describe(
     client_config: ClientConfig = None,
 ) -> None:
     """Show groups: committed offsets and lag of each partition, who reads it; state and members."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
+
     status = 0
     described = []
-    with failures(bootstrap_server):
+    properties = client_properties(bootstrap_server, client_config)
+    with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
         futures = admin.describe_consumer_groups(group_ids, request_timeout=TIMEOUT_S)
         for group_id, group, error in outcomes(futures):
             if error is not None or _word(group.state) == "Dead":
                 status = fail(f"{group_id}: {error or 'no such group'}")
             else:
-                described.append(_described(group, GroupOffsets(admin, group_id)))
+                described.append(_described(group, GroupOffsets(admin, brokers, group_id)))
     if as_json:
         print_json(described)
     else:
@@ -134,14 +138,17 @@ def reset(
     client_config: ClientConfig = None,
 ) -> None:
     """Move a group that has no members to other offsets."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
+
     try:
         target = ResetTarget.parse(to)
         requested = parse_topics(topic)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    with failures(bootstrap_server):
+    properties = client_properties(bootstrap_server, client_config)
+    with failures(bootstrap_server), BrokerConnections(properties) as brokers:
         admin = admin_client(bootstrap_server, client_config)
-        offsets = GroupOffsets(admin, group_id)
+        offsets = GroupOffsets(admin, brokers, group_id)
         members = _members_of(admin, group_id)
         try:
             plan = offsets.plan(offsets.partitions_of(requested), target)

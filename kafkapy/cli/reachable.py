@@ -46,7 +46,7 @@ def check_reachable(properties: Mapping[str, Any]) -> None:
     servers = properties["bootstrap.servers"]
     reason, refusal = "no HOST:PORT is given", None
     for server in filter(None, map(str.strip, servers.split(","))):
-        host, port = _host_and_port(server)
+        host, port = host_and_port(server)
         if not 0 < port <= MAX_PORT:
             reason = f"{port} is not a port"
             continue
@@ -136,7 +136,7 @@ def _answer(connection: socket.socket, request: Any, version: int, deadline_s: f
         return None
 
 
-def _host_and_port(server: str) -> tuple[str, int]:
+def host_and_port(server: str) -> tuple[str, int]:
     """Return the address in [PROTOCOL://]HOST[:PORT], as librdkafka parses it."""
     address = server.rpartition("://")[2]
     host, colon, port = address.rpartition(":")

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
+from kafkapy.cli import command_config
+from kafkapy.cli.client_security import security_of
 from kafkapy.cli.connection import Connection
 from kafkapy.console.settings import Settings
 from kafkapy.dataclass import dataclass
@@ -52,6 +54,7 @@ class Brokers:
 
     def __init__(self, settings: Settings) -> None:
         self._servers = settings.servers
+        self._security = security_of({**command_config.current().librdkafka(), **(settings.properties or {})})
         self._lock = threading.Lock()
         self._idle: dict[str, list[Connection]] = {}
         self._addresses: dict[int, str] = {}
@@ -101,7 +104,7 @@ class Brokers:
             except (OSError, ProtocolError):
                 self._close_idle(address)
         try:
-            return self._use(address, Connection.to_any(address), ask)
+            return self._use(address, Connection.to_any(address, security=self._security), ask)
         except OSError as error:
             raise ClusterError(f"No broker answers at {address}: {error.strerror or error}.") from error
         except ProtocolError as error:

@@ -6,15 +6,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkapy.cli.client import client_properties, confluent, reason_of_kafka
-from kafkapy.console.brokers import ClusterError
+from kafkapy.cli.committed_offsets import CoordinatorError, NoAnswerError
+from kafkapy.cli.group_offsets import GroupOffsets
+from kafkapy.console.brokers import Brokers, ClusterError
 from kafkapy.console.settings import Settings
 
 
 class Clients:
-    """Makes clients with the properties of the command line."""
+    """Makes clients with the properties of the command line. `brokers` are asked what librdkafka should not be."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, brokers: Brokers) -> None:
         self._settings = settings
+        self._brokers = brokers
         self._lock = threading.Lock()
         self._admin: Any = None
 
@@ -26,7 +29,17 @@ class Clients:
 
     def apart(self) -> "Clients":
         """Return the same with an AdminClient of its own."""
-        return Clients(self._settings)
+        return Clients(self._settings, self._brokers)
+
+    def offsets(self, group: str) -> GroupOffsets:
+        return GroupOffsets(self.admin(), self, group)
+
+    def call(self, node_id: int | None, request: Any, version: int) -> Any:
+        """committed_offsets.BrokerCalls.call: Brokers.call, which raises NoAnswerError."""
+        try:
+            return self._brokers.call(node_id, request, version)
+        except ClusterError as error:
+            raise NoAnswerError(str(error)) from error
 
     def consumer(self, isolation: str = "read_committed") -> Any:
         """Return a consumer that is never a member of a group and never commits; its memory is bounded.
@@ -64,8 +77,10 @@ class Clients:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turn librdkafka's errors into ClusterError."""
+    """Turn the errors of librdkafka and of GroupOffsets into ClusterError."""
     try:
         yield
+    except CoordinatorError as error:
+        raise ClusterError(str(error)) from error
     except confluent().KafkaException as error:
         raise ClusterError(reason_of_kafka(error.args[0], None)) from error

@@ -106,7 +106,7 @@ def group(clients: Clients, name: str) -> Group:
         (future,) = admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S).values()
         described = future.result(timeout=TIMEOUT_S + 5)
         state = _word(described.state)
-        offsets = GroupOffsets(admin, name)
+        offsets = clients.offsets(name)
         committed = offsets.committed() if state != "Dead" else {}
         if state == "Dead" and not committed:
             raise NotFound(f"There is no group {name}.")
@@ -138,7 +138,7 @@ def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[
     for name in names:
         try:
             with failures():
-                offsets = GroupOffsets(clients.admin(), name)
+                offsets = clients.offsets(name)
                 committed = {each: at for each, at in offsets.committed().items() if each[0] == topic}
                 if committed:
                     found.append((name, _lag_of(offsets, committed)))
@@ -150,7 +150,7 @@ def groups_of_topic(clients: Clients, topic: str, names: Iterable[str]) -> list[
 def lag_of(clients: Clients, name: str) -> int:
     """Return how many records of the partitions with an offset a group has not committed yet. Raises ClusterError."""
     with failures():
-        offsets = GroupOffsets(clients.admin(), name)
+        offsets = clients.offsets(name)
         return _lag_of(offsets, dict(sorted(offsets.committed().items())[:MAX_OFFSETS]))
 
 
@@ -159,7 +159,7 @@ def plan_reset(clients: Clients, name: str, topic: str, to: str) -> list[ResetRo
     try:
         target, requested = ResetTarget.parse(to.strip()), parse_topics([topic.strip()])
         with failures():
-            offsets = GroupOffsets(clients.admin(), name)
+            offsets = clients.offsets(name)
             plan = offsets.plan(offsets.partitions_of(requested), target)
     except (ValueError, LookupError, OverflowError) as error:
         raise BadRequest(str(error.args[0])) from error
@@ -169,7 +169,7 @@ def plan_reset(clients: Clients, name: str, topic: str, to: str) -> list[ResetRo
 def reset(clients: Clients, name: str, rows: Iterable[ResetRow]) -> None:
     """Commit the offsets of a plan; a group with members is refused by its coordinator."""
     with failures():
-        GroupOffsets(clients.admin(), name).commit({(each.topic, each.partition): each.after for each in rows})
+        clients.offsets(name).commit({(each.topic, each.partition): each.after for each in rows})
 
 
 def _lag_of(offsets: GroupOffsets, committed: Mapping[tuple[str, int], int]) -> int:

@@ -8,7 +8,6 @@ and 1 (with the lag), StreamsGroupDescribe 0.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kafkapy.cli.group_offsets import GroupOffsets
 from kafkapy.console.brokers import Brokers, ClusterError, NotFound, check
 from kafkapy.console.client import Clients, failures
 from kafkapy.console.groups import MAX_OFFSETS, SHARE, STREAMS, Group, GroupRow, Member, OffsetRow, consumer_groups
@@ -92,7 +91,7 @@ def _share_group(brokers: Brokers, clients: Clients, described: Any, coordinator
             readers.setdefault(partition, []).append(member.client_id)
     wanted = sorted({*offsets, *readers})[:MAX_OFFSETS]
     with failures():
-        ends = GroupOffsets(clients.admin(), described.group_id).ends(wanted)
+        ends = clients.offsets(described.group_id).ends(wanted)
     rows = tuple(
         OffsetRow(*each, start, ends.get(each), ", ".join(sorted(set(readers.get(each, ())))), reported_lag=lag)
         for each in wanted
@@ -127,7 +126,7 @@ def _streams_group(clients: Clients, described: Any, coordinator: int) -> Group:
         for each in described.members
     )
     with failures():
-        offsets = GroupOffsets(clients.admin(), described.group_id)
+        offsets = clients.offsets(described.group_id)
         committed = dict(sorted(offsets.committed().items())[:MAX_OFFSETS])
         ends = offsets.ends(committed)
     rows = tuple(OffsetRow(*each, at, ends.get(each), "") for each, at in committed.items())

@@ -15,7 +15,7 @@ class Console:
         self.settings = settings
         self.brokers = Brokers(settings)
         self.topic_lists = TopicLists(self.brokers)
-        self.clients = Clients(settings)
+        self.clients = Clients(settings, self.brokers)
         self.lags = LagSamples()
         self.lag_watch = LagWatch(self.clients, self.lags)
         self.metrics = MetricSamples(settings.metrics_urls)

@@ -2,16 +2,26 @@
 
 import itertools
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import confluent_kafka as kafka
 
 from kafkapy import Broker
 from kafkapy.console import groups
+from kafkapy.console.brokers import Brokers
 from kafkapy.console.client import Clients
 from kafkapy.console.lags import MAX_GROUPS, LagSamples, LagWatch
 from kafkapy.console.samples import HOUR_S
 from kafkapy.console.settings import Settings
 from tests.support.eventually import eventually
+
+
+@contextmanager
+def watching(settings: Settings, lags: LagSamples) -> Iterator[LagWatch]:
+    brokers = Brokers(settings)
+    yield LagWatch(Clients(settings, brokers), lags)
+    brokers.close()
 
 
 def test_the_lags_of_the_groups_shown_last_are_kept() -> None:
@@ -55,13 +65,13 @@ def test_the_lag_of_a_group_that_no_page_showed_is_requested() -> None:
         consumer.commit(offsets=[kafka.TopicPartition("records", 0, 20)], asynchronous=False)
         consumer.close()
         lags = LagSamples()
-        watch = LagWatch(Clients(Settings(servers=broker.bootstrap_servers)), lags)
 
         def is_noted() -> bool:
             watch.measure()
             return bool(lags.of("readers"))
 
-        eventually(is_noted)
+        with watching(Settings(servers=broker.bootstrap_servers), lags) as watch:
+            eventually(is_noted)
     (now_s, lag) = lags.of("readers")[-1]
     assert (lag, abs(time.time() - now_s) < 60) == (10.0, True)
 
@@ -71,8 +81,8 @@ def test_without_a_broker_nothing_is_noted(monkeypatch) -> None:
     with Broker() as broker:
         servers = broker.bootstrap_servers
     lags = LagSamples()
-    watch = LagWatch(Clients(Settings(servers=servers)), lags)
-    watch.measure()
+    with watching(Settings(servers=servers), lags) as watch:
+        watch.measure()
     assert lags.names() == []
 
 
@@ -90,7 +100,7 @@ def test_a_group_without_the_right_to_it_costs_no_other_its_points() -> None:
             consumer.close()
         lags = LagSamples()
         settings = Settings(servers=broker.bootstrap_servers, properties=broker.client_config("bob"))
-        watch = LagWatch(Clients(settings), lags)
-        for _ in range(2):
-            watch.measure()
+        with watching(settings, lags) as watch:
+            for _ in range(2):
+                watch.measure()
     assert lags.names() == ["seen"]

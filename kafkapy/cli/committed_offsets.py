@@ -1,0 +1,132 @@
+"""The committed offsets of a group, asked of its coordinator over connections of our own.
+
+Not librdkafka's list_consumer_group_offsets: answered COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, as by a node that
+is restarted, it dereferences NULL, and the process ends by SIGSEGV (librdkafka 2.16.0, its issue 5040). Its other
+requests to coordinators, describe, delete and alter offsets, report these errors.
+
+Versions: FindCoordinator 1, OffsetFetch 2: the oldest with key types and with all partitions of a group.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from kafkapy.cli.client_security import security_of
+from kafkapy.cli.connection import Connection, LoginRefusedError
+from kafkapy.cli.deadline import TIMEOUT_S
+from kafkapy.cli.reachable import host_and_port
+from kafkapy.errors import KafkapyError, ProtocolError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest
+
+GROUP_KEY_TYPE: Final = 0
+RETRY_S: Final = 0.1
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class CoordinatorError(KafkapyError):
+    """The coordinator did not answer, or refused; the message is one line."""
+
+
+class NoAnswerError(CoordinatorError):
+    """A broker did not answer: another one may be the coordinator soon."""
+
+
+class BrokerCalls(Protocol):
+    """Requests to the brokers of a cluster."""
+
+    def call(self, node_id: int | None, request: Any, version: int) -> Any:
+        """Return the response of one broker; None: of any. Raises NoAnswerError."""
+
+
+def committed_offsets(brokers: BrokerCalls, group_id: str) -> dict[tuple[str, int], int]:
+    """Return the committed offset of each partition that has one. Raises CoordinatorError.
+
+    While the group's coordinator moves, it is looked for again and again, for at most TIMEOUT_S.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            found = _ask(brokers, group_id)
+            if found.error_code not in _RETRIED or time.monotonic() >= deadline:
+                _check(found.error_code, getattr(found, "error_message", None))
+                break
+        except NoAnswerError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(RETRY_S)
+    return {
+        (topic.name, each.partition_index): each.committed_offset
+        for topic in found.topics
+        for each in topic.partitions
+        if each.committed_offset >= 0 and not each.error_code
+    }
+
+
+def _ask(brokers: BrokerCalls, group_id: str) -> Any:
+    """Return the response to OffsetFetch, or to FindCoordinator if that has an error. Raises NoAnswerError."""
+    found = brokers.call(None, FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE), 1)
+    if found.error_code:
+        return found
+    return brokers.call(found.node_id, OffsetFetchRequest(group_id, topics=None), 2)
+
+
+def _check(code: int, message: str | None) -> None:
+    if code:
+        error = ErrorCode(code)
+        raise CoordinatorError(f"{message or error.message} ({error.name})")
+
+
+class BrokerConnections:
+    """BrokerCalls with librdkafka's properties, over one connection per broker; a context manager."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        servers = filter(None, map(str.strip, str(properties["bootstrap.servers"]).split(",")))
+        self._servers = ",".join("{}:{}".format(*host_and_port(server)) for server in servers)
+        self._security = security_of(properties)
+        self._stack = ExitStack()
+        self._connections: dict[str, Connection] = {}
+        self._addresses: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def call(self, node_id: int | None, request: Any, version: int) -> Any:
+        """Return the response of one broker; None: of any. Raises CoordinatorError, CommandConfigError."""
+        address = self._servers if node_id is None else self._address(node_id)
+        try:
+            if address not in self._connections:
+                connection = Connection.to_any(address, security=self._security)
+                self._connections[address] = self._stack.enter_context(connection)
+            return self._connections[address].call(request, version)
+        except LoginRefusedError as error:
+            raise CoordinatorError(f"{address}: {error}") from error
+        except OSError as error:
+            self._connections.pop(address, None)
+            raise NoAnswerError(f"no broker answers at {address}: {error.strerror or error}") from error
+        except ProtocolError as error:
+            self._connections.pop(address, None)
+            raise NoAnswerError(f"what answers at {address} is not understood: {error}") from error
+
+    def _address(self, node_id: int) -> str:
+        if node_id not in self._addresses:
+            answer = self.call(None, MetadataRequest(topics=[], allow_auto_topic_creation=False), 5)
+            self._addresses = {each.node_id: f"{each.host}:{each.port}" for each in answer.brokers}
+        if node_id not in self._addresses:
+            raise NoAnswerError(f"broker {node_id} is not there")
+        return self._addresses[node_id]

@@ -1,0 +1,158 @@
+"""Committed offsets are asked of a coordinator that moves, by a process that must not die of its answers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kafkapy import Broker
+from kafkapy.__main__ import main
+from kafkapy.cli import committed_offsets as module
+from kafkapy.cli.committed_offsets import BrokerConnections, CoordinatorError, committed_offsets
+from kafkapy.console.brokers import Brokers, ClusterError
+from kafkapy.console.client import Clients
+from kafkapy.console.groups import lag_of
+from kafkapy.console.settings import Settings
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from kafkapy.protocol.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkapy.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkapy.protocol.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from tests.support.scripted_broker import ScriptedBroker, scripted
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+MOVES = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+def offsets_after(*errors: int) -> Callable[[Any, int], OffsetFetchResponse]:
+    """Answer with each of the errors once, then with offset 4 of orders-0."""
+    left = list(errors)
+
+    def answer(request: Any, version: int) -> OffsetFetchResponse:
+        code = left.pop(0) if left else 0
+        if version < 8:
+            topics = [OffsetFetchResponseTopic("orders", [OffsetFetchResponsePartition(0, 4, metadata="")])]
+            return OffsetFetchResponse(topics=[] if code else topics, error_code=code)
+        named = [OffsetFetchResponseTopics(name="orders", partitions=[OffsetFetchResponsePartitions(0, 4)])]
+        groups = [OffsetFetchResponseGroup(each.group_id, [] if code else named, code) for each in request.groups]
+        return OffsetFetchResponse(groups=groups)
+
+    return answer
+
+
+@contextmanager
+def coordinator(*errors: int) -> Iterator[ScriptedBroker]:
+    """A broker with the topic orders of ten records, whose coordinator first answers OffsetFetch with the errors."""
+
+    def metadata(request: Any, version: int) -> MetadataResponse:
+        partition = MetadataResponsePartition(0, partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+        topics = [MetadataResponseTopic(name="orders", topic_id=bytes(16), partitions=[partition])]
+        brokers = [MetadataResponseBroker(1, broker.host, broker.port)]
+        return MetadataResponse(brokers=brokers, cluster_id="scripted", controller_id=1, topics=topics)
+
+    def ends(request: Any, version: int) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse("orders", [ListOffsetsPartitionResponse(0, offset=10)])]
+        )
+
+    def described(request: Any, version: int) -> ConsumerGroupDescribeResponse:
+        groups = [DescribedGroup(group_id=each, group_state="Empty") for each in request.group_ids]
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    with scripted(
+        OffsetFetch=offsets_after(*errors), Metadata=metadata, ListOffsets=ends, ConsumerGroupDescribe=described
+    ) as broker:
+        yield broker
+
+
+def test_a_group_is_described_although_its_coordinator_moves() -> None:
+    """In a process of its own: librdkafka's own request ends it by SIGSEGV here."""
+    with coordinator(*MOVES) as broker:
+        command = [sys.executable, "-m", "kafkapy", "groups", "describe", "readers", "--json", "-b", broker.address]
+        ended = subprocess.run(command, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)[0]["lag"] == 6
+    assert broker.requests.count("OffsetFetch") == len(MOVES) + 1
+
+
+def test_the_console_survives_a_coordinator_that_moves() -> None:
+    with coordinator(*MOVES) as broker:
+        settings = Settings(servers=broker.address)
+        brokers = Brokers(settings)
+        assert lag_of(Clients(settings, brokers), "readers") == 6
+        brokers.close()
+
+
+def test_a_coordinator_is_looked_for_again_after_each_refusal() -> None:
+    with coordinator(*MOVES) as broker, BrokerConnections({"bootstrap.servers": broker.address}) as brokers:
+        assert committed_offsets(brokers, "readers") == {("orders", 0): 4}
+    assert broker.requests.count("FindCoordinator") == len(MOVES) + 1
+
+
+def test_other_errors_are_reported_at_once() -> None:
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    with coordinator(code) as broker, BrokerConnections({"bootstrap.servers": broker.address}) as brokers:
+        with pytest.raises(CoordinatorError, match="GROUP_AUTHORIZATION_FAILED"):
+            committed_offsets(brokers, "readers")
+        assert broker.requests.count("OffsetFetch") == 1
+
+
+def test_the_search_ends(monkeypatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.3)
+    with coordinator(*[ErrorCode.NOT_COORDINATOR] * 1000) as broker:
+        settings = Settings(servers=broker.address)
+        brokers = Brokers(settings)
+        with pytest.raises(ClusterError, match="NOT_COORDINATOR"):
+            lag_of(Clients(settings, brokers), "readers")
+        brokers.close()
+
+
+def test_a_broker_that_is_gone_is_named(monkeypatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.3)
+    with (
+        BrokerConnections({"bootstrap.servers": "127.0.0.1:1"}) as brokers,
+        pytest.raises(CoordinatorError, match=r"no broker answers at 127\.0\.0\.1:1: Connection refused"),
+    ):
+        committed_offsets(brokers, "readers")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_settings_of_the_client_are_those_of_the_connection(tls, run_groups) -> None:
+    with Broker(users={"bob": "pw"}, tls=tls) as broker:
+        config = broker.client_config("bob")
+        consumer = confluent_kafka.Consumer({**config, "group.id": "readers"})
+        broker.create_topics("orders", partitions=1)
+        consumer.commit(offsets=[confluent_kafka.TopicPartition("orders", 0, 0)], asynchronous=False)
+        consumer.close()
+        settings = [part for key, value in config.items() for part in ("-X", f"{key}={value}")]
+        (described,) = run_groups("describe", "readers", "--json", "-b", broker.bootstrap_servers, *settings)
+        assert [each["committed"] for each in described["partitions"]] == [0]
+
+
+@pytest.fixture
+def run_groups(capsys) -> Callable[..., Any]:
+    def run(*arguments: str) -> Any:
+        assert main(["groups", *arguments]) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    return run
