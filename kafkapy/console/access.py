@@ -69,7 +69,15 @@ def section(read: Any, brokers: Brokers) -> Section:
 
 
 def acls(brokers: Brokers) -> list[Acl]:
-    request = DescribeAclsRequest(resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY)
+    request = DescribeAclsRequest(
+        resource_type_filter=ANY,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
     answer = brokers.call(None, request, 2)
     check(answer.error_code, answer.error_message)
     found = [

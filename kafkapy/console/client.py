@@ -3,13 +3,28 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.cli.client import client_properties, confluent, reason_of_kafka
 from kafkapy.cli.committed_offsets import CoordinatorError, NoAnswerError
 from kafkapy.cli.group_offsets import GroupOffsets
 from kafkapy.console.brokers import Brokers, ClusterError
 from kafkapy.console.settings import Settings
+
+CONSUMER_PROPERTIES: Final[dict[str, Any]] = {
+    "group.id": "kafkapy-console",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "allow.auto.create.topics": False,
+    "queued.max.messages.kbytes": 8192,
+    "queued.min.messages": 2000,
+    "fetch.queue.backoff.ms": 10,
+    "fetch.message.max.bytes": 1 << 20,
+    "fetch.wait.max.ms": 200,
+}
+"""Of searches: little is fetched ahead. By default librdkafka sleeps for 1 s each time that its queue is full."""
 
 
 class Clients:
@@ -46,22 +61,7 @@ class Clients:
 
         librdkafka requires the name of a group, but joins none as long as partitions are assigned.
         """
-        return confluent().Consumer(
-            self._properties()
-            | {
-                "group.id": "kafkapy-console",
-                "isolation.level": isolation,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "allow.auto.create.topics": False,
-                "queued.max.messages.kbytes": 8192,
-                "queued.min.messages": 2000,
-                "fetch.message.max.bytes": 1 << 20,
-                "fetch.wait.max.ms": 200,
-            }
-        )
+        return confluent().Consumer(self._properties() | CONSUMER_PROPERTIES | {"isolation.level": isolation})
 
     def producer(self) -> Any:
         return confluent().Producer(self._properties() | {"message.timeout.ms": 10_000, "acks": "all"})
