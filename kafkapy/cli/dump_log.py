@@ -5,9 +5,12 @@ needs nothing but the standard library: a build of the wheel makes the manual pa
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from kafkapy.cli.failure import fail
 
 if TYPE_CHECKING:
     from kafkapy.storage.offline.dump import DumpOptions
@@ -38,12 +41,12 @@ def main(arguments: Sequence[str]) -> int:
     status = 0
     for path in files:
         try:
+            os.stat(path)
             dumper.dump(path)
         except BrokenPipeError:
             raise
         except OSError as error:
-            _print_error(f"{path}: {error.strerror or error}")
-            status = 1
+            status = fail(f"{path}: {error.strerror or error}")
     dumper.finish()
     return 1 if dumper.has_failed else status
 

@@ -71,6 +71,7 @@ def command() -> Any:
     (option,) = typer.main.get_command(_with_command_config).params
     option.expose_value = False
     _add_option(root, (), option)
+    _refuse_repetitions(root)
     return root
 
 
@@ -91,6 +92,30 @@ def _add_option(command: Any, path: tuple[str, ...], option: Any) -> None:
         _add_option(below, (*path, name), option)
     if path and not hasattr(command, "commands") and connects(path):
         command.params.append(option)
+
+
+def _refuse_repetitions(command: Any) -> None:
+    """Let a command refuse an option that is given twice and takes one value: click would take the last one."""
+    for below in getattr(command, "commands", {}).values():
+        _refuse_repetitions(below)
+    make_parser = command.make_parser
+
+    def new_parser(context: Any) -> Any:
+        parser = make_parser(context)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            values, left, order = parse(args)
+            once = [each for each in order if each.param_type_name == "option" and not (each.multiple or each.is_flag)]
+            twice = next((each for each in once if once.count(each) > 1), None)
+            if twice is not None:
+                raise typer.BadParameter(f"it is given more than once: {'/'.join(twice.opts)} takes one value", context)
+            return values, left, order
+
+        parser.parse_args = parse_args
+        return parser
+
+    command.make_parser = new_parser
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from kafkapy.cli.client import (
     confluent,
     failures,
 )
-from kafkapy.cli.failure import INTERRUPTED, fail, note
+from kafkapy.cli.failure import INTERRUPTED, fail, note, reason_of
 from kafkapy.cli.options import takes
 from kafkapy.cli.reachable import check_reachable
 from kafkapy.dataclass import dataclass
@@ -29,6 +29,7 @@ FLUSH_SLICE_S = 0.2
 """A flush is not interruptible: Ctrl-C may be delayed by this time."""
 INTERRUPTED_FLUSH_S = 0.3
 PROMPT = "> "
+STDIN = Path("-")
 MAX_PARTITION = INT32_MAX
 
 
@@ -39,7 +40,9 @@ class ProduceOptions:
     topic: Annotated[str, typer.Argument(show_default=False, help="The topic to write to.")]
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="Files to read lines from; without, standard input is read."),
+        typer.Argument(
+            metavar="[FILE...]", help="Files to read lines from; without, or for -, standard input is read."
+        ),
     ] = None
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None
     key_separator: Annotated[
@@ -87,6 +90,7 @@ def produce(options: ProduceOptions) -> None:
             linger_ms=5,
             message_timeout_ms=int(FLUSH_TIMEOUT_S * 1000),
         )
+        _check_files(options.files)
         check_reachable(properties)
         sender = _Sender(confluent().Producer(properties), options.topic)
         try:
@@ -96,7 +100,7 @@ def produce(options: ProduceOptions) -> None:
             note(f"interrupted: {sender.summary()}")
             raise typer.Exit(INTERRUPTED) from error
     if sender.failures:
-        raise typer.Exit(fail(f"{len(sender.failures)} records were not taken: {sender.failures[0]}"))
+        raise typer.Exit(fail(f"{sender.summary()} The first: {sender.failures[0]}"))
     if not options.quiet:
         print(sender.summary())
 
@@ -104,15 +108,18 @@ def produce(options: ProduceOptions) -> None:
 def _send_lines(sender: "_Sender", options: ProduceOptions) -> None:
     """Send a record for each line, and wait until all are delivered. Exits at a line that is no record."""
     headers = [_header(text) for text in options.header or ()]
-    for number, line in enumerate(_lines(options.files), start=1):
-        try:
+    number = 0
+    try:
+        for line in _lines(options.files):
+            number += 1
             record = _json_record(line) if options.is_json else _text_record(line, options.key, options.key_separator)
-        except ValueError as error:
-            sender.finish(FLUSH_TIMEOUT_S + 1)
-            raise typer.Exit(fail(f"line {number}: {error}")) from error
-        record.setdefault("partition", options.partition)
-        record.setdefault("headers", headers)
-        sender.send(record)
+            record.setdefault("partition", options.partition)
+            record.setdefault("headers", headers)
+            sender.send(record)
+    except (ValueError, OSError) as error:
+        sender.finish(FLUSH_TIMEOUT_S + 1)
+        reason = f"line {number}: {error}" if isinstance(error, ValueError) else reason_of(error)
+        raise typer.Exit(fail(f"{reason}. {sender.summary()}")) from error
     sender.finish(FLUSH_TIMEOUT_S + 1)
 
 
@@ -154,13 +161,21 @@ class _Sender:
 
 
 def _lines(files: list[Path] | None) -> Iterator[bytes]:
-    if not files:
-        yield from _typed_lines() if sys.stdin.isatty() else (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
-        return
-    for path in files:
+    """Yield the lines of the files. Raises OSError."""
+    for path in files or [STDIN]:
+        if path == STDIN:
+            yield from _typed_lines() if sys.stdin.isatty() else (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+            continue
+        with path.open("rb") as file:
+            yield from (line.rstrip(b"\r\n") for line in file)
+
+
+def _check_files(files: list[Path] | None) -> None:
+    """Exit if a file cannot be opened, before a record is sent."""
+    for path in files or ():
         try:
-            with path.open("rb") as file:
-                yield from (line.rstrip(b"\r\n") for line in file)
+            if path != STDIN:
+                path.open("rb").close()
         except OSError as error:
             raise typer.Exit(fail(f"{path}: {error.strerror}")) from error
 

@@ -5,9 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kafkapy.cli.client import DEFAULT_SERVER, AsJson, ClientConfig, Server, admin_client, confluent, failures
+from kafkapy.cli.client import (
+    DEFAULT_SERVER,
+    AsJson,
+    ClientConfig,
+    Server,
+    admin_client,
+    client_properties,
+    confluent,
+    failures,
+)
+from kafkapy.cli.connected import checked
 from kafkapy.cli.deadline import TIMEOUT_S
 from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.reachable import check_reachable
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AclBinding, AclBindingFilter
@@ -22,12 +33,12 @@ PASSWORD_BYTES: Final = 18
 User = Annotated[str, typer.Argument(metavar="USER", show_default=False, help="The user's name.")]
 Principal = Annotated[str, typer.Option("--user", "-u", metavar="USER", help="Whom: a user's name, * for everybody.")]
 Resource = Annotated[
-    str,
+    list[str],
     typer.Option(
         "--resource",
         "-r",
         metavar="TYPE:NAME",
-        help="On what: topic:orders, group:app, topic:log-*, cluster.",
+        help="On what: topic:orders, group:app, topic:log-*, cluster (repeat).",
     ),
 ]
 Operation = Annotated[
@@ -51,6 +62,8 @@ def add_user(
     client_config: ClientConfig = None,
 ) -> None:
     """Add a user, or give one another password."""
+    if not user or password == "":
+        raise typer.BadParameter("a user has a name and a password that is not empty: without --password, one is made")
     given = password if password is not None else secrets.token_urlsafe(PASSWORD_BYTES)
     with failures(bootstrap_server):
         kinds = confluent().admin
@@ -120,7 +133,7 @@ def add_acl(
 ) -> None:
     """Allow, or deny, operations on a resource."""
     with failures(bootstrap_server):
-        bindings = [_binding("AclBinding", user, each, resource, deny=deny, host=host) for each in operation]
+        bindings = _bindings("AclBinding", user, operation, resource, deny=deny, host=host)
         admin: Any = admin_client(bootstrap_server, client_config)
         for created in admin.create_acls(bindings).values():
             created.result(TIMEOUT_S)
@@ -138,7 +151,7 @@ def remove_acl(
 ) -> None:
     """Remove ACLs that were added with the same options."""
     with failures(bootstrap_server):
-        filters = [_binding("AclBindingFilter", user, each, resource, deny=deny, host=host) for each in operation]
+        filters = _bindings("AclBindingFilter", user, operation, resource, deny=deny, host=host)
         admin: Any = admin_client(bootstrap_server, client_config)
         for removed in admin.delete_acls(filters).values():
             print(f"Removed {len(removed.result(TIMEOUT_S))}")
@@ -149,35 +162,51 @@ def list_acls(
     as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER, client_config: ClientConfig = None
 ) -> None:
     """List all ACLs."""
-    with failures(bootstrap_server):
-        kinds = confluent().admin
-        every = kinds.AclBindingFilter(
-            kinds.ResourceType.ANY,
-            None,
-            kinds.ResourcePatternType.ANY,
-            None,
-            None,
-            kinds.AclOperation.ANY,
-            kinds.AclPermissionType.ANY,
-        )
-        admin: Any = admin_client(bootstrap_server, client_config)
-        found = admin.describe_acls(every).result(TIMEOUT_S)
+    from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
+
     rows = sorted(
         (
-            each.principal,
-            each.permission_type.name.lower(),
-            each.operation.name.lower(),
-            f"{each.restype.name.lower()}:{each.name}"
-            + ("*" if each.resource_pattern_type == kinds.ResourcePatternType.PREFIXED else ""),
-            each.host,
+            acl.principal,
+            PermissionType(acl.permission_type).name.lower(),
+            AclOperation(acl.operation).name.lower(),
+            f"{ResourceType(each.resource_type).name.lower()}:{each.resource_name}"
+            + ("*" if each.pattern_type == PatternType.PREFIXED else ""),
+            acl.host,
         )
-        for each in found
+        for each in _described(bootstrap_server, client_config)
+        for acl in each.acls
     )
     columns = ("principal", "permission", "operation", "resource", "host")
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print_table([column.upper() for column in columns], rows)
+
+
+def _described(server: str, settings: list[str] | None) -> list[Any]:
+    """Return the resources with ACLs. Asked over our own connection: librdkafka drops the error SECURITY_DISABLED."""
+    from kafkapy.cli.committed_offsets import BrokerConnections
+    from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
+    from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
+
+    every = DescribeAclsRequest(
+        ResourceType.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, PermissionType.ANY
+    )
+    properties = client_properties(server, settings)
+    with failures(server):
+        check_reachable(properties)
+        with BrokerConnections(properties) as brokers:
+            return list(checked(brokers.call(None, every, 2)).resources)
+
+
+def _bindings(
+    kind: str, user: str, operations: list[str], resources: list[str], *, deny: bool, host: str
+) -> "list[AclBinding | AclBindingFilter]":
+    return [
+        _binding(kind, user, operation, resource, deny=deny, host=host)
+        for resource in resources
+        for operation in operations
+    ]
 
 
 def _binding(

@@ -11,11 +11,19 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.decoders.formats import Decoded
+from kafkapy.errors import quoted
 from kafkapy.named_tuple import NamedTuple
 
+FIELDS: Final = frozenset(
+    (
+        *("topic", "partition", "offset", "timestamp_ms", "headers", "headers_base64"),
+        *(f"{name}{more}" for name in ("key", "value") for more in ("", "_base64", "_error")),
+    )
+)
+"""All that a row may have."""
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -47,6 +55,9 @@ def record_of(row: Any) -> dict[str, Any]:
     """Return the arguments of a Producer's produce(). Raises ValueError for an object that is no record."""
     if not isinstance(row, dict):
         raise ValueError("it is not a JSON object")
+    unknown = next((name for name in row if name not in FIELDS), None)
+    if unknown is not None:
+        raise ValueError(f"no field is called {quoted(unknown)}: {', '.join(sorted(FIELDS))}")
     record: dict[str, Any] = {"key": _restored(row, "key"), "value": _restored(row, "value")}
     headers = row.get("headers_base64")
     if headers is not None:

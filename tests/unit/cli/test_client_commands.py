@@ -165,12 +165,34 @@ def test_files_are_produced(run, tmp_path) -> None:
         (["-K", ":"], b"novalue", "line 1: there is no ':' between key and value"),
         (["--json"], b"[1]", "line 1: it is not a JSON object"),
         (["--json"], b"{", "line 1: "),
+        (["--json"], b'{"valu": 1}', "line 1: no field is called 'valu'"),
     ],
 )
 def test_bad_lines_are_named(run, options, line, message) -> None:
     done = run("produce", "bad-lines", *options, stdin=line)
     assert done.status == 1
     assert message in done.err
+
+
+def test_records_before_a_bad_line_are_counted(run) -> None:
+    done = run("produce", "counted", "--json", stdin=b'{"value": "a"}\n{"valeu": "b"}\n')
+    assert "Produced 1 record to counted." in done.err
+
+
+def test_a_missing_file_is_refused_before_anything_is_sent(run, tmp_path) -> None:
+    (tmp_path / "a").write_text("1\n")
+    run("topics", "create", "unsent", "-p", 1)
+    assert run("produce", "unsent", tmp_path / "a", tmp_path / "missing").status == 1
+    assert run("consume", "unsent", "-B", "-e").out == ""
+
+
+def test_a_dash_is_standard_input(run) -> None:
+    assert run("produce", "dashed", "-", stdin=b"one\ntwo\n").out == "Produced 2 records to dashed.\n"
+
+
+def test_an_option_of_one_value_is_given_once(run) -> None:
+    done = run("produce", "twice", "--key", "a", "-k", "b", stdin=b"one\n")
+    assert (done.status, "it is given more than once: --key/-k takes one value" in done.err) == (2, True)
 
 
 def test_silence_ends_consuming(run) -> None:

@@ -101,8 +101,14 @@ def test_missing_file_fails_and_the_others_are_printed(directory: Path, capsys: 
 
 
 def test_other_files_are_ignored(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (directory / "partition.metadata").touch()
     assert main(["partition.metadata"]) == 0
     assert capsys.readouterr().err == "Ignoring unknown file partition.metadata\n"
+
+
+def test_a_missing_file_of_an_unknown_kind_fails(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["missing"]) == 1
+    assert capsys.readouterr() == ("", "kafkapy: missing: No such file or directory\n")
 
 
 def test_no_file_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

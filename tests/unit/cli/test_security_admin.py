@@ -114,3 +114,22 @@ def test_acls_in_words() -> None:
     assert parse_acl("allow Group:x read topic:*").pattern_type == PatternType.LITERAL
     with pytest.raises(AclTextError, match="must read"):
         parse_acl("allow everything")
+
+
+def test_operations_are_allowed_on_each_of_several_resources(run) -> None:
+    options = ["-r", "topic:a", "-r", "topic:b", "-o", "read", "-o", "write"]
+    assert run("acl", "add", "-u", "carol", *options)[0] == 0
+    rows = json.loads(run("acl", "list", "--json")[1])
+    found = [(each["resource"], each["operation"]) for each in rows if each["principal"] == "User:carol"]
+    assert found == [("topic:a", "read"), ("topic:b", "read"), ("topic:a", "write"), ("topic:b", "write")]
+
+
+def test_without_an_authorizer_no_acls_are_listed(capsys) -> None:
+    with Broker() as broker:
+        assert main(["security", "acl", "list", "-b", broker.bootstrap_servers]) == 1
+    assert "SECURITY_DISABLED" in capsys.readouterr().err
+
+
+def test_a_password_is_not_empty(run) -> None:
+    status, output = run("user", "add", "bob", "--password", "")
+    assert (status, "not empty" in output) == (2, True)
