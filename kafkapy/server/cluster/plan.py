@@ -244,7 +244,7 @@ def new_plan(
             node.controller_port = ports.pop(0)
         if is_proxied:
             add_proxies(node, ports)
-    return ClusterPlan(cluster_id, nodes, {**defaults(broker_count), **properties})
+    return ClusterPlan(cluster_id, nodes, {**defaults(broker_count), **topic_defaults(broker_count), **properties})
 
 
 def combined_count(broker_count: int) -> int:
@@ -263,6 +263,17 @@ def defaults(broker_count: int) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": factor,
         "share.coordinator.state.topic.min.isr": min_isr,
         "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def topic_defaults(broker_count: int) -> dict[str, str]:
+    """Return what topics get that are created without a number of replicas: they survive the loss of one of three nodes.
+
+    The cluster keeps these when it grows. One or two brokers could not write after the loss of one with 2 in sync.
+    """
+    return {
+        "default.replication.factor": str(min(broker_count, MAX_REPLICATION_FACTOR)),
+        "min.insync.replicas": "2" if broker_count >= MAX_REPLICATION_FACTOR else "1",
     }
 
 

@@ -40,6 +40,14 @@ def test_internal_topics_have_as_many_replicas_as_there_are_brokers_and_three_at
     assert factors == ["1", "2", "3", "3"]
 
 
+def test_topics_survive_the_loss_of_one_of_three_brokers() -> None:
+    keys = ("default.replication.factor", "min.insync.replicas")
+    made = [[new_plan("id", count, 0, {}).properties[key] for key in keys] for count in (1, 2, 3, 4)]
+    assert made == [["1", "1"], ["2", "1"], ["3", "2"], ["3", "2"]]
+    given = new_plan("id", 3, 0, {"default.replication.factor": "1"})
+    assert [given.properties[key] for key in keys] == ["1", "2"]
+
+
 def test_a_plan_is_kept(tmp_path: Path) -> None:
     plan = new_plan("id", 2, 1, {"num.partitions": "7"})
     plan.save(tmp_path)
