@@ -7,10 +7,10 @@ leader or coordinator it is for. What they did and saw is judged by tests/suppor
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from random import Random
 from typing import Any, ClassVar, Final
 
+from kafkapy.protocol.message import MessageStruct
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -157,12 +157,12 @@ def errors_in(answer: Any) -> Iterator[int]:
     if isinstance(answer, list | tuple):
         for each in answer:
             yield from errors_in(each)
-    elif is_dataclass(answer):
-        for field in fields(answer):
-            value = getattr(answer, field.name)
-            if field.name.endswith("error_code"):
+    elif isinstance(answer, MessageStruct):
+        for name in answer.field_names():
+            value = getattr(answer, name)
+            if name.endswith("error_code"):
                 yield value
-            elif isinstance(value, list | tuple) or is_dataclass(value):
+            else:
                 yield from errors_in(value)
 
 
