@@ -5,7 +5,7 @@ back, as an event with the generation of its request. A truncation starts a new 
 before it does not cover what was written after it.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import field
 from enum import Enum
 
@@ -94,6 +94,17 @@ class LogView:
         if end.leader_epoch != leader_epoch or end.offset < offset:
             return FetchPosition.DIVERGING, end
         return FetchPosition.VALID, OffsetAndEpoch(offset, leader_epoch)
+
+    def holds(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Return whether the last record of a snapshot, which is committed, is in this log or below its start.
+
+        A longer log does not hold it if its record there is of another epoch: that record was never committed.
+        """
+        if snapshot_id.offset > self.end_offset:
+            return False
+        index = bisect_left(self.epoch_starts, snapshot_id.offset, key=lambda start: start[1]) - 1
+        is_below_start = snapshot_id.offset <= self.start_offset
+        return is_below_start or self.epoch_starts[index][0] == snapshot_id.leader_epoch
 
     def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
         """Return the offset to truncate to, so that nothing beyond the leader's end of that epoch is left."""

@@ -109,6 +109,7 @@ class LocalLog:
             self._disk.sync_directory(self.directory)
         active = self.segments.active
         assert active.base_offset <= offset, f"{active} is to be cut at {offset}"
+        self._closed = [segment for segment in self._closed if segment is not active]  # it is written to again
         cut_bytes = active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
         failpoint("log.truncate.after_cut")
         if cut_bytes:

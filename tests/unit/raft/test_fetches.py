@@ -413,6 +413,32 @@ def test_a_snapshot_comes_in_parts_and_the_log_starts_at_its_end() -> None:
 
 
 @pytest.mark.parametrize(
+    "snapshot_id",
+    [
+        OffsetAndEpoch(10, 2),  # the log ends where the snapshot does, in epoch 3: of a leader that was cut off
+        OffsetAndEpoch(8, 4),  # a longer log, of earlier epochs only
+        OffsetAndEpoch(8, 2),
+    ],
+)
+def test_a_log_that_diverges_from_a_snapshot_restarts_at_its_end(snapshot_id: OffsetAndEpoch) -> None:
+    core = a_follower(end_offset=10, leader_epoch=3)
+    answer_fetch(core, snapshot_id=snapshot_id)
+    respond(core, part(0, b"1234567890", snapshot_id=snapshot_id))
+    effects = core.step(SnapshotInstalled(snapshot_id, None, 0), 8)
+    assert of(effects, ResetLogToSnapshot) == [ResetLogToSnapshot(snapshot_id)]
+    ((_, request),) = sent(effects)
+    assert isinstance(request, m.FetchRequest), "no other download"
+    assert (request.fetch_offset, request.last_fetched_epoch) == snapshot_id
+
+
+@pytest.mark.parametrize("snapshot_id", [OffsetAndEpoch(10, 3), OffsetAndEpoch(8, 3)])
+def test_a_log_that_holds_a_snapshot_stays(snapshot_id: OffsetAndEpoch) -> None:
+    core = a_follower(end_offset=10, leader_epoch=3)
+    assert not of(core.step(SnapshotInstalled(snapshot_id, None, 0), 8), ResetLogToSnapshot)
+    assert (core.log.start_offset, core.log.end_offset) == (0, 10)
+
+
+@pytest.mark.parametrize(
     "response",
     [
         m.FetchSnapshotResponse(error=m.SNAPSHOT_NOT_FOUND, leader_epoch=3, leader_id=2),

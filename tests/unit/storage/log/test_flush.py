@@ -8,12 +8,13 @@ from kafkapy.errors import ApiError
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import flush_log, prepare_flush
 from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.truncation import truncate_to
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.types import TopicPartition
 from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import DIRECTORY, NOW_MS, append, load_logs, open_small_log
+from tests.support.logs import DIRECTORY, NOW_MS, append, bases, load_logs, open_small_log
 from tests.unit.storage.manager.test_log_manager import CONFIG
 
 PARTITION = TopicPartition("a", 0)
@@ -142,6 +143,19 @@ def test_index_entries_of_flushed_records_outlive_a_crash_after_the_roll(disk: S
     disk.crash()
     found = open_small_log(disk, was_clean_shutdown=False, recovery_point=5, index_interval_bytes=0)
     assert found.segments.first.offset_index.entry_count == 4
+
+
+def test_a_segment_that_was_rolled_and_cut_open_again_is_synced_once(disk: SimDisk) -> None:
+    log = open_small_log(disk, index_interval_bytes=0)
+    for _ in range(5):
+        append(log)
+    flush_log(log)
+    log.roll(NOW_MS)
+    append(log)
+    truncate_to(log, 4)
+    flush_log(log)
+    assert (bases(log), log.recovery_point) == ([0], 4)
+    log.close()
 
 
 def test_a_full_disk_keeps_no_flush_from_syncing_records(disk: SimDisk) -> None:
