@@ -304,13 +304,14 @@ def test_the_checker_of_crashes_finds_a_flush_that_syncs_nothing(monkeypatch: py
 
 
 def test_the_checker_of_transactions_finds_an_aborted_one_that_is_read() -> None:
-    world = World(0)
-    world.live()
-    world.check()
-    outcomes = next(each for each in world.outcomes.values() if each.committed)
+    sound, damaged = World(0), World(0)
+    for world in (sound, damaged):
+        world.live()
+    sound.check()
+    outcomes = next(each for each in damaged.outcomes.values() if each.committed)
     outcomes.aborted.add(min(outcomes.committed))
     with pytest.raises(AssertionError):
-        world.check()
+        damaged.check()
 
 
 def test_faults_of_disks_that_nothing_meets_are_told() -> None:
