@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkapy.types import Uuid
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 """The broker epoch of a fetch whose version has none: it is not compared."""
@@ -38,6 +39,11 @@ class ReplicaBrokers:
         """Return whether a broker may be in an ISR: not fenced, not shutting down, and registered with this epoch."""
         broker = self._image.cluster.brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+
+    def has_online_directory(self, broker_id: int, directory: Uuid) -> bool:
+        """Return whether a broker serves replicas in a directory: neither the directory nor the replica is lost."""
+        broker = self._image.cluster.brokers.get(broker_id)
+        return broker is not None and broker.has_online_directory(directory)
 
     def is_registered(self, broker_id: int) -> bool:
         """Return whether a broker is registered, fenced or not."""

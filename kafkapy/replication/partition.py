@@ -104,6 +104,7 @@ class Partition(Generic[LogT]):
 
     __slots__ = (
         "_brokers",
+        "_directories",
         "_local_id",
         "follow_count",
         "followers",
@@ -136,6 +137,8 @@ class Partition(Generic[LogT]):
         self.topic_id = topic_id
         self.log = log
         self.role = Role.NEW if log is not None else Role.OFFLINE
+        self._directories: tuple[Uuid, ...] = ()
+        """Of the replicas, in their order."""
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.leader_epoch_start_offset = UNKNOWN_OFFSET
@@ -231,6 +234,7 @@ class Partition(Generic[LogT]):
         assert registration.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._move_to(role)
         self.replicas = registration.replicas
+        self._directories = registration.directories
         self.is_alone = False
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
@@ -324,8 +328,16 @@ class Partition(Generic[LogT]):
         return replica_id in self.isr or (self.pending_isr is not None and replica_id in self.pending_isr.isr)
 
     def _may_join(self, replica_id: int, follower: FollowerState) -> bool:
-        """Whether a follower has fetched, and its broker (of that epoch) is eligible for an ISR."""
-        return follower.broker_epoch is not None and self._brokers.is_eligible(replica_id, follower.broker_epoch)
+        """Whether a follower has fetched, and its broker (of that epoch) is eligible for an ISR, its directory online.
+
+        Deviation: Apache Kafka does not look at the directory. After one has failed, or is full
+        (runtime/logs/full_directories.py), its leaders wait replica.lag.time.max.ms for a replica that cannot follow.
+        """
+        return (
+            follower.broker_epoch is not None
+            and self._brokers.is_eligible(replica_id, follower.broker_epoch)
+            and self._brokers.has_online_directory(replica_id, self._directories[self.replicas.index(replica_id)])
+        )
 
     def note_follower_fetch(
         self,

@@ -31,6 +31,7 @@ from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.logs.cleaner import LogCleaner
 from kafkapy.runtime.logs.closing import close_logs
 from kafkapy.runtime.logs.flusher import LogFlusher
+from kafkapy.runtime.logs.full_directories import FullDirectories
 from kafkapy.runtime.logs.log_dir_mover import LogDirMover
 from kafkapy.runtime.logs.maintenance import LogMaintenance
 from kafkapy.runtime.pool import HeavyWork
@@ -244,6 +245,7 @@ class BrokerServer:
             self._reactor.on_disconnected = self._telemetry.disconnected
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
+        self._stops.add(StopOrder.FULL_DIRECTORIES, self._full_directories.stop)
         self._node.add_directory_listener(lambda path: self._mover.end_unwanted())
         self._replication = self._new_replication()
         self._stops.add(StopOrder.REPLICATION, self._replication.stop)
@@ -275,6 +277,7 @@ class BrokerServer:
         self._stops.add(StopOrder.TIMERS, self._expirer.stop)
         self._expirer.start()
         self._mover.start()
+        self._full_directories.start()
         self._coordinators.start()
         self._maintenance = LogMaintenance(
             self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._node.reserve
@@ -409,9 +412,12 @@ class BrokerServer:
         )
 
     def _new_mover(self) -> LogDirMover:
+        assignments = DirectoryAssignments(self._quorum_node.active, self.node_id, lambda: self._lifecycle.broker_epoch)
+        self._full_directories = FullDirectories(self._replica_manager, assignments)
         return LogDirMover(
             self._replica_manager,
-            DirectoryAssignments(self._quorum_node.active, self.node_id, lambda: self._lifecycle.broker_epoch),
+            assignments,
+            self._full_directories,
             node_id=self.node_id,
             settings=lambda: self._dynamic_config.current,
             clock=self._clock,

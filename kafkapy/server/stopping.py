@@ -32,6 +32,7 @@ class StopOrder(IntEnum):
     LAST_CHANGES = auto()
     METADATA_PUBLISHER = auto()
     """Before MOVES, as the publisher would start moves again."""
+    FULL_DIRECTORIES = auto()
     MOVES = auto()
     FLUSHES = auto()
     MAINTENANCE = auto()

@@ -212,6 +212,10 @@ class ReplicaFetcher:
         if partition.role is not Role.FOLLOWER or log is None or log.is_offline:
             self.remove(key)
             return
+        if log.log_dir.is_full:  # nothing could be appended, and a follower that fetches may join the ISR
+            self._delayed[key] = self._broker.clock.monotonic_ms() + self._backoff_ms
+            self._session.drop(key)
+            return
         latest_epoch = log.latest_epoch
         wanted = FetchPartition(
             partition=key[1],

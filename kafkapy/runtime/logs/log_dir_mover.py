@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.metadata.registrations import PartitionRegistration
     from kafkapy.replication.hosted_partitions import HostedPartition
     from kafkapy.replication.log_move import LogMove
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.logs.flusher import LogFlusher
+    from kafkapy.runtime.logs.full_directories import FullDirectories
     from kafkapy.seams import Clock, IoPool
     from kafkapy.security.rate import SimpleRate
     from kafkapy.storage.log.log import Log
@@ -61,6 +63,7 @@ class LogDirMover:
         self,
         replica_manager: "ReplicaManager",
         assignments: DirectoryAssignments,
+        full_directories: "FullDirectories",
         *,
         node_id: int,
         settings: "Callable[[], BrokerConfig]",
@@ -72,6 +75,7 @@ class LogDirMover:
         self._replica_manager = replica_manager
         self._log_manager: LogManager = replica_manager.log_manager
         self._assignments = assignments
+        self._full_directories = full_directories
         self._node_id = node_id
         self._settings = settings
         self._clock = clock
@@ -191,24 +195,23 @@ class LogDirMover:
     def _correct(self, topic_partition: "TopicPartition", topic_id: "Uuid") -> None:
         """Report a replica's directory, unless the metadata has it or a move is being reported."""
         log = self._log_manager.get_log(topic_partition)
-        assigned_id = self._assigned_id(topic_id, topic_partition.partition)
-        if log is None or log.topic_id != topic_id or assigned_id is None:
+        registration = self._registration(topic_id, topic_partition.partition)
+        if log is None or log.topic_id != topic_id or registration is None:
             return
         if self._assignments.is_pending(topic_id, topic_partition.partition):
             return
         future = self._log_manager.future_logs.get(topic_partition)
-        actual_id = self._log_manager.directory_of(log).directory_id
+        assigned_id = registration.directory_of(self._node_id)
+        reported_id = self._full_directories.place_of(log, registration, topic_id)
         is_move = topic_partition in self._tasks and future is not None and self._id_of(future) == assigned_id
-        if actual_id is not None and assigned_id != actual_id and not is_move:
-            self._assignments.assign(Assignment(topic_id, topic_partition.partition, actual_id))
+        if reported_id is not None and assigned_id != reported_id and not is_move:
+            self._assignments.assign(Assignment(topic_id, topic_partition.partition, reported_id))
 
-    def _assigned_id(self, topic_id: "Uuid", partition_id: int) -> "Uuid | None":
-        """Return the replica's directory in the newest metadata; None if it has no such replica here."""
+    def _registration(self, topic_id: "Uuid", partition_id: int) -> "PartitionRegistration | None":
+        """Return the partition in the newest metadata; None if it has no replica here."""
         topic = self._replica_manager.partitions.newest_image.topics.by_id.get(topic_id)
         registration = topic.partitions.get(partition_id) if topic is not None else None
-        if registration is None or self._node_id not in registration.replicas:
-            return None
-        return registration.directory_of(self._node_id)
+        return registration if registration is not None and self._node_id in registration.replicas else None
 
     def _id_of(self, log: "Log") -> "Uuid | None":
         return self._log_manager.directory_of(log).directory_id

@@ -229,14 +229,18 @@ class MetadataLog:
 
         Raises StorageError if the directory is missing.
         """
-        with self.log.failures("looking for room"):
-            free_bytes = self._disk.free_bytes(self.directory)
-            if free_bytes >= size_bytes + RESERVED_BYTES:
-                return
-            self._make_room()
-            free_bytes = self._disk.free_bytes(self.directory)
+        free_bytes = self._made_room(size_bytes)
         if free_bytes < size_bytes + RESERVED_BYTES:
             raise ApiError(KAFKA_STORAGE_ERROR, f"{free_bytes} bytes are free where the metadata lies")
+
+    def _made_room(self, size_bytes: int) -> int:
+        """Give up what is reserved for metadata if an append may need it; return the free space."""
+        with self.log.failures("looking for room"):
+            free_bytes = self._disk.free_bytes(self.directory)
+            if free_bytes < size_bytes + RESERVED_BYTES:
+                self._make_room()
+                free_bytes = self._disk.free_bytes(self.directory)
+        return free_bytes
 
     def append(self, data: bytes | memoryview, *, leader_epoch: int, now_ms: int) -> int:
         """Write a batch that already has its offsets and epoch; return its last offset."""
@@ -250,6 +254,7 @@ class MetadataLog:
 
     def append_fetched(self, data: bytes | memoryview, *, now_ms: int) -> int:
         """Write batches fetched from the leader, unchanged; return the last offset."""
+        self._made_room(len(data))  # another process may have filled the disk
         return self.log.append_as_follower(data, now_ms).last_offset
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[RecordBatch]:

@@ -1,10 +1,11 @@
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.metadata.registrations import DIRECTORY_LOST, BrokerRegistration, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import ReplicaBrokers
 from kafkapy.replication.follower_state import SessionTimes
@@ -29,22 +30,51 @@ class FakeLog:
         return self.high_watermark >= end_offset
 
 
+HOME = b"d" * 16
+"""The directory of each broker, and of each replica unless a test says otherwise."""
+EMPTY: Mapping[int, bytes] = {}
+
+
 def registration(
-    *, leader: int = 1, leader_epoch: int = 5, partition_epoch: int = 0, replicas: Any = (1,), isr: Any = None
+    *,
+    leader: int = 1,
+    leader_epoch: int = 5,
+    partition_epoch: int = 0,
+    replicas: Any = (1,),
+    isr: Any = None,
+    directories: Any = EMPTY,
 ) -> Any:
     isr = replicas if isr is None else isr
     return PartitionRegistration(
-        replicas, (bytes(16),) * len(replicas), isr, (), (), (), (), leader, 0, leader_epoch, partition_epoch
+        replicas,
+        tuple(directories.get(each, HOME) for each in replicas),
+        isr,
+        (),
+        (),
+        (),
+        (),
+        leader,
+        0,
+        leader_epoch,
+        partition_epoch,
     )
 
 
 def brokers(*, fenced: Any = (), shutting_down: Any = (), epochs: Any = None) -> ReplicaBrokers:
     """Brokers 1 to 4, as the metadata has them; replica.lag.time.max.ms is 30 s."""
     registered = {
-        each: SimpleNamespace(
+        each: BrokerRegistration(
+            id=each,
             epoch=(epochs or {}).get(each, 7),
+            incarnation_id=bytes(16),
+            endpoints={},
+            features={},
+            rack=None,
             fenced=each in fenced,
-            is_active=each not in fenced and each not in shutting_down,
+            in_controlled_shutdown=each in shutting_down,
+            is_migrating_zk_broker=False,
+            directories=(HOME,),
+            cordoned_directories=None,
         )
         for each in range(1, 5)
     }
@@ -223,6 +253,22 @@ def test_the_high_watermark_waits_for_a_follower_outside_the_isr_while_its_lag_i
     partition.note_follower_fetch(3, fetch_offset=15, log_start_offset=0, now_ms=1000)
     assert log.high_watermark == 10
     assert partition.maybe_advance_high_watermark(30_001)
+    assert log.high_watermark == 15
+
+
+@pytest.mark.parametrize("directory", [DIRECTORY_LOST, b"f" * 16], ids=("given away", "failed"))
+def test_a_follower_without_a_directory_neither_joins_nor_is_waited_for(directory: bytes) -> None:
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2, 3), isr=(1, 2, 3))
+    for replica_id in (2, 3):
+        partition.note_follower_fetch(replica_id, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.become_leader(
+        registration(partition_epoch=1, replicas=(1, 2, 3), isr=(1, 3), directories={2: directory}), now_ms=0
+    )
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    assert partition.pending_isr is None
+    log.log_end_offset = 15
+    assert partition.note_follower_fetch(3, fetch_offset=15, log_start_offset=0, now_ms=1)
     assert log.high_watermark == 15
 
 

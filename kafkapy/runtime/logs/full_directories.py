@@ -1,0 +1,140 @@
+"""While a log directory is full, its replicas are given away: other brokers lead them, and no leader waits for them.
+
+A full disk takes no records, but may have room again: the directory stays online (storage/log_dir.py). In a cluster
+that alone would stop writes: the full broker would go on leading, and leaders would wait replica.lag.time.max.ms for
+it. So while a directory is full each replica in it is reported as being in DIRECTORY_LOST (AssignReplicasToDirs,
+KIP-858), if another member of its ISR can lead: the controller removes it from the ISR and elects another leader, as
+for a directory that failed. With room again the real directory is reported, and the replica fetches and rejoins the
+ISR. A replica that is alone stays where it is, and refuses records.
+
+Why so: this is the one request of KRaft that does it replica by replica and can be taken back, and Apache Kafka's
+controllers know it since metadata.version 3.7-IV2. A heartbeat that wants to be fenced, or names a directory as
+offline, leaves replicas that are alone without a leader, too, and a directory is then offline until the broker
+registers anew. A controlled shutdown cannot be taken back, and by AlterPartition a leader cannot leave its own ISR.
+
+A deviation: Apache Kafka's broker takes a full directory offline until it is started again, and stops if it has no
+other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.metadata.features import MV_3_7_IV2
+from kafkapy.metadata.image import METADATA_VERSION
+from kafkapy.metadata.registrations import DIRECTORY_LOST, NO_LEADER
+from kafkapy.runtime.broker.directory_assignments import Assignment
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.registrations import PartitionRegistration
+    from kafkapy.replication.hosted_partitions import HostedPartition
+    from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.broker.directory_assignments import DirectoryAssignments
+    from kafkapy.storage.log.log import Log
+    from kafkapy.types import Uuid
+
+LOOK_MS: Final = 500
+"""How often room is looked for, and each replica's place compared with the one that is wanted."""
+PARTITIONS_PER_TURN: Final = 200
+
+logger = logging.getLogger("kafkapy.runtime")
+
+
+class FullDirectories:
+    """Compares, while a directory is full and until all is taken back, where replicas are reported to be."""
+
+    def __init__(self, replica_manager: "ReplicaManager", assignments: "DirectoryAssignments") -> None:
+        self._replica_manager = replica_manager
+        self._partitions = replica_manager.partitions
+        self._assignments = assignments
+        self._given_away: set[tuple[Uuid, int]] = set()
+        """Replicas that were given away, and not taken back yet."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Stop; the next start reports the directories of what is given away."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def place_of(self, log: "Log", registration: "PartitionRegistration", topic_id: "Uuid") -> "Uuid | None":
+        """Return where a replica is to be reported: in its log's directory, or in DIRECTORY_LOST to give it away."""
+        if not (log.log_dir.is_full and self._is_led_without(registration)):
+            return self._replica_manager.log_manager.directory_of(log).directory_id
+        key = (topic_id, log.topic_partition.partition)
+        if key not in self._given_away:
+            logger.warning("No room for %s: giving it away until there is some", log.topic_partition)
+            self._given_away.add(key)
+        return DIRECTORY_LOST
+
+    def _is_led_without(self, registration: "PartitionRegistration") -> bool:
+        """Whether the partition has a leader, and another broker leads it or could be elected at once."""
+        brokers, node_id = self._partitions.newest_image.cluster.brokers, self._partitions.node_id
+        return registration.leader != NO_LEADER and any(
+            broker.is_active and broker.has_online_directory(registration.directory_of(replica_id))
+            for replica_id in registration.isr
+            if replica_id != node_id and (broker := brokers.get(replica_id)) is not None
+        )
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_MS / 1000)
+            try:
+                for _ in self.look():
+                    await asyncio.sleep(0)
+            except Exception:
+                logger.exception("Looking after full log directories failed unexpectedly, trying again")
+
+    def look(self) -> Iterator[None]:
+        """Look for room in full directories, then at each replica, some a step."""
+        full = [directory.state for directory in self._replica_manager.log_manager.directories.live]
+        for state in full:
+            if state.is_full:
+                with suppress(ApiError, StorageError):
+                    state.check_room()
+        levels = self._partitions.newest_image.features.levels
+        if levels.get(METADATA_VERSION, 0) < MV_3_7_IV2:
+            return
+        if not self._given_away and not any(state.is_full for state in full):
+            return
+        for count, partition in enumerate(list(self._partitions), 1):
+            self._look_at(partition)
+            if count % PARTITIONS_PER_TURN == 0:
+                yield
+
+    def _look_at(self, partition: "HostedPartition") -> None:
+        log, key = partition.log, (partition.topic_id, partition.topic_partition.partition)
+        topic = self._partitions.newest_image.topics.by_id.get(key[0])
+        registration = topic.partitions.get(key[1]) if topic is not None else None
+        node_id = self._partitions.node_id
+        if log is None or log.is_offline or registration is None or node_id not in registration.replicas:
+            self._given_away.discard(key)
+            return
+        assigned, place = registration.directory_of(node_id), self.place_of(log, registration, key[0])
+        if self._assignments.is_pending(*key) or self._is_moving_to(assigned, partition):
+            return
+        if place is not None and (place != assigned or self._is_to_be_elected(key, registration)):
+            self._assignments.assign(Assignment(*key, place))
+        elif place != DIRECTORY_LOST:
+            self._given_away.discard(key)
+
+    def _is_moving_to(self, directory: "Uuid", partition: "HostedPartition") -> bool:
+        """Whether the directory is reported already of a replica that moves there (LogDirMover)."""
+        manager = self._replica_manager.log_manager
+        future = manager.future_logs.get(partition.topic_partition)
+        return future is not None and manager.directory_of(future).directory_id == directory
+
+    def _is_to_be_elected(self, key: "tuple[Uuid, int]", registration: "PartitionRegistration") -> bool:
+        """Whether a replica that was taken back is the only one: its leader failed, or left, at the same time.
+
+        The controller elects it when its directory, which is known by now, is reported once more.
+        """
+        may_lead = self._partitions.node_id in (*registration.isr, *registration.elr)
+        return key in self._given_away and registration.leader == NO_LEADER and may_lead
