@@ -11,7 +11,7 @@ SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
-  counts vendor bench compiled test-compiled ci-compiled lock clean
+  counts vendor bench compiled test-compiled ci-compiled lock clean abuse
 
 help:            ## this list
 	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -185,6 +185,9 @@ counts: setup    ## keep what the hot paths cost now (tests/simulator/hot_path_c
 bench: setup tools   ## kafkapy beside Apache Kafka 4.3.1, same client, same run; QUICK=1 for a short one, ONLY=produce,latency for some
 	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(ONLY),--only "$(ONLY)")
+
+abuse: setup     ## what one peer can do to all others: each attack on a fresh broker, wait and growth; ONLY=name,name for some
+	$(BIN)/python -m benchmarks.abuse --apache $(if $(ONLY),--only "$(ONLY)")
 
 vendor: setup    ## compare the console's scripts of others with npm's packages
 	@$(BIN)/python -m tools.vendor

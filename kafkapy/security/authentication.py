@@ -74,10 +74,12 @@ class Reply:
     """The response to a frame, None for no response.
 
     If `failure` is set, the response is delayed and the connection closed. `failure` is for the log: it has no secret.
+    If `is_refused`, a challenge refuses the client's token: it is delayed, too, and the login goes on.
     """
 
     answer: Writer | None
     failure: str | None = None
+    is_refused: bool = False
 
 
 class VersionsRequested(Exception):
@@ -134,7 +136,10 @@ class Login:
     # ---- logging in
 
     def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> Reply:
-        """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsRequested."""
+        """Process a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsRequested, WorkNeeded.
+
+        After WorkNeeded the same call is repeated once its work is done.
+        """
         if len(frame) > self.settings.max_receive_bytes:
             return self._fail("Failing SASL authentication due to invalid receive size")
         if self.state is OTHER_MECHANISM:
@@ -190,7 +195,7 @@ class Login:
         self._maybe_complete(now_ms, wall_ms)
         answer = Writer()
         answer += challenge
-        return Reply(answer)
+        return Reply(answer, is_refused=self._has_refused)
 
     def _authenticate(self, frame: memoryview, now_ms: int, wall_ms: int) -> Reply:
         header, position = read_request_header(frame)
@@ -208,10 +213,11 @@ class Login:
             refusal = new_response(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return self._fail(f"{message} ({error})" if message != str(error) else message, _encode(header, refusal))
         lifetime_ms = self._maybe_complete(now_ms, wall_ms)
-        return Reply(_encode(header, new_response(auth_bytes=challenge, session_lifetime_ms=lifetime_ms)))
+        answer = _encode(header, new_response(auth_bytes=challenge, session_lifetime_ms=lifetime_ms))
+        return Reply(answer, is_refused=self._has_refused)
 
     def _evaluate(self, token: bytes, wall_ms: int) -> bytes:
-        """Return the challenge to a token. Raises SaslError."""
+        """Return the challenge to a token. Raises SaslError, WorkNeeded."""
         server = self._server
         assert server is not None
         challenge = server.evaluate(token, wall_ms)
@@ -221,6 +227,10 @@ class Login:
                 f"User.{server.authorization_id}"
             )
         return challenge
+
+    @property
+    def _has_refused(self) -> bool:
+        return self._server is not None and self._server.is_refused
 
     def _maybe_complete(self, now_ms: int, wall_ms: int) -> int:
         """Complete the login if the mechanism is complete; return the session lifetime in ms, 0 for unlimited."""

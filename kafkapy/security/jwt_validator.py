@@ -1,12 +1,15 @@
 """Validation of signed JSON Web Tokens with PyJWT, like Apache Kafka's BrokerJwtValidator. KIP-768, RFC 7519.
 
 A token must be signed by a key of the JWKS with an RS, PS, ES or EdDSA algorithm, never `none` or HS. It must have exp
-and iat, and be valid for some time after both iat and nbf. Claims that RFC 7519 defines must have its types. Deviation:
-every key that fits a token's key id and algorithm is tried; Apache Kafka tries the first.
+and iat, and be valid for some time after both iat and nbf. Claims that RFC 7519 defines must have its types.
+Deviation: MAX_TRIED keys that fit a token's key id and algorithm are tried; Apache Kafka tries the first.
+Deviation: a token's header has MAX_HEADER_BYTES at most; Apache Kafka has no bound.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
@@ -23,6 +26,11 @@ MIN_RSA_BITS: Final = 2048
 """Smaller RSA keys of a JWKS are ignored. RFC 7518, section 3.3."""
 MAX_KEY_ID: Final = 1_000
 """The maximum length of a key id, in characters; tokens with longer ones are refused."""
+MAX_HEADER_BYTES: Final = 4096
+"""The maximum length of a token's header, in base64: room for a key id and a certificate's fingerprints."""
+MAX_TRIED: Final = 4
+"""Keys that a token's signature is verified with: each takes 0.05 to 0.5 ms. A set has that many keys of a type while
+its issuer replaces one; tokens of those with more must have a key id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +97,20 @@ class JwtValidator:
         self._scope_claim = scope_claim
         self._name_claim = name_claim
 
-    def __call__(self, token: str, now_ms: int) -> Bearer:
-        claims = self._verified(token, now_ms)
+    def __call__(self, token: str, now_ms: int) -> Callable[[], Bearer]:
+        header = _header(token)
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        key_type = KEY_TYPES.get(algorithm) if isinstance(algorithm, str) else None
+        if key_type is None or not isinstance(key_id, str | None) or len(key_id or "") > MAX_KEY_ID:
+            raise JwtError("Could not validate the access token: its algorithm or key id is not allowed")
+        if str(header.get("cty")).lower() in ("jwt", "application/jwt"):
+            raise JwtError("Could not validate the access token: it contains another token")
+        fitting = [*islice((key for key in self._keys(key_id, now_ms) if key.key_type == key_type), MAX_TRIED)]
+        return partial(self._validate, token, str(algorithm), fitting, now_ms)
+
+    def _validate(self, token: str, algorithm: str, keys: Sequence[Key], now_ms: int) -> Bearer:
+        """Return the owner of a token that one of the keys has signed. Raises JwtError."""
+        claims = _verified(token, algorithm, keys)
         for claim in ("iss", "sub", "jti"):
             if not isinstance(claims.get(claim), str | None):
                 raise JwtError(f"Could not validate the access token: {claim} must be a string")
@@ -113,26 +133,6 @@ class JwtValidator:
             raise JwtError("Could not validate the access token: exp cannot be before iat or nbf")
         return expires_at_ms
 
-    def _verified(self, token: str, now_ms: int) -> Mapping[str, Any]:
-        """Return the claims of a token after verifying its signature. Raises JwtError."""
-        from jwt import PyJWS, get_unverified_header
-        from jwt.exceptions import PyJWTError
-
-        try:
-            header = get_unverified_header(token)
-            algorithm, key_id = header.get("alg"), header.get("kid")
-            key_type = KEY_TYPES.get(algorithm) if isinstance(algorithm, str) else None
-            if key_type is None or not isinstance(key_id, str | None) or len(key_id or "") > MAX_KEY_ID:
-                raise JwtError("Could not validate the access token: its algorithm or key id is not allowed")
-            if str(header.get("cty")).lower() in ("jwt", "application/jwt"):
-                raise JwtError("Could not validate the access token: it contains another token")
-            for key in self._keys(key_id, now_ms):
-                if key.key_type == key_type and (claims := _claims(PyJWS(), token, key, str(algorithm))) is not None:
-                    return claims
-        except (PyJWTError, RecursionError) as error:
-            raise JwtError(f"Could not validate the access token: {type(error).__name__}") from error
-        raise JwtError("Could not validate the access token: no key of the JWKS has signed it")
-
     def _check_audience(self, audience: object) -> None:
         """Raise JwtError unless the audience is expected. If none is expected, a token must have none, as in jose4j."""
         if audience is None and not self._audiences:
@@ -140,6 +140,34 @@ class JwtValidator:
         named = audience if isinstance(audience, list) else [audience]
         if not all(isinstance(each, str) for each in named) or self._audiences.isdisjoint(named):
             raise JwtError("Could not validate the access token: it is not for an expected audience")
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    """Return the header of a token. Raises JwtError."""
+    from jwt import get_unverified_header
+    from jwt.exceptions import PyJWTError
+
+    if token.find(".", 0, MAX_HEADER_BYTES + 1) < 0:
+        raise JwtError("Could not validate the access token: its header is missing or too long")
+    try:
+        return get_unverified_header(token)
+    except (PyJWTError, RecursionError) as error:
+        raise JwtError(f"Could not validate the access token: {type(error).__name__}") from error
+
+
+def _verified(token: str, algorithm: str, keys: Sequence[Key]) -> Mapping[str, Any]:
+    """Return the claims of a token after verifying its signature. Raises JwtError."""
+    from jwt import PyJWS
+    from jwt.exceptions import PyJWTError
+
+    reader = PyJWS()
+    try:
+        for key in keys:
+            if (claims := _claims(reader, token, key, algorithm)) is not None:
+                return claims
+    except (PyJWTError, RecursionError) as error:
+        raise JwtError(f"Could not validate the access token: {type(error).__name__}") from error
+    raise JwtError("Could not validate the access token: no key of the JWKS has signed it")
 
 
 def _claims(reader: Any, token: str, key: Key, algorithm: str) -> Mapping[str, Any] | None:

@@ -3,6 +3,8 @@
 The client's message: n,a=alice, 0x01 auth=Bearer <token> 0x01 [key=value 0x01 ...] 0x01. The server answers a refused
 token with a JSON challenge; the client replies with 0x01, and then the login fails. Deviation: =2C and =3D in the
 authorization id are decoded before it is compared with the token's name (RFC 5801); Apache Kafka compares it as sent.
+Deviation: a token of more than MAX_TOKEN_BYTES is refused; Apache Kafka takes up to sasl.server.max.receive.size, and
+spends on each what its length costs, before anybody has logged in.
 """
 
 import re
@@ -10,7 +12,12 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkapy.named_tuple import NamedTuple
-from kafkapy.security.sasl import OAUTHBEARER, SaslError, ToldSaslError
+from kafkapy.security.sasl import OAUTHBEARER, SaslError, ToldSaslError, WorkNeeded
+
+MAX_TOKEN_BYTES: Final = 16 * 1024
+"""Longer tokens are refused before they are parsed. Those of the usual issuers have 1 to 4 KiB."""
+MAX_MESSAGE_BYTES: Final = MAX_TOKEN_BYTES + 8 * 1024
+"""Bound of the client's first message: the token, the authorization id and the extensions."""
 
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -30,8 +37,11 @@ class Bearer(NamedTuple):
     expires_at_ms: int
 
 
-Validate = Callable[[str, int], Bearer]
-"""Takes a token and the wall clock in ms; validates the token. Raises JwtError."""
+Validate = Callable[[str, int], Callable[[], Bearer]]
+"""Takes a token and the wall clock in ms; returns what validates it, which is slow and may run on any thread.
+
+Both raise JwtError. The first call is the event loop's: it looks at the token's length and header, and looks up keys.
+"""
 
 
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
@@ -54,23 +64,39 @@ class OAuthBearerServer:
         """`on_refused` is called with the reason for refusing a token, which is not sent to the client."""
         self._validate = validate
         self._on_refused = on_refused
-        self._is_refused = False
+        self._validation: _Validation | None = None
+        self.is_refused = False
         self.is_complete = False
         self.authorization_id = ""
         self.expires_at_ms: int | None = None
         self.is_by_token = False
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
-        if self._is_refused and response == b"\x01":
+        if self.is_refused and response == b"\x01":
             raise ToldSaslError(INVALID_TOKEN)
-        self._is_refused = False
-        authorization_id, token = _parse(response.decode("utf-8", "replace"))
+        self.is_refused = False
+        validation, self._validation = self._validation, None
         try:
-            bearer = self._validate(token, now_ms)
+            if validation is None:
+                self._validation = self._begin(response, now_ms)
+                raise WorkNeeded(self._validation.run)
+            bearer = validation.outcome()
         except JwtError as error:
             self._on_refused(str(error))
-            self._is_refused = True
+            self.is_refused = True
             return INVALID_TOKEN.encode()
+        return self._finish(validation.authorization_id, bearer)
+
+    def _begin(self, response: bytes, now_ms: int) -> "_Validation":
+        """Raises SaslError, JwtError."""
+        if len(response) > MAX_MESSAGE_BYTES:
+            raise SaslError("The OAUTHBEARER client first message is too long")
+        authorization_id, token = _parse(response.decode("utf-8", "replace"))
+        if len(token) > MAX_TOKEN_BYTES:
+            raise JwtError(f"Could not validate the access token: it is longer than {MAX_TOKEN_BYTES} bytes")
+        return _Validation(authorization_id, self._validate(token, now_ms))
+
+    def _finish(self, authorization_id: str, bearer: Bearer) -> bytes:
         if authorization_id not in ("", bearer.name):
             raise ToldSaslError(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
@@ -79,6 +105,29 @@ class OAuthBearerServer:
         self.authorization_id, self.expires_at_ms = bearer
         self.is_complete = True
         return b""
+
+
+class _Validation:
+    """The validation of one token, run by the driver on any thread, and its outcome."""
+
+    def __init__(self, authorization_id: str, validate: Callable[[], Bearer]) -> None:
+        self.authorization_id = authorization_id
+        self._validate = validate
+        self._outcome: Bearer | JwtError | None = None
+
+    def run(self) -> None:
+        try:
+            self._outcome = self._validate()
+        except JwtError as error:
+            self._outcome = error
+
+    def outcome(self) -> Bearer:
+        """Return the owner of the token. Raises JwtError."""
+        outcome = self._outcome
+        assert outcome is not None, "evaluated again before the work was done"
+        if isinstance(outcome, JwtError):
+            raise outcome
+        return outcome
 
 
 class OAuthBearerClient:

@@ -25,6 +25,7 @@ class PlainServer:
     mechanism = PLAIN
     expires_at_ms = None
     is_by_token = False
+    is_refused = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         """`passwords`: by user name."""

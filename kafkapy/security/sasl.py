@@ -4,6 +4,7 @@ The client starts. A machine takes the other side's token and returns its own, u
 and uses no randomness: nonces are arguments. After raising an error, a machine must not be used again.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -22,6 +23,17 @@ class SaslError(KafkapyError):
 
 class ToldSaslError(SaslError):
     """The login failed, and the message is sent to the client (Kafka's SaslAuthenticationException)."""
+
+
+class WorkNeeded(Exception):
+    """`evaluate` needs the outcome of `work`, which may take a millisecond and raises nothing.
+
+    The driver runs it, on any thread, then calls `evaluate` again with the same arguments; nothing else meanwhile.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__()
+        self.work = work
 
 
 class SaslServer(Protocol):
@@ -48,8 +60,13 @@ class SaslServer(Protocol):
         """Whether the client used a delegation token (KIP-48). Only once complete."""
         ...
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the last challenge refused the client's token, so that it is to be delayed as a failure is."""
+        ...
+
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
-        """Process the client's token, return the challenge. `now_ms`: the wall clock. Raises SaslError."""
+        """Process the client's token, return the challenge. `now_ms`: the wall clock. Raises SaslError, WorkNeeded."""
         ...
 
 

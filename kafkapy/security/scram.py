@@ -125,6 +125,8 @@ def _no_token(token_id: str) -> ScramToken | None:
 class ScramServer:
     """sasl.SaslServer for both mechanisms."""
 
+    is_refused = False
+
     def __init__(
         self,
         mechanism: ScramMechanism,

@@ -6,7 +6,8 @@ their options of the login module. Deviation: they are accepted only with kafkap
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kafkapy.security.client_jwt import read_claims, read_part, time_ms
@@ -30,7 +31,10 @@ class UnsignedJwtValidator:
         if self._skew_ms < 0:
             raise ValueError(f"Allowable clock skew millis must not be negative: {self._skew_ms}")
 
-    def __call__(self, token: str, now_ms: int) -> Bearer:
+    def __call__(self, token: str, now_ms: int) -> Callable[[], Bearer]:
+        return partial(self._read, token, now_ms)
+
+    def _read(self, token: str, now_ms: int) -> Bearer:
         if read_part(token, 0).get("alg") != "none" or not token.endswith("."):
             raise JwtError("the token is signed, but only unsigned ones can be checked without a JWKS")
         claims = read_claims(token)

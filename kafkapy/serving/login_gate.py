@@ -2,8 +2,9 @@
 
 The machine (security/authentication.py) decides; this module sends its responses, waits, and closes the connection. A
 failed login is answered after connection.failed.authentication.delay.ms, without reading further requests, and the
-connection is closed. If sessions have a lifetime, it is checked at each request: after its end only a SaslHandshake is
-accepted (KIP-368). No log line contains a token.
+connection is closed; a refused bearer token is answered after it, too, though the client may send another. Signatures
+of tokens are verified in the IO pool, one at a time, and addresses take turns. If sessions have a lifetime, it is
+checked at each request: after its end only a SaslHandshake is accepted (KIP-368). No log line contains a token.
 """
 
 import asyncio
@@ -16,9 +17,11 @@ from kafkapy.handlers.context import CloseConnection
 from kafkapy.protocol.api import SASL_HANDSHAKE
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import Coalesce, ConnectionInfo, Route, Served
+from kafkapy.runtime.pool import QueuedWork
 from kafkapy.seams import Clock
 from kafkapy.security.authentication import Login, LoginSettings, Reply, VersionsRequested
 from kafkapy.security.log_text import one_line
+from kafkapy.security.sasl import WorkNeeded
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,8 @@ class GateSettings:
     """connection.failed.authentication.delay.ms by listener name."""
     timeout_ms: int
     """kafkapy.authentication.timeout.ms."""
+    work: QueuedWork
+    """Runs what a mechanism needs done off the loop."""
 
     def new_login(self, info: ConnectionInfo) -> "LoginGate":
         """Implements protocol.serving.NewLogin."""
@@ -79,11 +84,13 @@ class LoginGate:
                 return await handling
         login.settings = self._gate.settings(info.listener_name)
         try:
-            reply = login.receive(frame, now_ms=now_ms, wall_ms=self._clock.wall_ms())
+            reply = await self._receive(info, frame, now_ms)
         except VersionsRequested:
             return await self._answer_versions(info, frame)
         if reply.failure is not None:
             return await self._refuse(info, reply)
+        if reply.is_refused:
+            await self._delay(info)
         if login.is_complete:
             _count_login(info, login, now_ms)
             info.principal = f"User:{login.user}"
@@ -91,6 +98,17 @@ class LoginGate:
             info.is_authenticated = True
             logger.debug("Connection %s has authenticated as User:%s", info.connection_id, one_line(login.user))
         return reply.answer
+
+    async def _receive(self, info: ConnectionInfo, frame: memoryview, now_ms: int) -> Reply:
+        wall_ms = self._clock.wall_ms()
+        try:
+            return self._login.receive(frame, now_ms=now_ms, wall_ms=wall_ms)
+        except WorkNeeded as needed:
+            work = needed.work
+        info.is_held = True
+        await self._gate.work.run(work, info.peer_host)
+        info.is_held = False
+        return self._login.receive(frame, now_ms=now_ms, wall_ms=wall_ms)
 
     def coalesce(self, info: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
         """Pass Produce requests to the router's `coalesce` while the session is authenticated and not expired."""
@@ -110,12 +128,17 @@ class LoginGate:
         _count_refusal(info)
         action = "re-authentication" if info.is_authenticated else "authentication"
         logger.info("Failed %s with %s (%s)", action, info.connection_id, one_line(reply.failure))
+        await self._delay(info)
+        info.close_after_answer = True
+        return reply.answer
+
+    async def _delay(self, info: ConnectionInfo) -> None:
+        """Wait for connection.failed.authentication.delay.ms, without reading further requests."""
         info.is_held = True
         delay_ms = self._gate.failure_delay_ms[info.listener_name]
         if delay_ms > 0:
             await asyncio.sleep(delay_ms / 1000)
-        info.close_after_answer = True
-        return reply.answer
+        info.is_held = False
 
 
 def _count_login(info: ConnectionInfo, login: Login, now_ms: int) -> None:

@@ -9,6 +9,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from kafkapy.security.sasl import SaslServer, WorkNeeded
+
 WALL_MS = 1_800_000_000_000
 KINDS = {
     "RS256": (lambda: rsa.generate_private_key(65537, 2048), RSAAlgorithm),
@@ -61,6 +63,15 @@ def write_jwks(path: Path, *keys: SigningKey) -> str:
     """Return the URL."""
     path.write_bytes(jwks(*keys))
     return path.as_uri()
+
+
+def evaluate(machine: SaslServer, response: bytes, now_ms: int) -> bytes:
+    """Return a mechanism's challenge, with its work done here."""
+    try:
+        return machine.evaluate(response, now_ms)
+    except WorkNeeded as needed:
+        needed.work()
+    return machine.evaluate(response, now_ms)
 
 
 def bearer(token: str, authorization_id: str = "") -> bytes:

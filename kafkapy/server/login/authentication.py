@@ -67,6 +67,7 @@ class Logins:
         cluster_id: str,
     ) -> None:
         self._endpoints = [each for each in endpoints if each.security_protocol.uses_sasl]
+        self._io_pool = io_pool
         self._mechanisms = _Mechanisms(image, random, io_pool, config.security.delegation_token_secret_key, cluster_id)
         self._failure_delay_ms = {
             each.listener: int(str(config.listener_value(each.listener, "connection.failed.authentication.delay.ms")))
@@ -98,6 +99,7 @@ class Logins:
         return self._settings[listener]
 
     def gate(self, route: "Route", coalesce: "Coalesce", clock: "Clock") -> "GateSettings":
+        from kafkapy.runtime.pool import QueuedWork
         from kafkapy.serving.login_gate import GateSettings  # not needed by most brokers
 
         return GateSettings(
@@ -107,6 +109,7 @@ class Logins:
             clock=clock,
             failure_delay_ms=self._failure_delay_ms,
             timeout_ms=self._timeout_ms,
+            work=QueuedWork(self._io_pool, at_once=1),
         )
 
     def _read(self, config: BrokerConfig) -> dict[str, LoginSettings]:

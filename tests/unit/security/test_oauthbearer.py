@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, rsa
 
 from kafkapy.security.jwt_validator import JwtValidator, parse_jwks
-from kafkapy.security.oauthbearer import INVALID_TOKEN, JwtError, OAuthBearerClient, OAuthBearerServer
-from kafkapy.security.sasl import SaslError, ToldSaslError
-from tests.support.bearer_tokens import WALL_MS, SigningKey, bearer, jwks
+from kafkapy.security.oauthbearer import INVALID_TOKEN, MAX_TOKEN_BYTES, JwtError, OAuthBearerClient, OAuthBearerServer
+from kafkapy.security.sasl import SaslError, ToldSaslError, WorkNeeded
+from tests.support.bearer_tokens import WALL_MS, SigningKey, bearer, evaluate, jwks
 
 KEY = SigningKey("one")
 OTHER = SigningKey("two")
@@ -36,7 +36,7 @@ def server(refusals: list[str] | None = None, **settings) -> OAuthBearerServer:
 def test_a_signed_token_logs_its_subject_in(algorithm) -> None:
     key = SigningKey("key", algorithm)
     machine = OAuthBearerServer(validator(key), [].append)
-    assert machine.evaluate(bearer(key.token()), WALL_MS) == b""
+    assert evaluate(machine, bearer(key.token()), WALL_MS) == b""
     assert machine.is_complete
     assert (machine.authorization_id, machine.expires_at_ms) == ("alice", EXPIRES_MS)
 
@@ -44,7 +44,7 @@ def test_a_signed_token_logs_its_subject_in(algorithm) -> None:
 def test_a_token_without_key_id_is_tried_with_each_key() -> None:
     nameless = SigningKey(None)
     machine = OAuthBearerServer(validator(KEY, SigningKey("rsa", "RS256"), nameless), [].append)
-    machine.evaluate(bearer(nameless.token()), WALL_MS)
+    evaluate(machine, bearer(nameless.token()), WALL_MS)
     assert machine.is_complete
 
 
@@ -122,12 +122,12 @@ def critical() -> str:
 def test_a_token_that_is_not_right_is_challenged_then_refused(token, reason) -> None:
     refusals: list[str] = []
     machine = server(refusals)
-    assert machine.evaluate(bearer(token), WALL_MS) == INVALID_TOKEN.encode()
+    assert evaluate(machine, bearer(token), WALL_MS) == INVALID_TOKEN.encode()
     assert not machine.is_complete
     (output,) = refusals
     assert reason in output
     with pytest.raises(ToldSaslError, match="invalid_token"):
-        machine.evaluate(b"\x01", WALL_MS)
+        evaluate(machine, b"\x01", WALL_MS)
 
 
 @pytest.mark.parametrize(
@@ -135,20 +135,20 @@ def test_a_token_that_is_not_right_is_challenged_then_refused(token, reason) -> 
     [(" alice\t", "alice"), ("\x00alice\x1f", "alice"), ("\xa0alice", "\xa0alice"), ("\u3000", "\u3000")],
 )
 def test_a_name_is_trimmed_as_by_java_so_that_no_two_become_one(sub, name) -> None:
-    assert validator()(KEY.token(sub=sub), WALL_MS).name == name
+    assert validator()(KEY.token(sub=sub), WALL_MS)().name == name
 
 
 def test_a_time_that_is_null_counts_as_missing_and_seconds_are_whole() -> None:
-    assert validator()(KEY.token(nbf=None, exp=WALL_MS / 1000 + 60.9), WALL_MS).expires_at_ms == EXPIRES_MS
+    assert validator()(KEY.token(nbf=None, exp=WALL_MS / 1000 + 60.9), WALL_MS)().expires_at_ms == EXPIRES_MS
     with pytest.raises(JwtError, match="iat must be a time"):
-        validator()(KEY.token(iat=None), WALL_MS)
+        validator()(KEY.token(iat=None), WALL_MS)()
 
 
 def test_clocks_may_differ_by_some_seconds() -> None:
     s = WALL_MS // 1000
     for token in (KEY.token(iat=s - 60, exp=s - 29), KEY.token(nbf=s + 30), KEY.token(iat=s - 9, nbf=s - 1, exp=s - 1)):
         machine = server()
-        machine.evaluate(bearer(token), WALL_MS)
+        evaluate(machine, bearer(token), WALL_MS)
         assert machine.is_complete
 
 
@@ -156,16 +156,16 @@ def test_a_token_for_somebody_is_refused_where_nobody_is_expected() -> None:
     check = validator(audiences=(), issuer=None)
     for audience in ("kafka", ["kafka"], []):
         with pytest.raises(JwtError, match="audience"):
-            check(KEY.token(aud=audience), WALL_MS)
-    assert check(KEY.token(without="aud", iss="any"), WALL_MS).name == "alice"
+            check(KEY.token(aud=audience), WALL_MS)()
+    assert check(KEY.token(without="aud", iss="any"), WALL_MS)().name == "alice"
 
 
 def test_the_authorization_id_must_be_the_subject() -> None:
     machine = server()
-    machine.evaluate(bearer(KEY.token(), "alice"), WALL_MS)
+    evaluate(machine, bearer(KEY.token(), "alice"), WALL_MS)
     assert machine.is_complete
     with pytest.raises(ToldSaslError, match=r"authorization id \(bob\) that is different"):
-        server().evaluate(bearer(KEY.token(), "bob"), WALL_MS)
+        evaluate(server(), bearer(KEY.token(), "bob"), WALL_MS)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_the_authorization_id_must_be_the_subject() -> None:
 )
 def test_messages_that_are_none_are_refused(message, reason) -> None:
     with pytest.raises(SaslError, match=reason):
-        server().evaluate(message, WALL_MS)
+        evaluate(server(), message, WALL_MS)
 
 
 @pytest.mark.parametrize(
@@ -224,30 +224,65 @@ def test_edwards_curves_need_no_algorithm_in_the_key_set() -> None:
             scope_claim="scope",
             name_claim="sub",
         )
-        assert check(token, WALL_MS).name == "a"
+        assert check(token, WALL_MS)().name == "a"
 
 
 def test_a_control_a_is_an_answer_only_to_a_refusal() -> None:
     machine = server()
-    machine.evaluate(bearer("a.b.c"), WALL_MS)
+    evaluate(machine, bearer("a.b.c"), WALL_MS)
     with pytest.raises(SaslError, match="client first message"):
-        machine.evaluate(b"n", WALL_MS)
+        evaluate(machine, b"n", WALL_MS)
     with pytest.raises(SaslError, match="client first message"):
-        machine.evaluate(b"\x01", WALL_MS)
+        evaluate(machine, b"\x01", WALL_MS)
 
 
 def test_a_client_logs_in_with_its_token() -> None:
     client, machine = OAuthBearerClient(KEY.token()), server()
-    challenge = machine.evaluate(client.evaluate(b""), WALL_MS)
+    challenge = evaluate(machine, client.evaluate(b""), WALL_MS)
     assert (client.is_complete, client.evaluate(challenge), client.is_complete) == (False, b"", True)
     assert machine.authorization_id == "alice"
 
 
 def test_a_client_answers_a_refusal_and_then_gives_up() -> None:
     client, machine = OAuthBearerClient("a.b.c"), server()
-    answer = client.evaluate(machine.evaluate(client.evaluate(b""), WALL_MS))
+    answer = client.evaluate(evaluate(machine, client.evaluate(b""), WALL_MS))
     assert answer == b"\x01"
     for challenge in (b"", b"more"):
         with pytest.raises(SaslError, match=r"the server refused the token: .*invalid_token"):
             client.evaluate(challenge)
     assert not client.is_complete
+
+
+def test_a_token_that_is_too_long_is_refused_before_it_is_parsed() -> None:
+    def unreachable(token, now_ms):
+        raise AssertionError("a token that is too long is not looked at")
+
+    machine = OAuthBearerServer(unreachable, [].append)
+    assert machine.evaluate(bearer("a" * (MAX_TOKEN_BYTES + 1)), WALL_MS) == INVALID_TOKEN.encode()
+    assert machine.is_refused
+    with pytest.raises(SaslError, match="too long"):
+        machine.evaluate(bearer("a" * 380_000), WALL_MS)
+
+
+def test_a_header_is_read_up_to_its_bound() -> None:
+    long = unsigned(alg="ES256", kid="one", padding="a" * 4096)
+    with pytest.raises(JwtError, match="header is missing or too long"):
+        validator()(long, WALL_MS)
+
+
+def test_a_token_without_key_id_is_tried_with_four_keys_of_its_type_at_most() -> None:
+    nameless = [SigningKey(None) for _ in range(5)]
+    check = validator(SigningKey("rsa", "RS256"), *nameless)
+    assert check(nameless[3].token(), WALL_MS)().name == "alice"
+    with pytest.raises(JwtError, match="no key of the JWKS has signed it"):
+        check(nameless[4].token(), WALL_MS)()
+
+
+def test_a_signature_is_verified_by_the_work_that_the_driver_runs() -> None:
+    machine = server()
+    with pytest.raises(WorkNeeded) as needed:
+        machine.evaluate(bearer(KEY.token()), WALL_MS)
+    assert not machine.is_complete
+    needed.value.work()
+    assert machine.evaluate(bearer(KEY.token()), WALL_MS) == b""
+    assert machine.is_complete

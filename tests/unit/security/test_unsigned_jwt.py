@@ -14,7 +14,7 @@ ALICE = {"unsecuredLoginStringClaim_sub": "alice"}
 
 def test_a_token_names_its_owner() -> None:
     token = unsigned_token(ALICE, WALL_MS)
-    assert UnsignedJwtValidator({})(token, WALL_MS) == Bearer("alice", WALL_MS + 3_600_000)
+    assert UnsignedJwtValidator({})(token, WALL_MS)() == Bearer("alice", WALL_MS + 3_600_000)
 
 
 def test_options_name_claims_and_scopes() -> None:
@@ -27,21 +27,21 @@ def test_options_name_claims_and_scopes() -> None:
     }
     token = unsigned_token(options, WALL_MS)
     checked = {"unsecuredValidatorPrincipalClaimName": "who", "unsecuredValidatorRequiredScope": "write read"}
-    assert UnsignedJwtValidator(checked)(token, WALL_MS) == Bearer("bob", WALL_MS + 60_000)
+    assert UnsignedJwtValidator(checked)(token, WALL_MS)() == Bearer("bob", WALL_MS + 60_000)
     with pytest.raises(JwtError, match="scope"):
-        UnsignedJwtValidator(checked | {"unsecuredValidatorRequiredScope": "admin"})(token, WALL_MS)
+        UnsignedJwtValidator(checked | {"unsecuredValidatorRequiredScope": "admin"})(token, WALL_MS)()
 
 
 def test_a_scope_of_text_is_one_scope() -> None:
     """As in Apache Kafka, whose required scopes are separated by spaces."""
     token = unsigned_token(ALICE | {"unsecuredLoginStringClaim_scope": " read write "}, WALL_MS)
     with pytest.raises(JwtError, match="scope"):
-        UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)
+        UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)()
     token = unsigned_token(ALICE | {"unsecuredLoginStringClaim_scope": " read "}, WALL_MS)
-    assert UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS).name == "alice"
+    assert UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)().name == "alice"
     token = unsigned_token(ALICE | {"unsecuredLoginStringClaim_scope": "\u00a0read"}, WALL_MS)
     with pytest.raises(JwtError, match="scope"):  # Java trims no no-break space
-        UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)
+        UnsignedJwtValidator({"unsecuredValidatorRequiredScope": "read"})(token, WALL_MS)()
 
 
 @pytest.mark.parametrize("name", ["", " ", "a" * 4097])
@@ -50,7 +50,7 @@ def test_a_name_is_neither_blank_nor_too_long(name) -> None:
     claims = json.dumps({"sub": name, "exp": WALL_MS // 1000 + 60}).encode()
     token[1] = base64.urlsafe_b64encode(claims).decode().rstrip("=")
     with pytest.raises(JwtError, match="sub value must be"):
-        UnsignedJwtValidator({})(".".join(token), WALL_MS)
+        UnsignedJwtValidator({})(".".join(token), WALL_MS)()
 
 
 @pytest.mark.parametrize(("later_ms", "skew_ms", "is_valid"), [(60_000, 0, False), (60_000, 1, True), (-1, 0, False)])
@@ -58,16 +58,16 @@ def test_times_are_checked(later_ms, skew_ms, is_valid) -> None:
     token = unsigned_token(ALICE | {"unsecuredLoginLifetimeSeconds": "60"}, WALL_MS)
     validate = UnsignedJwtValidator({"unsecuredValidatorAllowableClockSkewMs": str(skew_ms)})
     if is_valid:
-        assert validate(token, WALL_MS + later_ms).name == "alice"
+        assert validate(token, WALL_MS + later_ms)().name == "alice"
     else:
         with pytest.raises(JwtError, match=r"expired|future"):
-            validate(token, WALL_MS + later_ms)
+            validate(token, WALL_MS + later_ms)()
 
 
 @pytest.mark.parametrize("token", ["", "a.b.c", SigningKey("one").token(), "e30.e30.", unsigned_token(ALICE, 1) + "x"])
 def test_anything_else_is_refused(token) -> None:
     with pytest.raises(JwtError):
-        UnsignedJwtValidator({})(token, WALL_MS)
+        UnsignedJwtValidator({})(token, WALL_MS)()
 
 
 @pytest.mark.parametrize(

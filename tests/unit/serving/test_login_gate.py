@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,14 @@ from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeRespo
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, Served
 from kafkapy.protocol.traffic import ConnectionTraffic
+from kafkapy.runtime.pool import QueuedWork
 from kafkapy.security.authentication import LoginSettings
+from kafkapy.security.oauthbearer import INVALID_TOKEN, Bearer, JwtError, OAuthBearerServer
 from kafkapy.security.plain import PlainServer
+from kafkapy.security.sasl import OAUTHBEARER
 from kafkapy.serving.login_gate import GateSettings, LoginGate
 from tests.simulator.loop import SimLoop
+from tests.support.bearer_tokens import bearer
 
 LISTENER = "LISTENER"
 TOKEN = b"\0alice\0wonder"
@@ -42,12 +46,27 @@ def settings(users: Mapping[str, str], mechanism: str = "PLAIN") -> LoginSetting
     return LoginSettings(servers={mechanism: partial(PlainServer, users)}, max_reauth_ms={mechanism: 60_000})
 
 
+class QueuedPool:
+    """seams.IoPool whose calls run when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def submit(self, call: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
+        self.calls.append(lambda: on_done(call(), None))
+
+    def resize(self, worker_count: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Listener:
     """One connection to a listener whose settings may change."""
 
     def __init__(self, users: Mapping[str, str], failure_delay_ms: int = 0) -> None:
         self.settings = settings(users)
         self.clock = StillClock()
+        self.pool = QueuedPool()
         self.info = ConnectionInfo("1", LISTENER, "SASL_PLAINTEXT", "10.0.0.7", 1, is_authenticated=False)
         gate = GateSettings(
             settings=lambda _: self.settings,
@@ -56,6 +75,7 @@ class Listener:
             clock=self.clock,
             failure_delay_ms={LISTENER: failure_delay_ms, "OTHER": 0},
             timeout_ms=1000,
+            work=QueuedWork(self.pool, at_once=1),
         )
         self._gate = LoginGate(gate, self.info)
 
@@ -97,6 +117,32 @@ async def test_a_failed_login_is_answered_after_the_delay_and_nothing_is_read_un
     assert answer is not None
     assert SaslAuthenticateResponse.decode(bytes(answer)[4:], 1).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert listener.info.close_after_answer
+
+
+async def test_a_refused_bearer_token_is_verified_by_a_worker_and_answered_after_the_delay(loop: SimLoop) -> None:
+    def refuse(token: str, now_ms: int) -> Callable[[], Bearer]:
+        raise_error = JwtError("not signed by us")
+
+        def verify() -> Bearer:
+            raise raise_error
+
+        return verify
+
+    listener = Listener({}, failure_delay_ms=100)
+    servers = {OAUTHBEARER: lambda: OAuthBearerServer(refuse, lambda reason: None)}
+    listener.settings = LoginSettings(servers=servers, max_reauth_ms={})
+    assert listener.shake_hands(OAUTHBEARER) == 0
+    answer = loop.create_task(listener.handle(SaslAuthenticateRequest(auth_bytes=bearer("a.b.c"))))
+    await asyncio.sleep(1)
+    assert not answer.done()
+    assert listener.info.is_held
+    listener.pool.calls.pop()()
+    response = await answer
+    assert response is not None
+    challenge = SaslAuthenticateResponse.decode(bytes(response)[4:], 1)
+    assert (challenge.error_code, bytes(challenge.auth_bytes)) == (0, INVALID_TOKEN.encode())
+    assert loop.now_ms() == 1100
+    assert not listener.info.close_after_answer
 
 
 def test_produce_requests_pass_together_only_while_a_session_lasts() -> None:

@@ -20,7 +20,7 @@ from kafkapy.server.login.authentication import Logins
 from kafkapy.server.login.jwks import EXPEDITED_MS, MAX_BYTES, MISSING_KEY_IDS, JwksEndpoint, JwksFile, read
 from kafkapy.server.process.system_clock import SystemRandom
 from tests.simulator.loop import SimLoop
-from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, jwks, write_jwks
+from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, evaluate, jwks, write_jwks
 from tests.support.certificates import client_context
 from tests.support.https_server import HttpsServer, give_keys, https_server
 from tests.support.logins import MODULES
@@ -257,7 +257,7 @@ def test_a_listener_takes_tokens_that_an_allowed_key_set_has_signed(tmp_path, mo
     url = write_jwks(tmp_path / "keys.json", ONE)
     for made in (logins(url, **{"kafkapy.sasl.oauthbearer.allowed.urls": f"https://a,{url}"}),):
         server = made.settings("SASL_PLAINTEXT").servers["OAUTHBEARER"]()
-        assert server.evaluate(bearer(ONE.token()), WALL_MS) == b""
+        assert evaluate(server, bearer(ONE.token()), WALL_MS) == b""
     monkeypatch.setenv("KAFKA_OPTS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}")
     logins(url)
 
@@ -280,9 +280,9 @@ def test_unsigned_tokens_are_taken_only_if_a_key_says_so_and_with_a_warning(tmp_
     with caplog.at_level(logging.WARNING, "kafkapy.server"):
         server = logins("", **unsecured).settings("SASL_PLAINTEXT").servers["OAUTHBEARER"]()
     assert "anyone can log in" in caplog.text
-    assert server.evaluate(token, WALL_MS) == b""
+    assert evaluate(server, token, WALL_MS) == b""
     assert server.authorization_id == "alice"
     url = write_jwks(tmp_path / "keys.json", ONE)
     strict = logins(url, **unsecured, **{"kafkapy.sasl.oauthbearer.allowed.urls": url})
     refusing = strict.settings("SASL_PLAINTEXT").servers["OAUTHBEARER"]()
-    assert refusing.evaluate(token, WALL_MS) == INVALID_TOKEN.encode()
+    assert evaluate(refusing, token, WALL_MS) == INVALID_TOKEN.encode()

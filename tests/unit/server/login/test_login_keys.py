@@ -21,7 +21,7 @@ from kafkapy.server.login.node_token import NodeToken, NoTokenError
 from kafkapy.server.login.web_request import TIMEOUT_S
 from kafkapy.server.process.system_clock import SystemRandom
 from tests.simulator.loop import SimLoop
-from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, write_jwks
+from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, evaluate, write_jwks
 from tests.support.https_server import give_keys, https_server
 from tests.support.logins import MODULES, PLAIN_MODULE
 
@@ -57,7 +57,7 @@ def bearers(url: str, **keys: str) -> Logins:
 def user_of(made: Logins, token: str, now_ms: int = WALL_MS) -> str | None:
     """Return who a token logs in, None for nobody."""
     server = made.settings(LISTENER).servers["OAUTHBEARER"]()
-    return server.authorization_id if server.evaluate(bearer(token), now_ms) == b"" else None
+    return server.authorization_id if evaluate(server, bearer(token), now_ms) == b"" else None
 
 
 @pytest.mark.parametrize("prefix", ["", PREFIX, f"{PREFIX}oauthbearer."])
