@@ -11,7 +11,7 @@ SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
-  counts vendor bench compiled test-compiled ci-compiled lock clean abuse
+  counts vendor bench compiled test-compiled ci-compiled lock clean abuse release
 
 help:            ## this list
 	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -162,6 +162,9 @@ check-built: setup
 
 packages: setup  ## the wheel and the sdist, to dist/: built twice and compared, then used on each supported Python that is here
 	$(BIN)/python -m tools.packages --pythons
+
+release: setup   ## what would be published, to dist/release: sdist, wheels (pure; compiled, of each Python that is here), SBOM, hashes; tried
+	$(BIN)/python -m tools.release $(if $(PYTHONS),--pythons $(PYTHONS))
 
 generate: setup  ## write the codec from protocol_specs/, docs/deviations.md from the code
 	$(BIN)/python -m kafkapy.protocol.codegen
