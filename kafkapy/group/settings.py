@@ -38,20 +38,24 @@ class GroupSettings:
         """The broker's keys, such as `settings.config.group_min_session_timeout_ms`."""
         return self._config()
 
-    def consumer_session_timeout_ms(self, group_id: str) -> int:
-        return self._of_group(group_id, "consumer.session.timeout.ms")
+    def consumer_times_ms(self, group_id: str) -> tuple[int, int]:
+        """Return a group's session time-out and heartbeat interval: read by every heartbeat, so together."""
+        config, own = self._config(), self._group_configs(group_id)
+        if not own:
+            return config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
+        return _value(config, own, "consumer.session.timeout.ms"), _value(config, own, "consumer.heartbeat.interval.ms")
 
-    def consumer_heartbeat_interval_ms(self, group_id: str) -> int:
-        return self._of_group(group_id, "consumer.heartbeat.interval.ms")
+    def consumer_session_timeout_ms(self, group_id: str) -> int:
+        return self.consumer_times_ms(group_id)[0]
 
     def consumer_assignment_interval_ms(self, group_id: str) -> int:
-        return self._of_group(group_id, "consumer.assignment.interval.ms")
+        return _value(self._config(), self._group_configs(group_id), "consumer.assignment.interval.ms")
 
-    def _of_group(self, group_id: str, key: str) -> int:
-        """Return the group's own value, clamped to the broker's current bounds, or else the broker's default."""
-        config, field = self._config(), GROUP_KEY_BOUNDS[key]
-        own = self._group_configs(group_id).get(key)
-        if own is None:
-            return int(getattr(config, field.format("")))
-        lowest, highest = getattr(config, field.format("min_")), getattr(config, field.format("max_"))
-        return int(min(max(int(own), lowest), highest))
+
+def _value(config: GroupCoordinatorConfig, own: Mapping[str, str], key: str) -> int:
+    """Return the group's own value, clamped to the broker's current bounds, or else the broker's default."""
+    field, value = GROUP_KEY_BOUNDS[key], own.get(key)
+    if value is None:
+        return int(getattr(config, field.format("")))
+    lowest, highest = getattr(config, field.format("min_")), getattr(config, field.format("max_"))
+    return int(min(max(int(value), lowest), highest))

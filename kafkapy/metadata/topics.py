@@ -123,12 +123,12 @@ class TopicControl:
     def decide_create(
         self,
         request: "CreateTopicsRequest",
-        describable: Callable[[str], bool] = lambda name: True,
+        describable: Callable[[str], bool] | None = None,
         count_partitions: CountPartitions = count_none,
     ) -> "Steps[Any, CreateTopicsResponse]":
         """Decide CreateTopics for topics with distinct names; each topic succeeds or fails independently.
 
-        `describable(topic)`: whether the client may see the topic's configs.
+        `describable(topic)`: may the client see the configs? None if the response has no place for them.
         """
         from kafkapy.protocol.messages.create_topics_response import CreateTopicsResponse
 
@@ -138,9 +138,9 @@ class TopicControl:
         described: DescribedConfigs = {}
         for topic in request.topics:
             try:
-                topic_records, result = self._create(
-                    topic, described if describable(topic.name) else None, count_partitions
-                )
+                topic_records, result, configs = self._create(topic, count_partitions)
+                if describable is not None:
+                    self._describe(result, configs, described if describable(topic.name) else None)
             except ApiError as error:
                 results.append(_failed(topic.name, error))
             else:
@@ -230,9 +230,9 @@ class TopicControl:
     # -- creating -------------------------------------------------------------------------------------------------
 
     def _create(
-        self, topic: "CreatableTopic", described: "DescribedConfigs | None", count_partitions: CountPartitions
-    ) -> "tuple[list[Any], CreatableTopicResult]":
-        """Return the topic's records and result. `described`: None if the client may not see its configs."""
+        self, topic: "CreatableTopic", count_partitions: CountPartitions
+    ) -> "tuple[list[Any], CreatableTopicResult, dict[str, str]]":
+        """Return the topic's records, its result without configs, and the configs that the request sets."""
         from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult
 
         self._check_new_name(topic.name)
@@ -247,13 +247,19 @@ class TopicControl:
             *(partition.to_record(topic_id, partition_id) for partition_id, partition in partitions.items()),
         ]
         result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
+        result.num_partitions = len(partitions)
+        result.replication_factor = len(partitions[0].replicas)
+        return records, result, configs
+
+    def _describe(
+        self, result: "CreatableTopicResult", configs: Mapping[str, str], described: "DescribedConfigs | None"
+    ) -> None:
+        """Add a topic's effective configs to its result; `described` is None if the client may not see them."""
         if described is not None:
-            result.num_partitions = len(partitions)
-            result.replication_factor = len(partitions[0].replicas)
             result.configs = self._effective_configs(configs, described)
         else:
+            result.num_partitions = result.replication_factor = -1
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return records, result
 
     def _check_new_name(self, name: str) -> None:
         reason = invalid_topic_name_reason(name)

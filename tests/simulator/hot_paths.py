@@ -19,10 +19,14 @@ from types import CodeType, FrameType
 from typing import Any, Self
 
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -30,6 +34,7 @@ from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulator.broker_world import (
     FETCH_VERSION,
     INIT_PRODUCER_ID_VERSION,
@@ -51,6 +56,9 @@ SMALL, MEDIUM, LARGE = 1, 150, 580
 WIDE, FEW = 16, 10
 """Partitions and records in the batch of each, as Java's producer sends to many partitions."""
 METADATA_VERSION, OFFSET_COMMIT_VERSION = 13, 9
+JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, MODERN_HEARTBEAT_VERSION = 9, 5, 4, 1
+CREATE_TOPICS_VERSION = 4
+"""The last whose response has no configs: of kafka-python and of old clients."""
 
 Frames = Callable[[], bytes | list[bytes]]
 """Makes a request's frame, or those of several that are sent together."""
@@ -124,6 +132,8 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         await client.produce(wide, *_values(SMALL), partition=partition)
     beside = await client.init_producer_id()
     of_java = new_batches(client, *beside)
+    joined, modern = await join_classic(client), await join_modern(client)
+    names = count()
     opened = await new_transactions(client, topic, "open", partition=2)
 
     paths: dict[str, Frames] = {
@@ -138,6 +148,9 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         "metadata of one topic": lambda: _metadata([topic.name]),
         "metadata of all topics": lambda: _metadata(None),
         "offset commit": lambda: _commit(topic),
+        "heartbeat": lambda: request_frame(joined, HEARTBEAT_VERSION),
+        "heartbeat, KIP-848": lambda: request_frame(modern, MODERN_HEARTBEAT_VERSION),
+        "creation of a topic, version 4": lambda: _create_topic(f"new-{next(names)}"),
         "transaction of one record, version 2": (await new_transactions(client, topic, "new")).next_of_version_2,
         "transaction of one record, librdkafka": (await new_transactions(client, topic, "old")).next_of_librdkafka,
         "produce of 1 KiB to each of 16 partitions": lambda: _produce_to_all(wide, client.batch(_values(FEW))),
@@ -220,6 +233,30 @@ def new_batches(client: KafkaClient, producer_id: int, producer_epoch: int) -> I
         )
 
 
+async def join_classic(client: KafkaClient) -> HeartbeatRequest:
+    """Let a member join a classic group; return its heartbeat."""
+    protocols = [JoinGroupRequestProtocol("range", metadata=b"")]
+    request = JoinGroupRequest("classic", protocol_type="consumer", protocols=protocols, session_timeout_ms=45_000)
+    request.rebalance_timeout_ms = 60_000
+    request.member_id = (await client.call(request, JOIN_VERSION)).member_id
+    joined = await client.call(request, JOIN_VERSION)
+    assert joined.error_code == 0, joined
+    assignment = SyncGroupRequestAssignment(joined.member_id, assignment=b"all")
+    sync = SyncGroupRequest("classic", joined.generation_id, joined.member_id, assignments=[assignment])
+    sync.protocol_type, sync.protocol_name = "consumer", "range"
+    assert (await client.call(sync, SYNC_VERSION)).error_code == 0
+    return HeartbeatRequest("classic", joined.generation_id, joined.member_id)
+
+
+async def join_modern(client: KafkaClient) -> ConsumerGroupHeartbeatRequest:
+    """Let a member join a KIP-848 group; return its heartbeat that changes nothing."""
+    request = ConsumerGroupHeartbeatRequest("modern", member_id="member", member_epoch=0, rebalance_timeout_ms=60_000)
+    request.subscribed_topic_names, request.topic_partitions = ["hot"], []
+    joined = await client.call(request, MODERN_HEARTBEAT_VERSION)
+    assert joined.error_code == 0, joined
+    return ConsumerGroupHeartbeatRequest("modern", member_id="member", member_epoch=joined.member_epoch)
+
+
 async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
     """Serve REPEATS requests to warm up and REPEATS that count; all frames are made beforehand."""
     frames = [new_frame() for _ in range(2 * REPEATS)]
@@ -268,6 +305,11 @@ def _fetch(topic: Topic, *requested: FetchPartition) -> bytes:
 def _metadata(names: Iterable[str] | None) -> bytes:
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     return request_frame(MetadataRequest(topics=topics), METADATA_VERSION)
+
+
+def _create_topic(name: str) -> bytes:
+    topic = CreatableTopic(name, num_partitions=PARTITIONS, replication_factor=1)
+    return request_frame(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CREATE_TOPICS_VERSION)
 
 
 def _commit(topic: Topic) -> bytes:

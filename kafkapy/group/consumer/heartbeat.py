@@ -50,11 +50,12 @@ def decide_heartbeat(
     update = MemberUpdate(group, context, member=member, updated=updated, reported=reported, records=records)
     update.update_subscription()
     update.update_assignment()
-    group.timers.touch_session(update.updated.member_id, context.now_ms)
+    session_timeout_ms, heartbeat_interval_ms = group.settings.consumer_times_ms(group.group_id)
+    group.timers.touch_session(update.updated.member_id, context.now_ms, session_timeout_ms)
     response = ConsumerGroupHeartbeatResponse(
         member_id=update.updated.member_id,
         member_epoch=update.updated.member_epoch,
-        heartbeat_interval_ms=group.settings.consumer_heartbeat_interval_ms(group.group_id),
+        heartbeat_interval_ms=heartbeat_interval_ms,
     )
     if _is_full(request) or update.updated.assigned != member.assigned:
         response.assignment = _assignment_answer(update.updated)

@@ -22,6 +22,7 @@ from kafkapy.protocol.messages.create_topics_response import CreatableTopicResul
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 STRICT_SINCE: Final = 6
+CONFIGS_SINCE: Final = 5
 
 
 async def handle(services: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -31,7 +32,8 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
     counts = Counter(topic.name for topic in request.topics)
     refused = _refused(services, context, counts, may_create_all=has_cluster)
     names = {result.name for result in refused}
-    describable = _describable(services, context, counts)
+    access = _describable(services, context, counts)
+    describable = access.allows if context.api_version >= CONFIGS_SINCE else None
     accepted = CreateTopicsRequest(
         topics=[topic for topic in request.topics if topic.name not in names],
         timeout_ms=request.timeout_ms,
@@ -42,7 +44,7 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
     count = count_partitions(context, strict_since=STRICT_SINCE)
     try:
         response = await services.metadata_changes.change(
-            lambda controller, _: controller.topics.decide_create(accepted, describable.allows, count),
+            lambda controller, _: controller.topics.decide_create(accepted, describable, count),
             timeout_ms=request.timeout_ms,
         )
     except ApiError as error:

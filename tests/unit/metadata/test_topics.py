@@ -1,7 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions as the controller decides them, with Kafka's codes and messages."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -26,7 +26,7 @@ from tests.support.controllers import Cluster, directory_id, end_of, new_control
 
 def create(cluster: Cluster, *topics: CreatableTopic, validate_only: bool = False) -> list[Any]:
     request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-    results: list[Any] = cluster.commit(cluster.controller.topics.decide_create(request)).topics
+    results: list[Any] = cluster.commit(cluster.controller.topics.decide_create(request, lambda name: True)).topics
     return results
 
 
@@ -269,3 +269,18 @@ def test_a_new_controller_reads_no_partition_before_its_first_decision() -> None
     growing = CreatePartitionsRequest(topics=[CreatePartitionsTopic("topic-1", count=11)])
     with pytest.raises(AssertionError, match="a partition is read"):
         end_of(controller.topics.decide_create_partitions(growing))
+
+
+def test_configs_that_no_response_can_hold_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(broker_count=1)
+    topics = cluster.controller.topics
+
+    def described(*_arguments: object) -> NoReturn:
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(topics._configs, "effective_topic_configs", described)
+    request = CreateTopicsRequest(topics=[plain("orders")])
+    (result,) = cluster.commit(topics.decide_create(request)).topics
+    assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+    with pytest.raises(AssertionError, match="computed"):
+        end_of(topics.decide_create(CreateTopicsRequest(topics=[plain("trades")]), lambda name: True))
