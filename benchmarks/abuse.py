@@ -3,9 +3,9 @@
     python -m benchmarks.abuse [--only NAME,...] [--seconds N] [--apache] [--tree DIRECTORY]
 
 Printed for each: the longest wait of another client (benchmarks/canary.py: a request every millisecond), its 99th
-percentile, and by how much the process's resident memory grew at its peak. Two figures hold for every attack: no wait above
-250 ms, no growth above 64 MiB beyond what the broker's keys allow. --tree: the sources of another version of kafkapy,
-to compare with.
+percentile, and by how much the process's resident memory grew at its peak. Two figures hold for every attack: no wait
+above 250 ms, no growth above 64 MiB beyond what the broker's keys allow. --tree: the sources of another version of
+kafkapy, to compare with.
 """
 
 import argparse

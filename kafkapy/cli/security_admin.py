@@ -190,7 +190,13 @@ def _described(server: str, settings: list[str] | None) -> list[Any]:
     from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
 
     every = DescribeAclsRequest(
-        ResourceType.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, PermissionType.ANY
+        resource_type_filter=ResourceType.ANY,
+        resource_name_filter=None,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=AclOperation.ANY,
+        permission_type=PermissionType.ANY,
     )
     properties = client_properties(server, settings)
     with failures(server):

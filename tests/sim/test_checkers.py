@@ -227,7 +227,7 @@ def a_producer_is_told_of_a_gap(lives: ClusterLives) -> Iterator[None]:
     producer = next(each for each in lives.clients if isinstance(each, IdempotentProducer))
     producer._unacknowledged = [producer._new_batch(1)]
     with pytest.raises(ViolationError, match=r"I4: .* was told OUT_OF_ORDER_SEQUENCE_NUMBER"):
-        producer._take(PartitionProduceResponse(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+        producer._take(PartitionProduceResponse(0, error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     yield
 
 

@@ -54,10 +54,12 @@ class FullNodes(Client):
         topics = [
             CreatableTopic(
                 name,
-                -1,
-                -1,
-                [CreatableReplicaAssignment(number, each) for number, each in enumerate(replicas)],
-                [CreatableTopicConfig("min.insync.replicas", str(min(2, len(replicas[0]))))],
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    CreatableReplicaAssignment(number, broker_ids=each) for number, each in enumerate(replicas)
+                ],
+                configs=[CreatableTopicConfig("min.insync.replicas", value=str(min(2, len(replicas[0]))))],
             )
             for name, replicas in replicas_by_topic.items()
         ]
@@ -140,7 +142,7 @@ async def test_a_full_node_is_neither_led_by_nor_waited_for_until_it_has_room(no
         nodes.empty(1)
         await nodes.world.until(nodes.world.is_whole, 10, "it is in sync again")
         assert nodes.registration(LED).directory_of(1) == nodes.world.computers[1].directory_id
-        await nodes.connections.call(2, ElectLeadersRequest(0, None, 2000))
+        await nodes.connections.call(2, ElectLeadersRequest(0, topic_partitions=None, timeout_ms=2000))
         await nodes.world.until(lambda: nodes.registration(LED).leader == 1, 10, "it leads again")
         await nodes.all_go_on()
     await nodes.finish()

@@ -242,10 +242,12 @@ async def join_classic(client: KafkaClient) -> HeartbeatRequest:
     joined = await client.call(request, JOIN_VERSION)
     assert joined.error_code == 0, joined
     assignment = SyncGroupRequestAssignment(joined.member_id, assignment=b"all")
-    sync = SyncGroupRequest("classic", joined.generation_id, joined.member_id, assignments=[assignment])
+    sync = SyncGroupRequest(
+        "classic", generation_id=joined.generation_id, member_id=joined.member_id, assignments=[assignment]
+    )
     sync.protocol_type, sync.protocol_name = "consumer", "range"
     assert (await client.call(sync, SYNC_VERSION)).error_code == 0
-    return HeartbeatRequest("classic", joined.generation_id, joined.member_id)
+    return HeartbeatRequest("classic", generation_id=joined.generation_id, member_id=joined.member_id)
 
 
 async def join_modern(client: KafkaClient) -> ConsumerGroupHeartbeatRequest:

@@ -97,7 +97,9 @@ class ClassicGroupCommands:
     def _heartbeat(self, words: Sequence[str]) -> Iterable[str]:
         (name,) = words
         member = self._members[name]
-        request = HeartbeatRequest(GROUP, member.generation, member.member_id, member.instance_id)
+        request = HeartbeatRequest(
+            GROUP, generation_id=member.generation, member_id=member.member_id, group_instance_id=member.instance_id
+        )
         world = self._world
         token = world.call(lambda token: world.shard.classic.heartbeat(request, world.now_ms))
         return self._sent(token, member, "Heartbeat")
@@ -105,7 +107,9 @@ class ClassicGroupCommands:
     def _leave(self, words: Sequence[str]) -> Iterable[str]:
         (name,) = words
         member = self._members[name]
-        request = LeaveGroupRequest(GROUP, members=[MemberIdentity(member.member_id, member.instance_id)])
+        request = LeaveGroupRequest(
+            GROUP, members=[MemberIdentity(member.member_id, group_instance_id=member.instance_id)]
+        )
         world = self._world
         token = world.call(lambda token: world.shard.classic.leave(request, 5, world.now_ms))
         return self._sent(token, member, "LeaveGroup")

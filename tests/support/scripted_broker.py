@@ -63,24 +63,33 @@ class ScriptedBroker:
 
     def _api_versions(self, request: Any, version: int) -> Any:
         served = [
-            ApiVersion(each.key, each.min_version, min(each.max_version, NEWEST_FETCH_OF_OFFSETS_BY_NAME))
+            ApiVersion(
+                api_key=each.key,
+                min_version=each.min_version,
+                max_version=min(each.max_version, NEWEST_FETCH_OF_OFFSETS_BY_NAME),
+            )
             for each in APIS.values()
             if each.name in self._answers
         ]
         return ApiVersionsResponse(api_keys=served)
 
     def _metadata(self, request: Any, version: int) -> Any:
-        return MetadataResponse(brokers=[MetadataResponseBroker(1, self.host, self.port)], cluster_id="scripted")
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(1, host=self.host, port=self.port)], cluster_id="scripted"
+        )
 
     def _cluster(self, request: Any, version: int) -> Any:
         return DescribeClusterResponse(
-            cluster_id="scripted", controller_id=1, brokers=[DescribeClusterBroker(1, self.host, self.port)]
+            cluster_id="scripted", controller_id=1, brokers=[DescribeClusterBroker(1, host=self.host, port=self.port)]
         )
 
     def _find_coordinator(self, request: Any, version: int) -> Any:
         if version < 4:
             return FindCoordinatorResponse(node_id=1, host=self.host, port=self.port, error_message=None)
-        found = [Coordinator(key, 1, self.host, self.port, error_message=None) for key in request.coordinator_keys]
+        found = [
+            Coordinator(key, node_id=1, host=self.host, port=self.port, error_message=None)
+            for key in request.coordinator_keys
+        ]
         return FindCoordinatorResponse(coordinators=found)
 
 

@@ -51,10 +51,19 @@ def offsets_after(*errors: int) -> Callable[[Any, int], OffsetFetchResponse]:
     def answer(request: Any, version: int) -> OffsetFetchResponse:
         code = left.pop(0) if left else 0
         if version < 8:
-            topics = [OffsetFetchResponseTopic("orders", [OffsetFetchResponsePartition(0, 4, metadata="")])]
+            topics = [
+                OffsetFetchResponseTopic(
+                    "orders", partitions=[OffsetFetchResponsePartition(0, committed_offset=4, metadata="")]
+                )
+            ]
             return OffsetFetchResponse(topics=[] if code else topics, error_code=code)
-        named = [OffsetFetchResponseTopics(name="orders", partitions=[OffsetFetchResponsePartitions(0, 4)])]
-        groups = [OffsetFetchResponseGroup(each.group_id, [] if code else named, code) for each in request.groups]
+        named = [
+            OffsetFetchResponseTopics(name="orders", partitions=[OffsetFetchResponsePartitions(0, committed_offset=4)])
+        ]
+        groups = [
+            OffsetFetchResponseGroup(each.group_id, topics=[] if code else named, error_code=code)
+            for each in request.groups
+        ]
         return OffsetFetchResponse(groups=groups)
 
     return answer
@@ -67,12 +76,16 @@ def coordinator(*errors: int) -> Iterator[ScriptedBroker]:
     def metadata(request: Any, version: int) -> MetadataResponse:
         partition = MetadataResponsePartition(0, partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
         topics = [MetadataResponseTopic(name="orders", topic_id=bytes(16), partitions=[partition])]
-        brokers = [MetadataResponseBroker(1, broker.host, broker.port)]
+        brokers = [MetadataResponseBroker(1, host=broker.host, port=broker.port)]
         return MetadataResponse(brokers=brokers, cluster_id="scripted", controller_id=1, topics=topics)
 
     def ends(request: Any, version: int) -> ListOffsetsResponse:
         return ListOffsetsResponse(
-            topics=[ListOffsetsTopicResponse("orders", [ListOffsetsPartitionResponse(0, offset=10)])]
+            topics=[
+                ListOffsetsTopicResponse(
+                    "orders", partitions=[ListOffsetsPartitionResponse(partition_index=0, offset=10)]
+                )
+            ]
         )
 
     def described(request: Any, version: int) -> ConsumerGroupDescribeResponse:
