@@ -13,7 +13,7 @@ import typer
 
 from kafkapy.cli.client import AsJson, parse_settings
 from kafkapy.cli.cluster_check import check
-from kafkapy.cli.failure import INTERRUPTED, fail, reason_of
+from kafkapy.cli.failure import INTERRUPTED, fail, note, reason_of
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.config.properties import parse_properties
 from kafkapy.errors import KafkapyError
@@ -179,7 +179,12 @@ def logs(
 def start(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Start a node; return once it serves."""
     with _failures():
-        _load(data_dir).start(node)
+        cluster = _load(data_dir)
+        is_broker = cluster.plan.node(node).is_broker
+        if not cluster.is_running(node):
+            note(f"waiting until node {node} answers{' and its broker is unfenced' if is_broker else ''}")
+        cluster.start(node)
+    print(f"Started node {node}.")
 
 
 @app.command()
@@ -187,6 +192,7 @@ def stop(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Stop a node in order."""
     with _failures():
         _load(data_dir).stop(node)
+    print(f"Stopped node {node}.")
 
 
 @app.command()
@@ -194,6 +200,7 @@ def kill(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """End a node as a crash does."""
     with _failures():
         _load(data_dir).kill(node)
+    print(f"Killed node {node}.")
 
 
 @app.command()
@@ -208,7 +215,7 @@ def add(
     with _failures():
         cluster = _load(data_dir)
         added = cluster.add_controller(port) if is_controller else cluster.add(port)
-    print(f"node {added.node_id} on {added.address[0]}:{added.address[1]}")
+    print(f"Added node {added.node_id} on {added.address[0]}:{added.address[1]}.")
 
 
 @app.command()
@@ -231,6 +238,7 @@ def remove(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Take a broker that holds no replicas, or a controller of its own, out of the cluster."""
     with _failures():
         _load(data_dir).remove(node)
+    print(f"Removed node {node}.")
 
 
 @app.command()
@@ -244,3 +252,4 @@ def down(
         cluster.down()
         if delete_data:
             cluster.delete()
+    print("Stopped all nodes" + (", deleted their data." if delete_data else "."))

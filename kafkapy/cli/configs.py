@@ -4,6 +4,7 @@ Cluster-wide broker defaults cannot be changed here: librdkafka requires a resou
 (--entity-default).
 """
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -115,8 +116,25 @@ def alter(options: AlterOptions) -> None:
         admin = admin_client(options.bootstrap_server, options.client_config)
         ((_, _, error),) = outcomes(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
-            raise typer.Exit(fail(error))
+            raise typer.Exit(fail(f"{error}{_hint(changes)}"))
     print(f"Altered {', '.join(key for _, key, _ in changes)}.")
+
+
+DURATION = re.compile(r"(\d{1,12}) ?(ms|s|m|min|h|d)")
+MS_OF_UNIT = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _hint(changes: list[tuple[str, str, str | None]]) -> str:
+    """Return what a refused change may have meant: another key, or a duration in milliseconds."""
+    from kafkapy.cli.explained_keys import explained, similar
+
+    for _, key, value in changes:
+        if all(each.definition.key != key for each in explained(key)):
+            return similar(key)
+        duration = DURATION.fullmatch(value or "")
+        if duration is not None and key.endswith(".ms"):
+            return f" {key} is in milliseconds: {key}={int(duration[1]) * MS_OF_UNIT[duration[2]]}"
+    return ""
 
 
 @app.command()

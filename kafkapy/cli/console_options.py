@@ -3,13 +3,15 @@
 import argparse
 from typing import Final
 
+from kafkapy.cli.parser import OneLineParser
+
 DEFAULT_SERVER: Final = "127.0.0.1:9092"
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 TOKEN_VARIABLE: Final = "KAFKAPY_CONSOLE_TOKEN"
 
 
 def new_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="kafkapy console",
         description="Serve pages about a cluster to a browser, on http://127.0.0.1:8080.",
         epilog="Anybody who reaches it may read all topics. Off loopback it needs a token: --token-file, or "

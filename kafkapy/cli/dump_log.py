@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkapy.cli.failure import fail
+from kafkapy.cli.parser import OneLineParser
 
 if TYPE_CHECKING:
     from kafkapy.storage.offline.dump import DumpOptions
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def new_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="kafkapy dump-log",
         description="Print log segments, Raft snapshots, indexes and producer snapshots of a stopped log directory.",
         allow_abbrev=False,

@@ -147,8 +147,31 @@ def _explain(error: Any) -> int:
         error.show()
     else:
         path = context.command_path if context is not None else "kafkapy"
-        fail(f"{error.format_message()} (see {path} -h)")
+        fail(f"{error.format_message()}{_moved(error)} (see {path} -h)")
     return int(error.exit_code)
+
+
+ELSEWHERE = {
+    "acl": "security acl",
+    "acls": "security acl",
+    "user": "security user",
+    "users": "security user",
+    "quota": "security quota",
+    "quotas": "security quota",
+    "token": "security token",
+    "delegation-tokens": "security token",
+    "consumer-groups": "groups",
+    "reassign-partitions": "cluster move",
+}
+"""Commands by other names: those of Kafka's tools, and what stands below `security`."""
+
+
+def _moved(error: Any) -> str:
+    """Return where a command is that does not exist under its name, "" if it is nowhere."""
+    for name, path in ELSEWHERE.items():
+        if error.format_message().startswith(f"No such command '{name}'"):
+            return f" It is `kafkapy {path}`."
+    return ""
 
 
 def _stands_in(name: str, text: str) -> None:

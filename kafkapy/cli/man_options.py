@@ -3,9 +3,11 @@
 import argparse
 from pathlib import Path
 
+from kafkapy.cli.parser import OneLineParser
+
 
 def new_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="kafkapy man", description="Print the manual page of a command, for man.", allow_abbrev=False
     )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="the words of a command, as in `topics create`")

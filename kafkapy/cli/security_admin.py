@@ -69,7 +69,8 @@ def add_user(
         kinds = confluent().admin
         info = kinds.ScramCredentialInfo(_mechanism(mechanism), ITERATIONS)
         _alter(bootstrap_server, client_config, kinds.UserScramCredentialUpsertion(user, info, given.encode()))
-    print(f"User {user}" + ("" if password is not None else f", password {given}: it will not be shown again."))
+    made = f" Its password {given}: it will not be shown again." if password is None else ""
+    print(f"Added user {user}.{made}")
 
 
 @user_app.command("delete")
@@ -83,6 +84,7 @@ def delete_user(
     with failures(bootstrap_server):
         deletion = confluent().admin.UserScramCredentialDeletion(user, _mechanism(mechanism))
         _alter(bootstrap_server, client_config, deletion)
+    print(f"Deleted user {user}.")
 
 
 @user_app.command("list")
@@ -137,6 +139,7 @@ def add_acl(
         admin: Any = admin_client(bootstrap_server, client_config)
         for created in admin.create_acls(bindings).values():
             created.result(TIMEOUT_S)
+    print(f"Added {_counted(len(bindings))} of {user}.")
 
 
 @acl_app.command("remove")
@@ -153,8 +156,8 @@ def remove_acl(
     with failures(bootstrap_server):
         filters = _bindings("AclBindingFilter", user, operation, resource, deny=deny, host=host)
         admin: Any = admin_client(bootstrap_server, client_config)
-        for removed in admin.delete_acls(filters).values():
-            print(f"Removed {len(removed.result(TIMEOUT_S))}")
+        removed = sum(len(each.result(TIMEOUT_S)) for each in admin.delete_acls(filters).values())
+    print(f"Removed {_counted(removed)} of {user}.")
 
 
 @acl_app.command("list")
@@ -181,6 +184,10 @@ def list_acls(
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print_table([column.upper() for column in columns], rows)
+
+
+def _counted(count: int) -> str:
+    return f"{count} ACL{'' if count == 1 else 's'}"
 
 
 def _described(server: str, settings: list[str] | None) -> list[Any]:

@@ -97,7 +97,9 @@ def set_quotas(options: SetOptions) -> None:
     from kafkapy.protocol.messages.alter_client_quotas_request import OpData
 
     named = _some(_named(options))
-    _alter(options.bootstrap_server, named, [OpData(key, value=value) for key, value in map(_parsed, options.quotas)])
+    quotas = list(map(_parsed, options.quotas))
+    _alter(options.bootstrap_server, named, [OpData(key, value=value) for key, value in quotas])
+    print(f"Set {', '.join(key for key, _ in quotas)}.")
 
 
 @quota_app.command("remove")
@@ -109,6 +111,7 @@ def remove_quotas(options: RemoveOptions) -> None:
     named, server = _some(_named(options)), options.bootstrap_server
     keys = options.quotas or [key for names, found in _described(server, named) if names == named for key in found]
     _alter(server, named, [OpData(key, remove=True) for key in keys])
+    print(f"Removed {', '.join(keys) or 'nothing'}.")
 
 
 def _described(server: str, named: Entity) -> list[tuple[Entity, dict[str, float]]]:

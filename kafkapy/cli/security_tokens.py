@@ -103,7 +103,7 @@ def renew_token(
     request = RenewDelegationTokenRequest(_decoded(hmac), renew_period_ms=period)
     with connected(bootstrap_server) as connection:
         answer = checked(connection.call(request, 2))
-    print(f"Valid until {_iso(answer.expiry_timestamp_ms)}")
+    print(f"Valid until {_iso(answer.expiry_timestamp_ms)}.")
 
 
 @token_app.command("expire")
@@ -118,7 +118,7 @@ def expire_token(
     request = ExpireDelegationTokenRequest(_decoded(hmac), expiry_time_period_ms=period)
     with connected(bootstrap_server) as connection:
         answer = checked(connection.call(request, 2))
-    print(f"Ends at {_iso(answer.expiry_timestamp_ms)}")
+    print(f"Ends at {_iso(answer.expiry_timestamp_ms)}.")
 
 
 def _decoded(hmac: str) -> bytes:

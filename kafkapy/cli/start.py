@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.log_options import add_log_options, log_settings
+from kafkapy.cli.parser import OneLineParser
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
 from kafkapy.config.properties import parse_properties
@@ -190,7 +191,7 @@ def connectable(bound: str) -> str:
 
 
 def new_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="kafkapy start",
         description="Run a node in the foreground: as a server.properties says, or embedded with one-node defaults.",
         epilog="Exit status: 0 stopped as it was asked to; 1 it could not start or go on, or its stop was not clean; "

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.parser import OneLineParser
 from kafkapy.cli.start import properties_of_file
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
@@ -150,7 +151,7 @@ def _print_list(title: str, paths: Sequence[str]) -> None:
 
 
 def new_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kafkapy storage", description="Prepare and inspect log directories.")
+    parser = OneLineParser(prog="kafkapy storage", description="Prepare and inspect log directories.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="format|info|random-uuid")
     commands.add_parser("random-uuid", help="print a random UUID, fit for a cluster id")
     info = commands.add_parser("info", help="describe what the log directories hold")

@@ -267,7 +267,7 @@ def defaults(broker_count: int) -> dict[str, str]:
 
 
 def topic_defaults(broker_count: int) -> dict[str, str]:
-    """Return the defaults of topics that are created without a number of replicas: these survive the loss of a node.
+    """Return what topics get that are created without a number of replicas; three survive the loss of a node.
 
     The cluster keeps these when it grows. One or two brokers could not write after the loss of one with 2 in sync.
     """

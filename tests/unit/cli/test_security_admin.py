@@ -68,7 +68,7 @@ def test_a_user_may_do_what_an_acl_allows(broker, run) -> None:
     assert {
         "principal": "User:bob", "permission": "allow", "operation": "write", "resource": "topic:orders-*", "host": "*"
     } in rows  # fmt: skip
-    assert run("acl", "remove", "-u", "bob", "-o", "write", "-r", "topic:orders-*") == (0, "Removed 1\n")
+    assert run("acl", "remove", "-u", "bob", "-o", "write", "-r", "topic:orders-*") == (0, "Removed 1 ACL of bob.\n")
     assert produce(bob, "orders-1") is not None
 
 

@@ -32,11 +32,14 @@ def listed(run, *options: str) -> list[tuple[object, ...]]:
 
 def test_quotas_from_their_setting_to_their_removal(run) -> None:
     both = ("--user", "alice", "--client-defaults")
-    assert run("set", "producer_byte_rate=1024", "request_percentage=12.5", *both) == (0, "")
-    assert run("set", "controller_mutation_rate=5", "--user-defaults") == (0, "")
-    assert run("set", "consumer_byte_rate=7", "--client-id", "app") == (0, "")
-    assert run("set", "connection_creation_rate=3", "--ip", "10.0.0.9") == (0, "")
-    assert run("set", "connection_creation_rate=1000", "--ip-defaults") == (0, "")
+    assert run("set", "producer_byte_rate=1024", "request_percentage=12.5", *both) == (
+        0,
+        "Set producer_byte_rate, request_percentage.\n",
+    )
+    assert run("set", "controller_mutation_rate=5", "--user-defaults")[0] == 0
+    assert run("set", "consumer_byte_rate=7", "--client-id", "app")[0] == 0
+    assert run("set", "connection_creation_rate=3", "--ip", "10.0.0.9")[0] == 0
+    assert run("set", "connection_creation_rate=1000", "--ip-defaults")[0] == 0
     of_both = [
         ("alice", "(default)", None, "producer_byte_rate", 1024.0),
         ("alice", "(default)", None, "request_percentage", 12.5),
@@ -55,10 +58,10 @@ def test_quotas_from_their_setting_to_their_removal(run) -> None:
         ["alice", "(default)", "producer_byte_rate", "1024"],
         ["alice", "(default)", "request_percentage", "12.5"],
     ]
-    assert run("remove", "producer_byte_rate", *both) == (0, "")
+    assert run("remove", "producer_byte_rate", *both) == (0, "Removed producer_byte_rate.\n")
     assert listed(run, *both) == of_both[1:]
     for entity in (both, ("--user-defaults",), ("--client-id", "app"), ("--ip", "10.0.0.9"), ("--ip-defaults",)):
-        assert run("remove", *entity) == (0, "")
+        assert run("remove", *entity)[0] == 0
     assert listed(run) == []
 
 

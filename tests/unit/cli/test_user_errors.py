@@ -283,3 +283,35 @@ def test_a_reset_names_the_members_in_its_way(server, capsys) -> None:
         assert "busy has members, stop them first: reader (" in capsys.readouterr().err
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["start", "--port", "x"], "kafkapy: argument --port: x is not a port: 0 to 65535 (see kafkapy start -h)"),
+        (["storage", "format"], "kafkapy: the following arguments are required: "),
+        (["dump-log"], "kafkapy: no file was given (see kafkapy dump-log -h)"),
+        (["console", "--lisn", "1"], "kafkapy: unrecognized arguments: --lisn 1 (see kafkapy console -h)"),
+        (["acls"], "kafkapy: No such command 'acls'. It is `kafkapy security acl`. (see kafkapy -h)"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(arguments, line, capsys) -> None:
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    (error,) = capsys.readouterr().err.splitlines()
+    assert (status, error.startswith(line)) == (2, True), error
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("retention.ms=1h", "retention.ms is in milliseconds: retention.ms=3600000"),
+        ("retention.mss=3", "Did you mean retention.ms"),
+    ],
+)
+def test_a_refused_config_says_what_may_have_been_meant(setting, hint, server, capsys) -> None:
+    main(["topics", "create", "hinted", "--if-not-exists", "-b", server])
+    assert main(["configs", "alter", "-t", "hinted", "--set", setting, "-b", server]) == 1
+    assert hint in capsys.readouterr().err
