@@ -142,6 +142,7 @@ def _lines_of(found: "ClusterStatus") -> Iterator[str]:
     yield (
         f"partitions: {partitions.partition_count} of {partitions.topic_count} topics"
         f"; offline: {_shown(partitions.offline)}; under-replicated: {_shown(partitions.under_replicated)}"
+        f"; at risk, led by a node that does not answer: {_shown(found.at_risk)}"
     )
     counts: dict[int, int] = {}
     for leaders in partitions.leaders.values():

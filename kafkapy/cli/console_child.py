@@ -4,7 +4,9 @@ The child's standard input is a pipe whose other end only the broker has: it end
 """
 
 import contextlib
+import logging
 import subprocess
+import threading
 from typing import Final
 
 from kafkapy.child_command import child_command, child_environment
@@ -13,6 +15,7 @@ from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.errors import ConfigError
 
 STOP_TIMEOUT_S: Final = 5
+MAX_RESTARTS: Final = 5
 
 
 class ConsoleChild:
@@ -35,28 +38,61 @@ class ConsoleChild:
         if metrics and not metrics.endswith(":0"):
             self._options += ["--metrics", f"http://{_reached_by(metrics)}/metrics"]
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: threading.Thread | None = None
+        self._is_stopping = threading.Event()
 
     def start(self, address: str) -> None:
         """Start the console of the broker at `address`. Without it the broker serves nevertheless."""
         command = child_command("kafkapy", "console", "--end-with-stdin", "-b", address, *self._options)
-        with contextlib.suppress(OSError):
-            # Ctrl-C of a terminal reaches the broker alone, which then ends the console.
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, start_new_session=True, env=child_environment()
-            )
+        self._process = _started(command)
+        self._watcher = threading.Thread(target=self._watch, args=(command,), name="console-child", daemon=True)
+        self._watcher.start()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def _watch(self, command: list[str]) -> None:
+        """Start the console again when a signal has ended it, as a crash does, MAX_RESTARTS times.
+
+        One that ends by itself has said why: another process has its port.
+        """
+        logger = logging.getLogger("kafkapy.server")
+        for restarts_left in range(MAX_RESTARTS, -1, -1):
+            if self._process is None:
+                return
+            status = self._process.wait()
+            if self._is_stopping.is_set() or status >= 0:
+                return
+            if not restarts_left:
+                logger.error("The console has ended by signal %d again: it is not restarted", -status)
+                return
+            logger.warning("The console has ended by signal %d: starting it again", -status)
+            self._close_pipe()
+            self._process = _started(command)
 
     def stop(self) -> None:
         """End the child and wait for it, so that its port is free."""
-        if self._process is None:
-            return
-        assert self._process.stdin is not None, "made with a pipe"
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        self._is_stopping.set()
+        self._close_pipe()
+        if self._watcher is not None:
+            self._watcher.join(STOP_TIMEOUT_S)
+        if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+    def _close_pipe(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+
+def _started(command: list[str]) -> "subprocess.Popen[bytes] | None":
+    """Return the process; None if it cannot be started."""
+    with contextlib.suppress(OSError):
+        # Ctrl-C of a terminal reaches the broker alone, which then ends the console.
+        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=child_environment())
+    return None
 
 
 def _reached_by(listener: str) -> str:

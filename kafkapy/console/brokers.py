@@ -27,6 +27,10 @@ class ClusterError(Exception):
     """Of the page that shows it."""
 
 
+class NoAnswer(ClusterError):
+    """A broker did not answer."""
+
+
 class NotFound(ClusterError):
     """There is no such topic, group or broker."""
 
@@ -106,7 +110,7 @@ class Brokers:
         try:
             return self._use(address, Connection.to_any(address, security=self._security), ask)
         except OSError as error:
-            raise ClusterError(f"No broker answers at {address}: {error.strerror or error}.") from error
+            raise NoAnswer(f"No broker answers at {address}: {error.strerror or error}.") from error
         except ProtocolError as error:
             raise ClusterError(f"What answers at {address} is not understood: {error}.") from error
         except KafkapyError as error:  # settings of --command-config

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kafkapy.config.documentation import documentation_of
-from kafkapy.console.brokers import Brokers, ClusterError, Node, NotFound, check
+from kafkapy.console.brokers import Brokers, ClusterError, NoAnswer, Node, NotFound, check
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -55,6 +55,8 @@ class LogDir:
     usable_bytes: int
     partition_count: int
     used_bytes: int
+    is_silent: bool = False
+    """Whether its broker did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def log_dirs(brokers: Brokers, nodes: list[Node]) -> list[LogDir]:
             answer = brokers.call(node.node_id, DescribeLogDirsRequest(None), 4)
             check(answer.error_code)
         except ClusterError as error:
-            found.append(LogDir(node.node_id, "?", str(error), -1, -1, 0, 0))
+            found.append(LogDir(node.node_id, "?", str(error), -1, -1, 0, 0, is_silent=isinstance(error, NoAnswer)))
             continue
         found += [_log_dir(node.node_id, each) for each in answer.results]
     return found

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         with option_taken(arguments) as left:
             given = new_parser().parse_args(left)
             settings = settings_of(given)
-            return _serve(settings, _bound(settings), ends_with_stdin=given.end_with_stdin)
+            return _serve(settings, _bound(settings, _option(given)), ends_with_stdin=given.end_with_stdin)
     except (OptionError, CommandConfigError, DecodeError) as error:
         return fail(str(error))
 
@@ -85,7 +85,12 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _bound(settings: Settings) -> socket.socket:
+def _option(given: argparse.Namespace) -> str:
+    """Return the option that says where to serve: of `kafkapy start --console` if a broker started this process."""
+    return "--console-port" if given.end_with_stdin else "--listen"
+
+
+def _bound(settings: Settings, option: str) -> socket.socket:
     """Return the listening socket. Raises OptionError."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -95,7 +100,7 @@ def _bound(settings: Settings) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise OptionError(f"{settings.host}:{settings.port}: {error.strerror} (choose another by --listen)") from error
+        raise OptionError(f"{settings.host}:{settings.port}: {error.strerror} (choose another by {option})") from error
     return listener
 
 

@@ -62,9 +62,13 @@ class Pages:
         brokers = self._console.brokers
         nodes = brokers.nodes()
         known = self._console.topic_lists.current()
+        log_dirs = cluster.log_dirs(brokers, nodes)
+        silent = {each.node_id for each in log_dirs if each.is_silent}
         return self._page(
             request,
             "overview.html",
+            silent=silent,
+            at_risk=sum(known.led.get(node_id, 0) for node_id in silent),
             nodes=nodes,
             cluster_id=brokers.cluster_id,
             controller_id=brokers.controller_id,
@@ -72,7 +76,7 @@ class Pages:
             partition_count=known.partition_count,
             under_replicated=known.under_replicated,
             offline=known.offline,
-            log_dirs=cluster.log_dirs(brokers, nodes),
+            log_dirs=log_dirs,
             quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
             groups=access.section(lambda _: other_groups.group_list(brokers, self._console.clients)[0], brokers),

@@ -1,6 +1,7 @@
 """The names of all topics and what the overview counts of them, decoded anew only if the cluster's answer changed."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Final, Self
 
@@ -24,6 +25,8 @@ class TopicList:
     partition_count: int
     under_replicated: int
     offline: int
+    led: Mapping[int, int]
+    """Number of partitions by leader."""
 
     @classmethod
     def of(cls, topics: Iterable[Any]) -> Self:
@@ -36,6 +39,7 @@ class TopicList:
             partition_count=len(partitions),
             under_replicated=sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
             offline=sum(each.leader_id < 0 for each in partitions),
+            led=Counter(each.leader_id for each in partitions),
         )
 
     def matching(self, search: str, *, with_internal: bool) -> list[str]:

@@ -76,6 +76,8 @@ class ClusterStatus:
     nodes: list[NodeStatus]
     quorum: queries.QuorumView | None
     partitions: queries.TopicPartitions | None
+    at_risk: list[str]
+    """Partitions led by a broker that does not answer, as `topic-partition`: offline until it is fenced, or answers."""
 
 
 class LocalCluster:
@@ -375,7 +377,15 @@ class LocalCluster:
             )
             for node in self.plan.nodes
         ]
-        return ClusterStatus(nodes, quorum, found)
+        return ClusterStatus(nodes, quorum, found, [] if found is None else found.led_by(self._silent_brokers()))
+
+    def _silent_brokers(self) -> set[int]:
+        """Return the brokers that do not run, or do not answer."""
+        return {
+            node.node_id
+            for node in self.plan.brokers
+            if self.processes[node.node_id].pid is None or not self._is_ready(node)
+        }
 
     def _state(self, node: NodePlan, is_unfenced: bool, quorum: queries.QuorumView | None) -> str:
         if self.processes[node.node_id].pid is None:

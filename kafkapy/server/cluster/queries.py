@@ -4,6 +4,7 @@ Only for nodes of this version on this machine: requests use the newest version,
 """
 
 import socket
+from collections.abc import Collection
 from dataclasses import field
 from typing import Any, Final
 
@@ -40,6 +41,15 @@ class TopicPartitions:
     """Leader by topic and partition; -1 if there is none."""
     replica_counts: dict[int, int] = field(default_factory=dict)
     """Number of replicas by broker."""
+
+    def led_by(self, broker_ids: Collection[int]) -> list[str]:
+        """Return the partitions that one of the brokers leads, as `topic-partition`."""
+        return [
+            f"{topic}-{partition}"
+            for topic, leaders in self.leaders.items()
+            for partition, leader in leaders.items()
+            if leader in broker_ids
+        ]
 
 
 @dataclass(slots=True)
