@@ -7,6 +7,8 @@ A test that is a coroutine function is run on a loop: in virtual time if it or o
 
 The last test of a file fails if the file leaves many descriptors open: select() watches none above 1023.
 
+Of a test that is run with many seeds `make test` takes the first ones; the others are long (CONTRIBUTING.md, "Tiers").
+
 What the collection of the tests made is excluded from garbage collections: a million objects, which a process keeps to
 its end and would scan again and again. Nothing is searched for garbage while it is made.
 """
@@ -36,12 +38,14 @@ settings.load_profile("kafkapy")
 descriptors = Descriptors()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the outcomes of the texts in tests/texts anew")
-
-
+SHORT_SEEDS = {"seed": 10, "first_seed": 2}
+"""How many values of such a parameter are in `make test`; `first_seed` begins a block of seeds."""
 GC_THRESHOLDS = (5_000, 5, 5)
 """Allocations until a collection of each generation: with the tests frozen, full ones are as frequent as before."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write the outcomes of the texts in tests/texts anew")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,6 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: an address in a test's name; give the parameters ids")
+        if is_of_a_later_seed(item):
+            item.add_marker(pytest.mark.long)
+
+
+def is_of_a_later_seed(item: pytest.Item) -> bool:
+    """Whether a parameter named as in SHORT_SEEDS has a later value than `make test` takes, in the order of its list."""
+    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    return any(indices.get(name, 0) >= count for name, count in SHORT_SEEDS.items())
 
 
 @pytest.fixture

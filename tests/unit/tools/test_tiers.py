@@ -36,3 +36,8 @@ def test_ci_runs_every_test() -> None:
 def test_each_run_shows_the_ten_slowest() -> None:
     assert [recipe(target).split()[0] for target in ("test", "test-all", "test-fast")] == ["$(PYTEST)"] * 3
     assert re.search(r"^PYTEST := .*--durations=10$", MAKEFILE, re.M)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_seeds_after_the_tenth_are_long(seed: int, request: pytest.FixtureRequest) -> None:
+    assert (request.node.get_closest_marker("long") is not None) == (seed >= 10)
