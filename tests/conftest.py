@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_of_a_later_seed(item: pytest.Item) -> bool:
-    """Whether a parameter named as in SHORT_SEEDS has a later value than `make test` takes, in the order of its list."""
+    """Whether a parameter of SHORT_SEEDS has a later value, in the order of its list, than `make test` takes."""
     indices = item.callspec.indices if hasattr(item, "callspec") else {}
     return any(indices.get(name, 0) >= count for name, count in SHORT_SEEDS.items())
 
