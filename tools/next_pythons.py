@@ -47,6 +47,8 @@ Signed-By: {keyring}
 """
 CHECK: Final = "import ctypes, hashlib, lzma, sqlite3, ssl, venv, zlib"
 
+NOT_COMPILED: Final = "/(test|idlelib|tkinter|turtledemo)/"
+
 
 class NotHereError(Exception):
     """The Pythons cannot be had on this machine; the text says why."""
@@ -119,6 +121,8 @@ def relocate(root: Path, version: str) -> None:
     if headers.is_dir():  # pyconfig.h includes one of this folder by its path below /usr/include
         (headers / libraries.name).symlink_to(Path("..") / libraries.name)
     _run([str(python), "-c", CHECK])
+    library = str(root / "usr" / "lib" / f"python{version}")
+    _run([str(python), "-m", "compileall", "-q", "-x", NOT_COMPILED, library])  # Debian does so when it installs
 
 
 def _run(command: list[str], environment: Mapping[str, str] | None = None, directory: Path | None = None) -> str:

@@ -158,7 +158,7 @@ def _say_ready(server: "NodeServer") -> None:
     import logging
 
     from kafkapy import compiled
-    from kafkapy.server.process.distributions import warnings_of_installation
+    from kafkapy.server.process.distributions import missing_packages, warnings_of_installation
     from kafkapy.version import __version__
 
     address = connectable(server.bootstrap_servers)
@@ -169,7 +169,7 @@ def _say_ready(server: "NodeServer") -> None:
     logger.info("Running kafkapy %s, %s", __version__, compiled.description())
     for path in compiled.unlisted_modules():
         logger.warning("Running %s, a compiled module whose source is not known: remove it", path)
-    for warning in warnings_of_installation():
+    for warning in (*warnings_of_installation(), *missing_packages()):
         logger.warning("%s", warning)
 
 

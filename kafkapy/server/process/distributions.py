@@ -32,8 +32,8 @@ def foreign_distributions(path: Iterable[str] | None = None) -> list[str]:
 
 
 def warnings_of_installation() -> Sequence[str]:
-    """Return the warnings for the operator: packages that are missing, the other project if it is installed."""
-    return missing_packages() + [
+    """Return the warnings for the operator if the other project is installed."""
+    return [
         f"{each} is another project whose package and command are called kafkapy, too: each overwrites files of the "
         f"other. Run `pip uninstall kafkapy {DISTRIBUTION}`, then install {DISTRIBUTION} again"
         for each in foreign_distributions()
