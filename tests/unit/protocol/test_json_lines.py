@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -39,7 +40,7 @@ def test_decode_fills_in_json_and_encode_fills_in_hex():
     [
         ("{", "Expecting"),
         ("[]", "not a JSON object"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 100_000, "recursion|Stack overflow"),  # Python 3.14 measures the stack
         ({**LINE, "hex": "0"}, "hexadecimal"),
         ({**LINE, "hex": "00"}, "cut short"),
         ({**LINE, "hex": "0001670000"}, "ends at byte 4 of 5"),
@@ -53,7 +54,7 @@ def test_decode_fills_in_json_and_encode_fills_in_hex():
 def test_line_that_does_not_decode_gets_its_error_and_the_rest_goes_on(line, error):
     status, (failed, good) = run(decode_lines, line, LINE)
     assert status == 1
-    assert error in failed["error"]
+    assert re.search(error, failed["error"])
     assert good == LINE
 
 
