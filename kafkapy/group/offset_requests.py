@@ -5,7 +5,7 @@ This module checks the member with its group and makes the records. Errors of a 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -51,6 +51,8 @@ NO_OFFSET = -1
 NO_RETENTION_TIME = -1
 GROUP_ID_NOT_FOUND_SINCE = 9
 """The first OffsetCommit whose clients know GROUP_ID_NOT_FOUND; older ones get ILLEGAL_GENERATION."""
+OWN_ERRORS_SINCE = 6
+"""The first TxnOffsetCommit whose clients know GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
 MS_PER_MINUTE = 60_000
 
 
@@ -120,7 +122,7 @@ class OffsetRequests:
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, version: int) -> GroupDecision:
         """Decide TxnOffsetCommit. The caller appends the records in the producer's transaction.
 
-        They have no topic ids, as in Kafka.
+        They have the topic ids of the request, which versions before 6 have not.
         """
         check = self._check_transactional_commit(request, version)
         wall_ms = self._wall_ms()
@@ -128,7 +130,7 @@ class OffsetRequests:
         records: list[CoordinatorRecord] = []
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
-            answer = TxnOffsetCommitResponseTopic(topic.name)
+            answer = TxnOffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
             for partition in topic.partitions:
                 code = ErrorCode.NONE
@@ -137,7 +139,7 @@ class OffsetRequests:
                 else:
                     if check is not None:
                         check(topic.name, partition.partition_index)
-                    value = _commit_value(partition, ZERO_UUID, wall_ms, NO_TIMESTAMP)
+                    value = _commit_value(partition, topic.topic_id, wall_ms, NO_TIMESTAMP)
                     records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
                 answer.partitions.append(
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
@@ -147,17 +149,24 @@ class OffsetRequests:
     def _check_transactional_commit(
         self, request: TxnOffsetCommitRequest, version: int
     ) -> Callable[[str, int], None] | None:
-        """Return a check to call for each partition, or None. A stale member epoch raises ILLEGAL_GENERATION."""
+        """Return a check to call for each partition, or None.
+
+        Before version 6 a missing group and a stale member epoch raise ILLEGAL_GENERATION.
+        """
         group = self._groups.get(request.group_id)
         if group is None:
-            if request.generation_id < 0:
+            if request.generation_id_or_member_epoch < 0:
                 return None
-            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-        with _stale_epochs_as_illegal_generation():
+            raise ApiError(
+                ErrorCode.GROUP_ID_NOT_FOUND if version >= OWN_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION
+            )
+        stale_epochs: Callable[[], AbstractContextManager[None]]
+        stale_epochs = nullcontext if version >= OWN_ERRORS_SINCE else _stale_epochs_as_illegal_generation
+        with stale_epochs():
             check = group.check_offset_commit(
                 request.member_id,
                 request.group_instance_id,
-                request.generation_id,
+                request.generation_id_or_member_epoch,
                 version=version,
                 is_transactional=True,
             )
@@ -168,7 +177,7 @@ class OffsetRequests:
             image = self._metadata().topics.by_name.get(topic)
             if image is None:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-            with _stale_epochs_as_illegal_generation():
+            with stale_epochs():
                 check(topic, image.topic_id, partition)
 
         return check_partition
@@ -276,7 +285,7 @@ class OffsetRequests:
 
 @contextmanager
 def _stale_epochs_as_illegal_generation() -> Iterator[None]:
-    """Translate STALE_MEMBER_EPOCH, which clients of TxnOffsetCommit do not know."""
+    """Translate STALE_MEMBER_EPOCH, which clients of TxnOffsetCommit 5 and older do not know."""
     try:
         yield
     except ApiError as error:

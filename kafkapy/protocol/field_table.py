@@ -340,6 +340,8 @@ FIELDS: dict[str, dict[str, list[str]]] = {
         "ApiVersionsRequest": [
             "clientSoftwareName client_software_name string 3-32767 none none",
             "clientSoftwareVersion client_software_version string 3-32767 none none",
+            "clusterId cluster_id string 5-32767 5-32767 none",
+            "nodeId node_id int32 5-32767 none none",
         ],
     },
     "ApiVersionsResponse": {
@@ -3667,7 +3669,8 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "committedMetadata committed_metadata string 0-32767 0-32767 none",
         ],
         "TxnOffsetCommitRequestTopic": [
-            "name name string 0-32767 none none",
+            "name name string 0-5 none none",
+            "topicId topic_id uuid 6-32767 none none",
             "partitions partitions []TxnOffsetCommitRequestPartition 0-32767 none none",
         ],
         "TxnOffsetCommitRequest": [
@@ -3675,7 +3678,7 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "groupId group_id string 0-32767 none none",
             "producerId producer_id int64 0-32767 none none",
             "producerEpoch producer_epoch int16 0-32767 none none",
-            "generationId generation_id int32 3-32767 none none",
+            "generationIdOrMemberEpoch generation_id_or_member_epoch int32 3-32767 none none",
             "memberId member_id string 3-32767 none none",
             "groupInstanceId group_instance_id string 3-32767 3-32767 none",
             "topics topics []TxnOffsetCommitRequestTopic 0-32767 none none",
@@ -3687,7 +3690,8 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "errorCode error_code int16 0-32767 none none",
         ],
         "TxnOffsetCommitResponseTopic": [
-            "name name string 0-32767 none none",
+            "name name string 0-5 none none",
+            "topicId topic_id uuid 6-32767 none none",
             "partitions partitions []TxnOffsetCommitResponsePartition 0-32767 none none",
         ],
         "TxnOffsetCommitResponse": [

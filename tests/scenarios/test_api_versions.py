@@ -9,14 +9,19 @@ import pytest
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
+from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.protocol.messages.produce_request import ProduceRequest
 from tests.support.client_requests import metadata
 from tests.support.wire import WireClient
 
 FACTS = Path(__file__).parent.parent / "golden" / "api_versions.tsv"
 CLIENT = ApiVersionsRequest(client_software_name="wire-client", client_software_version="1.2.3")
-UNSUPPORTED_V0 = bytes.fromhex("0000002a 0023 00000001 0012 0000 0004")
-"""Correlation id 42, UNSUPPORTED_VERSION, one row: key 18, versions 0 to 4."""
+UNSUPPORTED_V0 = bytes.fromhex("0000002a 0023 00000001 0012 0000")
+"""Correlation id 42, UNSUPPORTED_VERSION, one row: key 18, versions 0 to"""
+HIGHEST = {bytes.fromhex("0004"), bytes.fromhex("0005")}
+"""4 in Apache Kafka 4.3.1, 5 in 4.4.0 and here."""
+OF_4_4_0 = {18: 5, 28: 6}
+"""The versions served of 4.4.0."""
 
 
 def header(api_key: int, version: int, *, correlation_id: int = 42, tags: bytes = b"") -> bytes:
@@ -38,11 +43,13 @@ def test_every_version_has_a_response_header_without_tagged_fields(client: WireC
     assert {18, 3, 0, 1} <= {row.api_key for row in response.api_keys}
 
 
-@pytest.mark.parametrize("version", [5, 6, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 def test_an_unknown_version_is_answered_in_version_0_with_its_own_row(client: WireClient, version: int) -> None:
     """Whatever the body is: its format is not known. The client asks again, on the same connection."""
     client.send_frame(header(18, version, tags=b"\0") + b"\xff\xff what is this")
-    assert client.receive_frame() == UNSUPPORTED_V0
+    answer = client.receive_frame()
+    assert answer[:-2] == UNSUPPORTED_V0
+    assert answer[-2:] in HIGHEST
     assert client.call(CLIENT, 4).error_code == 0
 
 
@@ -54,6 +61,29 @@ def test_a_clients_software_must_be_named_in_plain_letters(client: WireClient, n
     response = client.call(request, 3)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert client.call(CLIENT, 3).error_code == 0
+
+
+@pytest.mark.ours
+def test_a_client_that_means_another_broker_is_sent_to_its_bootstrap_servers(client: WireClient) -> None:
+    """Apache Kafka 4.4.0 does so, 4.3.1 has no version 5. KIP-1242."""
+    cluster = client.call(DescribeClusterRequest(), 0)
+    node_id = metadata(client).brokers[0].node_id
+
+    def code(cluster_id: str | None, node_id: int) -> int:
+        named = ApiVersionsRequest(
+            client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+        )
+        answer = client.call(named, 5)
+        assert bool(answer.api_keys) == (answer.error_code == 0)
+        return int(answer.error_code)
+
+    assert code(None, -1) == ErrorCode.NONE
+    assert code(cluster.cluster_id, node_id) == ErrorCode.NONE
+    assert code(cluster.cluster_id, node_id + 1) == ErrorCode.REBOOTSTRAP_REQUIRED
+    assert code("another", node_id) == ErrorCode.REBOOTSTRAP_REQUIRED
+    assert code(None, node_id) == ErrorCode.INVALID_REQUEST
+    assert code(cluster.cluster_id, -1) == ErrorCode.INVALID_REQUEST
+    assert code(None, -1) == ErrorCode.NONE, "the connection goes on"
 
 
 def test_features_with_a_minimum_of_0_are_kept_from_version_3(client: WireClient) -> None:
@@ -81,7 +111,7 @@ def test_rows_rise_and_name_only_what_kafka_has_for_clients(client: WireClient) 
     for row in rows:
         known = kafka[row.api_key]
         assert "BROKER" in known["listeners"], known
-        assert row.max_version <= int(known["max_stable_version"]), known
+        assert row.max_version <= OF_4_4_0.get(row.api_key, int(known["max_stable_version"])), known
         assert row.min_version == (0 if row.api_key == 0 else int(known["min_version"])), known
     assert not {71, 72} & set(keys)
 

@@ -323,10 +323,10 @@ def test_offsets_of_a_group_that_was_not_added_are_refused(
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"generation_id": 1, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 1, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
         ({"producer_epoch": 7}, ErrorCode.INVALID_PRODUCER_EPOCH),
         ({"producer_id": 123_456_789}, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        ({"generation_id": -1, "member_id": ""}, ErrorCode.NONE),
+        ({"generation_id_or_member_epoch": -1, "member_id": ""}, ErrorCode.NONE),
     ],
     ids=["a generation of no group", "an epoch to come", "another producer", "who names no member"],
 )

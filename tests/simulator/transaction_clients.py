@@ -343,7 +343,7 @@ class TransactionClient:
             group_id=group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            generation_id=transaction.member_epoch,
+            generation_id_or_member_epoch=transaction.member_epoch,
             member_id=transaction.member_id,
             topics=[TxnOffsetCommitRequestTopic(TOPICS[0], partitions=[requested])],
         )

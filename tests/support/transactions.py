@@ -156,14 +156,19 @@ class TransactionalProducer:
         until(is_answered)
         return codes[-1]
 
-    def commit_offset(self, group_id: str, topic: str, offset: int, *, version: int = 5, **fields: Any) -> int:
-        """TxnOffsetCommit of partition 0."""
+    def commit_offset(self, group_id: str, topic: str | bytes, offset: int, *, version: int = 5, **fields: Any) -> int:
+        """TxnOffsetCommit of partition 0 of a topic, of which version 6 takes the id."""
         partition = TxnOffsetCommitRequestPartition(0, committed_offset=offset, committed_metadata="")
+        requested = TxnOffsetCommitRequestTopic(partitions=[partition])
+        if isinstance(topic, str):
+            requested.name = topic
+        else:
+            requested.topic_id = topic
         fields = {"producer_id": self.producer_id, "producer_epoch": self.epoch, **fields}
         request = TxnOffsetCommitRequest(
             self.transactional_id,
             group_id=group_id,
-            topics=[TxnOffsetCommitRequestTopic(topic, partitions=[partition])],
+            topics=[requested],
             **fields,
         )
         codes: list[int] = []

@@ -1,9 +1,11 @@
-"""ApiVersions 0-4: the APIs and versions that this node serves.
+"""ApiVersions 0-5: the APIs and versions that this node serves.
 
 Answered at any version: an unknown version gets a version 0 body with UNSUPPORTED_VERSION and the row of ApiVersions
 itself (KIP-511). The response header is always version 0.
 v3: client software name and version (validated; INVALID_REQUEST), features in tagged fields. v4: also lists features
-whose minimum is 0, which v3 clients cannot read (KIP-1022).
+whose minimum is 0, which v3 clients cannot read (KIP-1022). v5, as in Apache Kafka 4.4.0: the cluster and the node that
+the client takes this for, both or neither (else INVALID_REQUEST); a broker that is another one answers
+REBOOTSTRAP_REQUIRED, so that a client with a stale address looks for the cluster again (KIP-1242).
 
 Of APIs whose requests are forwarded, a broker that is connected to an active controller elsewhere lists the versions
 that both have (KIP-590).
@@ -13,6 +15,7 @@ metadata or the controller changes.
 """
 
 import re
+from typing import Final
 
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.handlers.encoded_answers import EncodedAnswer
@@ -28,6 +31,7 @@ from kafkapy.protocol.messages.api_versions_response import (
     SupportedFeatureKey,
 )
 
+NO_NODE: Final = -1
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -37,6 +41,8 @@ async def handle(
     if context.api_version >= 3:
         if not _is_valid_client(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if request.cluster_id is not None and isinstance(services, Services) and _is_another(services, request):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         context.connection.software_name = request.client_software_name
         context.connection.software_version = request.client_software_version
     if context.meter is not None:  # it sets the response's throttle time
@@ -84,9 +90,15 @@ def unsupported_version_response() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS])])
 
 
+def _is_another(services: Services, request: ApiVersionsRequest) -> bool:
+    """Whether the client means another broker than this one. Controllers do not ask, as in Apache Kafka."""
+    return (request.cluster_id, request.node_id) != (services.cluster_id, services.node_id)
+
+
 def _is_valid_client(request: ApiVersionsRequest) -> bool:
     return bool(
-        SOFTWARE_PATTERN.fullmatch(request.client_software_name)
+        (request.cluster_id is None) == (request.node_id == NO_NODE)
+        and SOFTWARE_PATTERN.fullmatch(request.client_software_name)
         and SOFTWARE_PATTERN.fullmatch(request.client_software_version)
     )
 

@@ -1,8 +1,9 @@
-"""TxnOffsetCommit 0-5: commit a group's offsets as part of a transaction.
+"""TxnOffsetCommit 0-6: commit a group's offsets as part of a transaction.
 
 First the `__consumer_offsets` partition is verified with the transaction coordinator, then the group checks the member.
 The offsets are pending until the transaction's marker. v2: leader epochs; v3: member, generation and instance id
-(KIP-447); v4: TRANSACTION_ABORTABLE; v5: adds the partition to the transaction (KIP-890).
+(KIP-447); v4: TRANSACTION_ABORTABLE; v5: adds the partition to the transaction (KIP-890). v6, as in Apache Kafka 4.4.0:
+topics by id, UNKNOWN_TOPIC_ID, GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319).
 """
 
 from typing import Final
@@ -31,6 +32,7 @@ LOADING_KNOWN_SINCE: Final = 2
 """Clients of older versions crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 ABORTABLE_SINCE: Final = 4
 ADDING_SINCE: Final = 5
+TOPIC_IDS_SINCE: Final = 6
 
 _TRANSLATED: Final = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -110,22 +112,33 @@ def _committable(
     topics: list[TxnOffsetCommitRequestTopic],
     refused: TxnOffsetCommitResponse,
 ) -> list[TxnOffsetCommitRequestTopic]:
-    """Return the topics with existing partitions; add the errors of the others to `refused`."""
+    """Return the topics, by name and existing partitions; add the errors of the others to `refused`.
+
+    Older versions than TOPIC_IDS_SINCE commit without topic ids, as in Apache Kafka 4.3.1.
+    """
+    images = services.metadata.image.topics
+    uses_ids = context.api_version >= TOPIC_IDS_SINCE
+    if uses_ids:
+        for topic in topics:
+            found: TopicImage | None = images.by_id.get(topic.topic_id)
+            topic.name = "" if found is None else found.name
     access = TopicAccess(services, context, AclOperation.READ, (topic.name for topic in topics))
-    images = services.metadata.image.topics.by_name
     committable = []
     for topic in topics:
-        image: TopicImage | None = images.get(topic.name)
+        image: TopicImage | None = images.by_name.get(topic.name)
+        if uses_ids and not topic.name:
+            refused.topics.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            continue
         if not access.allows(topic.name):
             refused.topics.append(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         unknown = [each for each in topic.partitions if image is None or each.partition_index not in image.partitions]
         if unknown:
-            of_unknown = TxnOffsetCommitRequestTopic(topic.name, partitions=unknown)
+            of_unknown = TxnOffsetCommitRequestTopic(topic.name, topic_id=topic.topic_id, partitions=unknown)
             refused.topics.append(_failed(of_unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         known = [each for each in topic.partitions if image is not None and each.partition_index in image.partitions]
         if known:
-            committable.append(TxnOffsetCommitRequestTopic(topic.name, partitions=known))
+            committable.append(TxnOffsetCommitRequestTopic(topic.name, topic_id=topic.topic_id, partitions=known))
     return committable
 
 
@@ -138,14 +151,14 @@ def _failed(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitRes
         TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
         for each in topic.partitions
     ]
-    return TxnOffsetCommitResponseTopic(topic.name, partitions=partitions)
+    return TxnOffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _merge(response: TxnOffsetCommitResponse, refused: TxnOffsetCommitResponse) -> None:
     """Add the refused partitions to the response: one entry per topic, as in Kafka."""
-    by_topic = {topic.name: topic for topic in response.topics}
+    by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in refused.topics:
-        present = by_topic.get(topic.name)
+        present = by_topic.get((topic.name, topic.topic_id))
         if present is None:
             response.topics.append(topic)
         else:
