@@ -11,7 +11,7 @@ SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools spark-jars run demo test test-all test-fast next-pythons pythons test-pythons ci-pythons test-spark35 soak chaos coverage format check packages docs generate golden \
-  counts vendor bench compiled test-compiled ci-compiled lock clean abuse release
+  counts vendor bench compiled test-compiled ci-compiled lock clean abuse release golden-messages
 
 help:            ## this list
 	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -181,6 +181,10 @@ golden: setup tools   ## record again what Apache Kafka 4.3.1 answers: tests/gol
 	$(BIN)/python -m tools.record_quotas
 	$(BIN)/python -m tools.record_authorization_table
 	$(BIN)/python -m tools.record_transactions
+	$(BIN)/python -m tools.record_messages
+
+golden-messages: setup tools   ## messages.jsonl.gz alone; VERSION=4.4.0 ONLY=SomeRequest,SomeResponse for some of another release
+	$(BIN)/python -m tools.record_messages $(if $(VERSION),--version $(VERSION)) $(if $(ONLY),--only $(ONLY))
 
 counts: setup    ## keep what the hot paths cost now (tests/simulator/hot_path_counts.json)
 	$(BIN)/python -m tests.simulator.hot_paths --update
