@@ -11,6 +11,7 @@ from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.registrations import NO_LEADER, BrokerRegistration
 from kafkapy.record.batch import NO_LEADER_EPOCH
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.runtime.turns import Walk
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.errors import NeedsWarming
@@ -73,6 +74,14 @@ class TopicAccess:
     def denied(self, topics: Iterable[str]) -> list[str]:
         """Return the topics that are denied; all of these topics are authorized."""
         return [] if self._allows_everything else [topic for topic in topics if not self._authorize(topic)]
+
+    async def count_names(self, way: Walk) -> None:
+        """Count the names of a large request in turns."""
+        if not self._allows_everything:
+            counts: Counter[str] = Counter()
+            async for name in way.over(self._names):
+                counts[name] += 1
+            self._counts = counts
 
     async def authorize_all(self, topics: Iterable[str]) -> None:
         """Authorize each topic, yielding to the event loop. Later `allows` and `denied` use the cached answers."""

@@ -73,3 +73,23 @@ class DelayedFetch(DelayedOperation):
             if total >= self._min_bytes:
                 return True
         return False
+
+
+class PartitionsWatch(DelayedOperation):
+    """Reports each event of its partitions, and its time-out, until it is abandoned: for a fetch of many partitions.
+
+    `on_news` is called at once when the watch begins: for what came since the partitions were read.
+    """
+
+    __slots__ = ("_on_news",)
+
+    def __init__(self, on_news: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_news = on_news
+
+    def try_complete(self) -> bool:
+        self._on_news()
+        return False
+
+    def on_complete(self) -> None:
+        self._on_news()

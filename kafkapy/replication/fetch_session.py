@@ -15,6 +15,10 @@ The cache holds max.incremental.fetch.session.cache.slots sessions. A new sessio
 else the smallest that is older than two minutes and not larger than itself (a follower's session may evict any
 consumer's). Apache Kafka splits the cache into eight shards, for locking; here it is one. Driven by
 `handlers/data/fetch.py`.
+
+Deviation: a consumer's session holds MAX_SESSION_PARTITIONS, all of them together MAX_CONSUMER_PARTITIONS, and none
+keeps more than ten that were refused as unknown or denied (Apache Kafka has none of these bounds). A response that
+would need more ends the session: it has all partitions and session id 0, and the client's next fetch is a full one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +34,10 @@ FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = INT32_MAX
 EVICTION_MS: Final = 120_000
 """How long a session is safe from eviction; a constant in Apache Kafka, too."""
+MAX_SESSION_PARTITIONS: Final = 10_000
+"""Partitions of a consumer's session: a request of it takes 20 ms of turns, a partition some 600 bytes."""
+MAX_CONSUMER_PARTITIONS: Final = 80_000
+"""Partitions of all consumers' sessions: 50 MiB."""
 
 NewWatch: TypeAlias = "Callable[[Iterable[FetchedPartition]], SessionWatch]"
 PartitionKey: TypeAlias = tuple[Uuid | str, int]
@@ -242,6 +250,8 @@ class FetchSessionCache:
         self._new_session_id = new_session_id
         self._sessions: dict[int, FetchSession] = {}
         """Least recently used first."""
+        self.consumer_partition_count = 0
+        """Partitions of all sessions that are no follower's."""
         self.eviction_count = 0
 
     def __len__(self) -> int:
@@ -290,7 +300,14 @@ class FetchSessionCache:
         self, session: FetchSession, requested: list[FetchedPartition], forgotten: list[PartitionKey], now_ms: int
     ) -> FetchContext:
         if requested or forgotten:
+            before = len(session.partitions)
+            if not session.is_privileged and not self._may_grow(before, len(requested)):
+                self._remove(session.session_id)
+                session.update(requested, forgotten)
+                return FetchContext(list(session.partitions.values()))
             session.update(requested, forgotten)
+            if not session.is_privileged:
+                self.consumer_partition_count += len(session.partitions) - before
         if not session.partitions:
             self._remove(session.session_id)
             return FetchContext(_without_duplicates(requested))
@@ -301,10 +318,27 @@ class FetchSessionCache:
         partitions = list(session.partitions.values()) if session.watch is None else session.watch.take()
         return FetchContext(partitions, session=session)
 
+    def _may_grow(self, size: int, added: int) -> bool:
+        """Whether a consumer's session of `size` partitions may get `added` more, perhaps fewer."""
+        room = MAX_CONSUMER_PARTITIONS - self.consumer_partition_count
+        return not added or (size + added <= MAX_SESSION_PARTITIONS and added <= room)
+
+    def end_of_consumer(self, session_id: int) -> int:
+        """End a session with many unknown or denied partitions, unless it is a follower's; return the id to send."""
+        session = self._sessions.get(session_id)
+        if session is None or session.is_privileged:
+            return session_id
+        self._remove(session_id)
+        return NO_SESSION_ID
+
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.close()
+        if session is None:
+            return
+        if not session.is_privileged:
+            self.consumer_partition_count -= len(session.partitions)
+            assert self.consumer_partition_count >= 0
+        session.close()
 
     def maybe_create(
         self,
@@ -316,6 +350,10 @@ class FetchSessionCache:
     ) -> int:
         """Create a session with the partitions just answered; return its id, NO_SESSION_ID if there is no room."""
         is_privileged = new_watch is not None
+        if not is_privileged:
+            self._evict_stale(len(answers), now_ms)
+            if not self._may_grow(0, len(answers)):
+                return NO_SESSION_ID
         has_room = len(self._sessions) < self._max_slots or self._evict(len(answers), is_privileged, now_ms)
         if not has_room:
             return NO_SESSION_ID
@@ -331,7 +369,17 @@ class FetchSessionCache:
             now_ms=now_ms,
             new_watch=new_watch,
         )
+        if not is_privileged:
+            self.consumer_partition_count += len(self._sessions[session_id].partitions)
         return session_id
+
+    def _evict_stale(self, added: int, now_ms: int) -> None:
+        """Evict sessions unused for EVICTION_MS while consumers' partitions have no room for `added` more."""
+        while self.consumer_partition_count + added > MAX_CONSUMER_PARTITIONS:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS:
+                return
+            self._remove_evicted(oldest)
 
     def _evict(self, size: int, is_privileged: bool, now_ms: int) -> bool:
         """Evict a session to make room for one of `size` partitions, if its rank allows; return whether it did."""

@@ -17,7 +17,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.errors import InvalidRecordsError, InvalidSequenceError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_delete_records import RecordDeletions
-from kafkapy.replication.delayed_fetch import DelayedFetch
+from kafkapy.replication.delayed_fetch import DelayedFetch, PartitionsWatch
 from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
 from kafkapy.replication.follower_state import SessionTimes
 from kafkapy.replication.follower_watch import FollowerWatches
@@ -482,6 +482,16 @@ class ReplicaManager:
         keys = [partition for _, partition in partitions]
         self._fetches.try_complete_else_watch(
             operation, keys, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
+        )
+        return operation
+
+    def watch_for_data(
+        self, partitions: Sequence[HostedPartition], *, max_wait_ms: int, on_news: Callable[[], None]
+    ) -> PartitionsWatch:
+        """Call on_news() now, after each append to one of the partitions, and after max_wait_ms; until `abandon`."""
+        operation = PartitionsWatch(on_news)
+        self._fetches.try_complete_else_watch(
+            operation, partitions, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
         )
         return operation
 

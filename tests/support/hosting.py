@@ -209,5 +209,5 @@ async def settle() -> None:
 
 def new_walk(clock: Clock) -> Walk:
     """Return the walk of some request, alone."""
-    context = SimpleNamespace(is_long=False, connection=SimpleNamespace(is_held=False))
+    context = SimpleNamespace(is_long=False, client=None, connection=SimpleNamespace(is_held=False))
     return Walk(Turns(), clock, context)

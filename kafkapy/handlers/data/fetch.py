@@ -20,6 +20,7 @@ A consumer above its consumer_byte_rate or request_percentage gets an empty resp
 connection is muted for that time (KIP-219); its session is unchanged. Followers are exempt from both quotas.
 
 follower_fetch.py has what differs for followers, fetch_reading.py what both share; fetch_wire.py makes the response.
+wide_fetch.py does the same for a consumer with many partitions, in turns.
 
 Deviation: Apache Kafka waits for other partitions if one is unknown or forbidden; here every error is answered at once.
 Deviation: Apache Kafka gives a privileged session, which may evict those of consumers, to any client that sends a
@@ -31,8 +32,9 @@ from functools import partial
 from typing import Final
 
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data import wide_fetch
 from kafkapy.handlers.data.fetch_counts import count_sent
-from kafkapy.handlers.data.fetch_reading import RACK_SINCE, Follower, Readable, read_or_wait
+from kafkapy.handlers.data.fetch_reading import RACK_SINCE, Follower, Readable, limits_of, read_or_wait
 from kafkapy.handlers.data.fetch_wire import (
     TOPIC_IDS_SINCE,
     Reads,
@@ -40,6 +42,7 @@ from kafkapy.handlers.data.fetch_wire import (
     requested_partitions_of,
     respond,
     respond_throttled,
+    respond_wide,
 )
 from kafkapy.handlers.data.follower_fetch import fetch_for_follower
 from kafkapy.handlers.data_plane import TopicAccess
@@ -63,11 +66,16 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     )
     watches = services.replica_manager.watches
+    if context.is_long:
+        requested, forgotten = await wide_fetch.partitions_of(services, context, request)
+    else:
+        requested = requested_partitions_of(request)
+        forgotten = forgotten_of(request) if request.forgotten_topics_data else []
     fetch = services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
-        requested_partitions_of(request),
-        forgotten_of(request) if request.forgotten_topics_data else [],
+        requested,
+        forgotten,
         uses_topic_ids=version >= TOPIC_IDS_SINCE,
         now_ms=services.clock.monotonic_ms(),
         new_watch=partial(FollowerWatch, watches, replica_id) if is_from_follower else None,
@@ -75,6 +83,7 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
     meter = context.meter
+    is_wide = len(fetch.partitions) > wide_fetch.WIDE and not is_from_follower
     if names_replica:
         context.connection.is_replica = True
     if is_from_follower:
@@ -84,21 +93,26 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         answers = await fetch_for_follower(services, context, request, fetch, Follower(replica_id, broker_epoch))
     elif names_replica:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        answers = [(requested, failed_read(code)) for requested in fetch.partitions]
+        answers = await wide_fetch.refuse_all(services, context, fetch.partitions, code)
     else:
         if meter is not None:
             request.max_bytes = meter.most_fetched(request.max_bytes)
-        answers = await _fetch(services, context, request, fetch)
+        if is_wide:
+            answers = await _fetch_wide(services, context, request, fetch)
+        else:
+            answers = await _fetch(services, context, request, fetch)
         if meter is not None and (throttled_ms := meter.throttle_fetch(answers)) > 0:
             return respond_throttled(fetch, answers, throttled_ms)
+    if is_wide:
+        return await respond_wide(services, context, fetch, answers)
     return respond(services, context, fetch, answers)
 
 
 async def _fetch(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Reads:
     """Return an answer for each requested partition, in their order."""
-    readable, refused = _sort_out(services, context, fetch.partitions)
-    if context.api_version >= RACK_SINCE and request.rack_id:
-        readable = _send_near(services, context, request.rack_id, readable, refused)
+    refused: dict[object, PartitionRead] = {}
+    access = _access_to(services, context, fetch.partitions)
+    readable = _sort_out(services, context, request, fetch.partitions, access, refused)
     read = await read_or_wait(services, context, request, readable, must_answer=bool(refused))
     if services.replica_manager.traffic is not None:
         count_sent(readable, read.answers)
@@ -108,16 +122,45 @@ async def _fetch(services: Services, context: RequestContext, request: FetchRequ
     return [(requested, refused.get(requested.key) or next(read_answers)) for requested in fetch.partitions]
 
 
-def _sort_out(
+async def _fetch_wide(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Reads:
+    """Do as `_fetch` does, in turns."""
+
+    def sort_out(
+        some: Sequence[FetchedPartition], access: TopicAccess, refused: dict[object, PartitionRead]
+    ) -> list[Readable]:
+        return _sort_out(services, context, request, some, access, refused)
+
+    return await wide_fetch.fetch(
+        services,
+        context,
+        request,
+        fetch.partitions,
+        access=_access_to(services, context, fetch.partitions),
+        sort_out=sort_out,
+        limits=limits_of(services, context, request),
+    )
+
+
+def _access_to(
     services: Services, context: RequestContext, requested_partitions: Sequence[FetchedPartition]
-) -> tuple[list[Readable], dict[object, PartitionRead]]:
-    """Return the partitions that can be read, and, by key, the error answers of the others."""
-    partitions = services.replica_manager.partitions
+) -> TopicAccess:
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     names = _topic_names(services, requested_partitions, uses_topic_ids=uses_topic_ids)
-    access = TopicAccess(services, context, AclOperation.READ, names)
+    return TopicAccess(services, context, AclOperation.READ, names)
+
+
+def _sort_out(
+    services: Services,
+    context: RequestContext,
+    request: FetchRequest,
+    requested_partitions: Sequence[FetchedPartition],
+    access: TopicAccess,
+    refused: dict[object, PartitionRead],
+) -> list[Readable]:
+    """Return the partitions that can be read; add, by key, the error answers of the others to `refused`."""
+    partitions = services.replica_manager.partitions
+    uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     readable: list[Readable] = []
-    refused: dict[object, PartitionRead] = {}
     for requested in requested_partitions:
         if uses_topic_ids:
             partition = partitions.find_by_id(requested.topic_id, requested.request.partition)
@@ -129,7 +172,9 @@ def _sort_out(
             continue
         code = _refusal(services, access, requested, uses_topic_ids=uses_topic_ids)
         refused[requested.key] = failed_read(code)
-    return readable, refused
+    if readable and context.api_version >= RACK_SINCE and request.rack_id:
+        return _send_near(services, context, request.rack_id, readable, refused)
+    return readable
 
 
 def _send_near(

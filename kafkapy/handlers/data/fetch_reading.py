@@ -49,11 +49,9 @@ async def read_or_wait(
     follower: Follower | None = None,
 ) -> FetchRead:
     """Read; if that gives less than min_bytes and there is nothing else to answer, wait and read again."""
-    max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
-    min_bytes = min(request.min_bytes, max_bytes)
-    isolation = FetchIsolation.LOG_END if follower is not None else _isolation(request)
-    reads_followers = follower is None and context.api_version >= RACK_SINCE
-    limits = Limits(isolation, max_bytes, follower, reads_followers=reads_followers)
+    limits = limits_of(services, context, request, follower)
+    min_bytes = min(request.min_bytes, limits.max_bytes)
+    reads_followers = limits.reads_followers
     read = await read_partitions(services, readable, limits, notes_progress=True)
     is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
     if is_enough or request.max_wait_ms <= 0 or not readable:
@@ -74,6 +72,16 @@ async def read_or_wait(
     finally:
         waiting.abandon()
     return await read_partitions(services, readable, limits, notes_progress=False)
+
+
+def limits_of(
+    services: Services, context: RequestContext, request: FetchRequest, follower: Follower | None = None
+) -> Limits:
+    """Return how to read for a request. Raises ProtocolError."""
+    max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
+    isolation = FetchIsolation.LOG_END if follower is not None else _isolation(request)
+    reads_followers = follower is None and context.api_version >= RACK_SINCE
+    return Limits(isolation, max_bytes, follower, reads_followers=reads_followers)
 
 
 async def read_partitions(

@@ -2,7 +2,7 @@
 
 from typing import Final, TypeAlias
 
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
@@ -25,6 +25,23 @@ LEADERS_SINCE: Final = 16
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 CODES_WITH_LEADER: Final = frozenset((NOT_LEADER_OR_FOLLOWER, int(ErrorCode.FENCED_LEADER_EPOCH)))
+CODES_OF_NO_SESSION: Final = frozenset(
+    map(
+        int,
+        (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ),
+    )
+)
+"""Of partitions that are unknown or denied."""
+FEW_REFUSED: Final = 10
+"""So many of them may stay in a consumer's session: of a topic that was deleted, or is not known here yet."""
+
+MADE_AT_ONCE: Final = 50
+"""Partitions of a wide response that are added before it may give way."""
 
 Reads: TypeAlias = list[tuple[FetchedPartition, PartitionRead]]
 
@@ -54,24 +71,55 @@ def forgotten_of(request: FetchRequest) -> list[PartitionKey]:
 
 def respond(services: Services, context: RequestContext, fetch: FetchContext, reads: Reads) -> FetchResponse:
     """Return the response with what the session does not omit, in order and grouped by topic."""
-    version = context.api_version
     error_code, session_id, sent = fetch.finish(reads, services.clock.monotonic_ms())
     if error_code and not sent:
         _release(reads)
     topics: list[FetchableTopicResponse] = []
-    last: FetchedPartition | None = None
-    has_moved = False
+    codes = _add_topics(topics, sent, context.api_version)
+    response = FetchResponse(0, error_code, session_id, topics)
+    return _complete(services, context, response, codes) if codes else response
+
+
+async def respond_wide(services: Services, context: RequestContext, fetch: FetchContext, reads: Reads) -> FetchResponse:
+    """Return the response, as `respond` does, made in turns."""
+    error_code, session_id, sent = fetch.finish(reads, services.clock.monotonic_ms())
+    if error_code and not sent:
+        _release(reads)
+    topics: list[FetchableTopicResponse] = []
+    codes: list[int] = []
+    way = walk(services, context)
+    try:
+        for start in range(0, len(sent), MADE_AT_ONCE):
+            codes += _add_topics(topics, sent[start : start + MADE_AT_ONCE], context.api_version)
+            if way.is_over(MADE_AT_ONCE):
+                await way.give_way()
+    except BaseException:
+        _release(reads)
+        raise
+    return _complete(services, context, FetchResponse(0, error_code, session_id, topics), codes)
+
+
+def _add_topics(topics: list[FetchableTopicResponse], sent: Reads, version: int) -> list[int]:
+    """Add partitions to a response, to its last topic if they are of it; return their error codes."""
+    last = topics[-1] if topics else None
+    codes: list[int] = []
     for requested, read in sent:
         if read.error_code:
             if read.error_code == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
                 read.error_code = NOT_LEADER_OR_FOLLOWER
-            has_moved = has_moved or read.error_code in CODES_WITH_LEADER
+            codes.append(read.error_code)
         if last is None or last.topic_id != requested.topic_id or last.topic != requested.topic:
-            topics.append(FetchableTopicResponse(requested.topic, topic_id=requested.topic_id))
-            last = requested
-        topics[-1].partitions.append(_partition_data(requested.request.partition, read))
-    response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
-    if has_moved and version >= LEADERS_SINCE:
+            last = FetchableTopicResponse(requested.topic, topic_id=requested.topic_id)
+            topics.append(last)
+        last.partitions.append(_partition_data(requested.request.partition, read))
+    return codes
+
+
+def _complete(services: Services, context: RequestContext, response: FetchResponse, codes: list[int]) -> FetchResponse:
+    """Complete a response whose partitions have these error codes."""
+    if len(codes) > FEW_REFUSED and sum(code in CODES_OF_NO_SESSION for code in codes) > FEW_REFUSED:
+        response.session_id = services.fetch_sessions.end_of_consumer(response.session_id)
+    if context.api_version >= LEADERS_SINCE and not CODES_WITH_LEADER.isdisjoint(codes):
         _name_leaders(services, context, response)
     return response
 

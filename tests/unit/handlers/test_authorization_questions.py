@@ -261,6 +261,7 @@ async def test_very_many_topics_are_authorized_in_turns(loop: SimLoop, handler: 
     create(services(cluster), *(f"t{number}" for number in range(2_500)))
     request: Any = MetadataRequest(topics=None) if handler is metadata else DescribeTopicPartitionsRequest()
     requester = context(13 if handler is metadata else 0)
+    requester.client = None
     requester.connection = SimpleNamespace(is_held=False)
 
     authorizer = Deny((AclOperation.DESCRIBE, "t7"))

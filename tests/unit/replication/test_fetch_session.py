@@ -10,7 +10,9 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.replication.fetch_session import (
     EVICTION_MS,
+    MAX_CONSUMER_PARTITIONS,
     MAX_EPOCH,
+    MAX_SESSION_PARTITIONS,
     NO_SESSION_ID,
     FetchContext,
     FetchSessionCache,
@@ -256,3 +258,38 @@ def test_a_partition_named_twice_counts_once_with_its_last_offset() -> None:
     requested.topics[0].partitions[1].fetch_offset = 9
     context = opened(cache(), requested, now_ms=0)
     assert [part.request.fetch_offset for part in context.partitions] == [9]
+
+
+def test_a_consumers_session_that_would_hold_too_many_partitions_ends_with_all_of_them_answered() -> None:
+    sessions = cache()
+    session_id = open_session(sessions, *range(MAX_SESSION_PARTITIONS - 1))
+    grown = opened(
+        sessions, request(session_id, 1, *range(MAX_SESSION_PARTITIONS, MAX_SESSION_PARTITIONS + 2)), now_ms=0
+    )
+    assert len(grown.partitions) == MAX_SESSION_PARTITIONS + 1
+    error, left, sent = finish(grown)
+    assert (error, left, len(sent)) == (0, NO_SESSION_ID, MAX_SESSION_PARTITIONS + 1)
+    assert (len(sessions), sessions.consumer_partition_count) == (0, 0)
+    assert finish(opened(sessions, request(0, 0, *range(MAX_SESSION_PARTITIONS + 1)), now_ms=0))[1] == NO_SESSION_ID
+
+
+def test_all_consumers_sessions_together_hold_a_bounded_number_of_partitions() -> None:
+    sessions = cache(100)
+    full = MAX_CONSUMER_PARTITIONS // MAX_SESSION_PARTITIONS
+    for _ in range(full):
+        open_session(sessions, *range(MAX_SESSION_PARTITIONS))
+    assert finish(opened(sessions, request(0, 0, 1), now_ms=0))[1] == NO_SESSION_ID
+    follower = opened(sessions, request(0, 0, 1), now_ms=0, is_from_follower=True)
+    assert finish(follower)[1] != NO_SESSION_ID
+    later = opened(sessions, request(0, 0, 1), now_ms=EVICTION_MS + 1)
+    assert finish(later, EVICTION_MS + 1)[1] != NO_SESSION_ID, "one that nobody uses makes room"
+    assert sessions.consumer_partition_count == (full - 1) * MAX_SESSION_PARTITIONS + 1
+
+
+def test_partitions_that_are_forgotten_make_room() -> None:
+    sessions = cache()
+    session_id = open_session(sessions, 0, 1, 2)
+    finish(opened(sessions, request(session_id, 1, 3, forget=(0, 1)), now_ms=0))
+    assert sessions.consumer_partition_count == 2
+    opened(sessions, request(session_id, -1), now_ms=0)
+    assert sessions.consumer_partition_count == 0

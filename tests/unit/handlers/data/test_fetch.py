@@ -1,12 +1,14 @@
 """Fetch on a simulated disk: what is read, what waits and for how long, sessions, and who may read."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkapy.handlers.context import RequestContext
-from kafkapy.handlers.data import fetch
+from kafkapy.handlers.data import fetch, wide_fetch
+from kafkapy.handlers.data.fetch_wire import FEW_REFUSED
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -17,6 +19,7 @@ from kafkapy.record.compression import ZSTD
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.hosted_partitions import HostedPartition
+from kafkapy.runtime.turns import STEPS_PER_TURN, Turns
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
@@ -517,3 +520,72 @@ async def test_nothing_beyond_the_high_watermark_is_read(loop: SimLoop) -> None:
     partition.note_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=0)
     (part,) = await parts_of(hosting, request(18, 0))
     assert spans(part) == [(0, 0)]
+
+
+# -- many partitions
+
+
+async def test_a_fetch_of_many_partitions_is_handled_in_turns(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    names = [FetchTopic(f"t{number}", bytes(16), [FetchPartition(0)]) for number in range(5 * STEPS_PER_TURN)]
+    requested = FetchRequest(max_wait_ms=100, max_bytes=MIB, topics=names)
+    services = hosting.services(Deny((AclOperation.READ, "")))
+    services.turns = turns = CountedTurns()
+    large = context(12)
+    large.is_long = True  # as of any frame of 8 KiB
+    response = await fetch.handle(services, large, requested)
+    assert {part.error_code for topic in response.responses for part in topic.partitions} == {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    }
+    assert len(response.responses) == len(names)
+    steps = 4  # read, count, authorize, respond
+    assert turns.count >= steps * (len(names) // STEPS_PER_TURN - 1)
+
+
+class CountedTurns(Turns):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    async def next(self, client: Hashable = None) -> None:
+        self.count += 1
+        await super().next(client)
+
+
+async def test_a_fetch_of_many_partitions_waits_for_the_data_of_one(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partitions = [hosting.create_topic(f"topic-{number}") for number in range(wide_fetch.WIDE + 1)]
+    names = [FetchTopic(f"topic-{number}", bytes(16), [FetchPartition(0)]) for number in range(len(partitions))]
+    for topic in names:
+        topic.partitions[0].partition_max_bytes = MIB
+    requested = FetchRequest(max_wait_ms=5_000, min_bytes=1, max_bytes=MIB, topics=names, session_epoch=0)
+    waiting = loop.create_task(send(hosting, requested, 12))
+    await settle()
+    assert not waiting.done()
+    append(partitions[-1], b"late", hosting=hosting)
+    response = await waiting
+    assert loop.now_ms() < 5_000
+    assert [topic.topic for topic in response.responses if topic.partitions[0].records] == [f"topic-{wide_fetch.WIDE}"]
+    assert len(response.responses) == len(names)
+    empty = FetchRequest(session_id=response.session_id, session_epoch=1, max_wait_ms=300, min_bytes=MIB, max_bytes=MIB)
+    empty.topics = [names[-1]]
+    names[-1].partitions[0].fetch_offset = 1
+    began_ms = loop.now_ms()
+    assert (await send(hosting, empty, 12)).responses == []
+    assert loop.now_ms() - began_ms >= 300
+
+
+async def test_many_partitions_that_are_unknown_or_denied_are_kept_by_no_session(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic()
+    opened = await send(hosting, request(12, 0, session_epoch=0), 12)
+    assert opened.session_id > 0
+    many = [0] * (FEW_REFUSED + 1)
+    few = request(12, *many[1:], topic="deleted", session_id=opened.session_id, session_epoch=1)
+    assert (await send(hosting, few, 12)).session_id == opened.session_id
+    unknown = request(12, *many, topic="made-up", session_id=opened.session_id, session_epoch=2)
+    answer = await send(hosting, unknown, 12)
+    assert (answer.error_code, answer.session_id) == (0, 0), "the client goes on with a full fetch"
+    assert len(hosting.sessions) == 0
+    denied = await send(hosting, request(12, *many, session_epoch=0), 12, Deny((AclOperation.READ, "")))
+    assert (denied.session_id, len(hosting.sessions)) == (0, 0)

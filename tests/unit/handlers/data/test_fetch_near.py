@@ -22,6 +22,7 @@ class Context:
     listener_name = "PLAINTEXT"
     client_id = "consumer"
     meter = None
+    is_long = False
 
     def __init__(self, version: int) -> None:
         self.api_version = version

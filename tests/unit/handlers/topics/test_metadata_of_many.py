@@ -29,6 +29,7 @@ def running_in(loop: SimLoop, cluster: Cluster) -> Any:
 def send_request(running: Any, version: int = 13) -> "asyncio.Task[Any]":
     async def requested() -> Any:
         requester = context(version)
+        requester.client = None
         requester.connection = SimpleNamespace(is_held=False)
         return await metadata.handle(running, requester, MetadataRequest(topics=None))
 
