@@ -7,12 +7,13 @@
             ...
 
 The walks of all requests share one `Turns`, which lets one of them continue at a time: however many there are, together
-they use the loop for TURN_MS of every TURN_MS + PAUSE_MS.
+they use the loop for TURN_MS of every TURN_MS + PAUSE_MS. Turns go round by client (principal and address), not by
+request: a hundred requests of one client take no more turns than one of another.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -67,14 +68,15 @@ class Turns:
     """The queue of walks that have yielded: each pause is followed by the turn of one of them."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        """By client, the one whose turn is next first."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def next(self) -> None:
-        """Return when it is the caller's turn again, after PAUSE_MS at least."""
+    async def next(self, client: Hashable = None) -> None:
+        """Return when it is the caller's turn again, after PAUSE_MS at least. The walks of a client share its turns."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(future)
+        self._waiting.setdefault(client, deque()).append(future)
         if self._timer is None:
             self._timer = loop.call_later(PAUSE_MS / 1000, self._wake_one)
         await future
@@ -82,7 +84,11 @@ class Turns:
     def _wake_one(self) -> None:
         self._timer = None
         while self._waiting:
-            future = self._waiting.popleft()
+            client, walks = next(iter(self._waiting.items()))
+            future = walks.popleft()
+            del self._waiting[client]
+            if walks:
+                self._waiting[client] = walks  # behind the other clients
             if not future.done():  # else its request was cancelled
                 future.set_result(None)
                 break
@@ -96,6 +102,9 @@ class _Connection(Protocol):
 
 class _Context(Protocol):
     is_long: bool
+
+    @property
+    def client(self) -> Hashable: ...
 
     @property
     def connection(self) -> _Connection: ...
@@ -120,7 +129,7 @@ class Walk:
         """Wait for the next turn. The request counts as long from now on."""
         self._context.is_long = True
         self._context.connection.is_held = True
-        await self._turns.next()
+        await self._turns.next(self._context.client)
         self._turn.begin()
 
 

@@ -154,7 +154,7 @@ async def _read_news(
         while True:
             for some in _slices(taken):
                 if read is not None and turn.is_over(READ_AT_ONCE):
-                    await services.turns.next()
+                    await services.turns.next(context.client)
                     turn.begin()
                     if by.watch.is_closed:
                         return read, answers
