@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kafkapy.security.principal_mapping import MOST_NAME_LENGTH, MappingRuleError, PrincipalMapper
+from kafkapy.security.principal_mapping import MOST_MATCHED_LENGTH, MOST_NAME_LENGTH, MappingRuleError, PrincipalMapper
 from tests.support.pages import ROOT
 
 GOLDEN = ROOT / "tests/golden/principal_mappings.tsv"
@@ -26,9 +26,19 @@ def _user(rules: str, name: str) -> str:
 
 def test_a_name_that_is_too_long_to_be_matched_in_time_is_mapped_by_no_rule():
     mapper = PrincipalMapper("RULE:^CN=(.*)$/$1/, DEFAULT")
-    assert mapper.name_of("CN=" + "x" * (MOST_NAME_LENGTH - 3)) == "x" * (MOST_NAME_LENGTH - 3)
-    with pytest.raises(MappingRuleError, match="No rules apply"):
-        mapper.name_of("CN=" + "x" * (MOST_NAME_LENGTH - 2))
+    assert mapper.name_of("CN=" + "x" * (MOST_MATCHED_LENGTH - 3)) == "x" * (MOST_MATCHED_LENGTH - 3)
+    with pytest.raises(MappingRuleError, match="too many for the rules"):
+        mapper.name_of("CN=" + "x" * (MOST_MATCHED_LENGTH - 2))
+    assert PrincipalMapper("DEFAULT").name_of("x" * MOST_NAME_LENGTH) == "x" * MOST_NAME_LENGTH
+    with pytest.raises(MappingRuleError, match="too many for the rules"):
+        PrincipalMapper("DEFAULT").name_of("x" * (MOST_NAME_LENGTH + 1))
+
+
+def test_a_crafted_subject_reaches_no_pattern():
+    """Its three repetitions would take a billion steps to fail."""
+    mapper = PrincipalMapper("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.=]*).*$/$1/L, DEFAULT")
+    with pytest.raises(MappingRuleError, match="too many for the rules"):
+        mapper.name_of("CN=" * 332 + "\n")
 
 
 def _unescaped(text: str) -> str:
