@@ -139,7 +139,7 @@ class ScramServer:
     ) -> None:
         """`nonce`: printable, without comma, never used twice; `secret`: the seed of made-up credentials.
 
-        `stored_iterations`: of the mechanism's users; called for an unknown user only.
+        `stored_iterations`: of the mechanism's users.
         """
         self.mechanism = mechanism.name
         self._scram = mechanism
@@ -180,8 +180,9 @@ class ScramServer:
             raise ToldSaslError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
+        made_up = self._made_up(name)  # of known users, too: they must not differ by time
         if credential is None:
-            credential = self._made_up(name)
+            credential = made_up
         if credential.iterations < MIN_ITERATIONS:
             raise SaslError(f"Iterations {credential.iterations} is less than the minimum {MIN_ITERATIONS}")
         self._credential = credential
@@ -193,7 +194,7 @@ class ScramServer:
         return challenge.encode()
 
     def _made_up(self, name: str) -> ScramCredential:
-        """Return an unknown user's credential. Unknown tokens have the iterations of all tokens."""
+        """Return the credential that a user or token has if it is unknown. Tokens all have the same iterations."""
         stored = {} if self.is_by_token else self._stored_iterations()
         iterations = made_up_iterations(self._secret, name, stored)
         return made_up_credential(self._scram, self._secret, name, iterations)

@@ -1,12 +1,13 @@
 """The iterations told to an unknown SCRAM user: they must not tell it from the users that there are."""
 
+import hmac
 from collections import Counter
 
 import pytest
 
 from kafkapy.metadata.scram_types import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS
 from kafkapy.security.sasl import SaslError
-from kafkapy.security.scram import ScramClient, ScramServer, made_up_iterations
+from kafkapy.security.scram import ScramClient, ScramServer, made_up_credential, made_up_iterations
 
 SECRET = b"the server's own"
 NAMES = [f"user-{number}" for number in range(1000)]
@@ -60,3 +61,18 @@ def test_an_unknown_token_gets_the_iterations_of_tokens() -> None:
     )
     client = ScramClient(MECHANISMS["SCRAM-SHA-256"], "no-token", "any", nonce="def", is_token=True)
     assert server.evaluate(client.evaluate(b""), 0).endswith(f",i={MIN_ITERATIONS}".encode())
+
+
+@pytest.mark.parametrize("name", ["alice", "nobody"])
+def test_known_and_unknown_users_take_the_same_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = MECHANISMS["SCRAM-SHA-256"]
+    digests: list[bytes] = []
+    digest = hmac.digest
+    monkeypatch.setattr(hmac, "digest", lambda *arguments: digests.append(arguments[1]) or digest(*arguments))
+    known = {"alice": made_up_credential(mechanism, b"another", "alice")}
+    server = ScramServer(
+        mechanism, known.get, nonce="nonce", secret=SECRET, stored_iterations=lambda: {4096: 1, 8192: 1}
+    )
+    digests.clear()
+    server.evaluate(f"n,,n={name},r=abc".encode(), 0)
+    assert len(digests) == 5  # a score for each number of iterations, and three for the credential
