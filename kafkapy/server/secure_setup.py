@@ -72,6 +72,7 @@ def set_up(directory: Path, *, user: str, host: str, port: int) -> Setup:
     if directory.exists() and any(directory.iterdir()):
         raise SetupError(f"{directory} is not empty: nothing was changed")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)  # it may have been there; the users' verifiers will be in its data directory
     setup = Setup(
         directory=directory,
         bootstrap_servers=f"{host}:{port}",

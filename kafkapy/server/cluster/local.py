@@ -28,6 +28,7 @@ from kafkapy.server.cluster.plan import (
     add_proxies,
     free_ports,
     new_plan,
+    write_private,
 )
 from kafkapy.server.cluster.processes import POLL_S, STOP_TIMEOUT_S, NodeProcess
 from kafkapy.server.cluster.voters import join_quorum, leave_quorum
@@ -443,7 +444,7 @@ class LocalCluster:
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
-    path.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
+    write_private(path, "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
 
 
 def _or_none(question: Callable[[], T]) -> T | None:

@@ -146,7 +146,7 @@ class ClusterPlan:
         """Write cluster.json. Raises OSError."""
         text = json.dumps({"version": STATE_VERSION, **asdict(self)}, indent=2)
         temporary = data_dir / f"{STATE_FILE}.tmp"
-        temporary.write_text(text + "\n")
+        write_private(temporary, text + "\n")
         os.replace(temporary, data_dir / STATE_FILE)
 
     @classmethod
@@ -300,3 +300,11 @@ def _ports_from(first_port: int, count: int) -> Sequence[int]:
         except (OSError, OverflowError):
             raise ClusterError(f"port {port} cannot be used: --port takes another first one, 0 free ones") from None
     return ports
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read: properties hold passwords. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, 0o600)  # it may have been there
+        file.write(text)

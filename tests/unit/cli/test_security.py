@@ -24,6 +24,7 @@ def kafkapy(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_a_secured_broker_takes_two_commands(tmp_path: Path):
     directory, port = tmp_path / "secure", free_port()
+    directory.mkdir(mode=0o755)
     done = kafkapy("security", "init", directory, "--user", "alice", "--port", port)
     shown = PASSWORD.match(done.stdout)
     assert shown is not None, done.stderr

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.load import load
+from kafkapy.server.cluster.local import _write as write_properties
 from kafkapy.server.cluster.plan import BROKER, COMBINED, CONTROLLER, ClusterError, ClusterPlan, free_ports, new_plan
 
 ROLES = [  # brokers, controllers of their own -> (node id, roles)
@@ -80,3 +81,17 @@ def test_a_port_that_is_in_use_is_named() -> None:
 def test_brokers_follow_the_first_port() -> None:
     (port,) = free_ports(1)
     assert new_plan("id", 1, 0, {}, first_port=port).bootstrap_servers == f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("had_it", [False, True])
+def test_what_may_hold_passwords_is_its_owners_alone(tmp_path: Path, had_it: bool) -> None:
+    plan = new_plan("id", 1, 0, {"ssl.keystore.password": "secret"})
+    plan.save(tmp_path)
+    assert (tmp_path / "cluster.json").stat().st_mode & 0o777 == 0o600
+    properties = tmp_path / "node-1.properties"
+    if had_it:
+        properties.write_text("")
+        properties.chmod(0o644)
+    write_properties(properties, {"ssl.keystore.password": "secret"})
+    assert properties.stat().st_mode & 0o777 == 0o600
+    assert "secret" in properties.read_text()
