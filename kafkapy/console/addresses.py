@@ -4,9 +4,12 @@ import ipaddress
 
 
 def host_name(host: str) -> str:
-    """Return the name in `name:port` or `[address]:port`, in lower case, without brackets."""
-    name = host.rpartition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    return name.lower()
+    """Return the name in `name:port` or `[address]:port`, in lower case, without brackets; "" if it is neither."""
+    if not host.startswith("["):
+        return host.partition(":")[0].lower()
+    address, bracket, rest = host[1:].partition("]")
+    has_port = rest.startswith(":") and rest[1:].isdecimal()
+    return address.lower() if bracket and (not rest or has_port) else ""
 
 
 def is_address(name: str) -> bool:

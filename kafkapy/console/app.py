@@ -18,14 +18,13 @@ from kafkapy.console.brokers import ClusterError
 from kafkapy.console.changes import Changes
 from kafkapy.console.pages import Pages
 from kafkapy.console.render import Renderer
-from kafkapy.console.security import Guard, Sessions, is_token
+from kafkapy.console.security import WRONG_TOKEN_S, Guard, Sessions, is_token
 from kafkapy.console.settings import Settings
 from kafkapy.console.state import Console
 from kafkapy.console.streams import Streams
 from kafkapy.version import __version__
 
 STATIC: Final = Path(__file__).parent / "static"
-WRONG_TOKEN_S: Final = 1.0
 
 
 def new_app(settings: Settings) -> Starlette:

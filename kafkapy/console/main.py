@@ -21,7 +21,6 @@ from kafkapy.console.settings import MIN_TOKEN_CHARACTERS, Settings
 from kafkapy.decoders.errors import DecodeError
 from kafkapy.decoders.registry import SchemaRegistry
 
-MAX_CONNECTIONS: Final = 200
 STOP_S: Final = 2
 BACKLOG: Final = 128
 
@@ -110,6 +109,7 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
         import uvicorn
 
         from kafkapy.console.app import new_app
+        from kafkapy.console.connections import MAX_CONNECTIONS, new_protocol
     except ImportError as error:
         listener.close()
         return fail(f"the console needs {error.name}: pip install {' '.join(NEEDED)}")
@@ -117,13 +117,13 @@ def _serve(settings: Settings, listener: socket.socket, *, ends_with_stdin: bool
     config = uvicorn.Config(
         new_app(settings),
         loop="asyncio",
-        http="h11",
+        http=new_protocol(),
         ws="none",
         log_level="warning",
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS + 1,  # after one too many, the oldest without a request makes room
         timeout_graceful_shutdown=STOP_S,
     )
     server = uvicorn.Server(config)

@@ -4,7 +4,8 @@
   server can make them resolve to this machine (DNS rebinding).
 - A request from a page of another origin is refused (Sec-Fetch-Site), and so is each change whose Origin is not the
   console's own, or without the CSRF token of its session.
-- With a token, nothing but the login page and its style is served without a session, or `Authorization: Bearer`.
+- With a token, nothing but the login page and its style is served without a session, or `Authorization: Bearer`. Wrong
+  tokens are answered after WRONG_TOKEN_S.
 - Every answer has a content security policy that allows no inline script or style, and is stored by nobody.
 """
 
@@ -15,6 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,6 +26,10 @@ from kafkapy.console.settings import Settings
 
 MAX_BODY_BYTES: Final = 2 << 20
 """A produced record of 1 MiB, percent-encoded in part."""
+WRONG_TOKEN_S: Final = 1.0
+"""Delay of the answer to a wrong token."""
+MAX_DELAYED: Final = 50
+"""Bearer tokens whose answers are delayed at a time."""
 SAFE_METHODS: Final = ("GET", "HEAD")
 CSRF_FIELD: Final = "csrf"
 OPEN_PATHS: Final = ("/login", "/static/console.css")
@@ -74,6 +80,7 @@ class Guard:
         self._app = app
         self._settings = settings
         self._sessions = sessions
+        self._delayed_count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,6 +94,8 @@ class Guard:
             return
         needs_login = self._settings.token is not None and is_new and not self._has_bearer(headers)
         if needs_login and scope["path"] not in OPEN_PATHS:
+            if "authorization" in headers:
+                await self._delay()
             answer = _to_login(scope, headers)
             await answer(scope, receive, _with_headers(send, None))
             return
@@ -107,6 +116,16 @@ class Guard:
                 return
             receive = _replaying(body, receive)
         await self._app(scope, receive, _with_headers(send, cookie))
+
+    async def _delay(self) -> None:
+        """Delay the answer to a wrong token, unless so many wait that they would take the connections of others."""
+        if self._delayed_count >= MAX_DELAYED:
+            return
+        self._delayed_count += 1
+        try:
+            await anyio.sleep(WRONG_TOKEN_S)
+        finally:
+            self._delayed_count -= 1
 
     def _session(self, headers: Headers) -> tuple[str, bool]:
         """Return the request's session, or a new one, and whether it is new."""

@@ -1,7 +1,8 @@
 """A small HTTP server on its own thread, so that it answers while the node's event loop is blocked.
 
-One request per connection. Limits: MAX_CONNECTIONS at a time, further ones are answered with 503; MAX_HEAD_BYTES for
-the request line and headers; CONNECTION_TIMEOUT_S for the whole connection, including the client reading the response.
+One request per connection. Limits: MAX_CONNECTIONS at a time (beyond, the one that has kept its request back for
+longest makes room, else the new one is answered with 503); MAX_HEAD_BYTES and HEAD_TIMEOUT_S for the request line and
+headers; CONNECTION_TIMEOUT_S for the whole connection, including the client reading the response.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from kafkapy.dataclass import dataclass
 MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 8192
 CONNECTION_TIMEOUT_S: Final = 30.0
+HEAD_TIMEOUT_S: Final = 5.0
 MAX_UNREAD_BYTES: Final = 32 << 20
 """Of all responses that clients have not read yet. To make room, the connection that has waited longest is closed."""
 GOODBYE_TIMEOUT_S: Final = 1.0
@@ -57,16 +59,20 @@ class HttpServer:
         *,
         max_connections: int = MAX_CONNECTIONS,
         timeout_s: float = CONNECTION_TIMEOUT_S,
+        head_timeout_s: float = HEAD_TIMEOUT_S,
         max_unread_bytes: int = MAX_UNREAD_BYTES,
     ) -> None:
         """Takes ownership of `listening`."""
         self._pages = pages
         self._max_connections = max_connections
         self._timeout_s = timeout_s
+        self._head_timeout_s = head_timeout_s
         self._connections: set[asyncio.Task[None]] = set()
         self._max_unread_bytes = max_unread_bytes
         self._unread: dict[asyncio.StreamWriter, int] = {}
         """The size of each response that is being sent, the oldest first."""
+        self._incomplete: dict[asyncio.StreamWriter, None] = {}
+        """The connections whose request has not arrived, the oldest first."""
         self._loop = asyncio.SelectorEventLoop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, args=(listening,), name="kafkapy-admin", daemon=True)
@@ -105,13 +111,14 @@ class HttpServer:
         finally:
             self._connections.discard(task)
             self._unread.pop(writer, None)
+            self._incomplete.pop(writer, None)
             writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) > self._max_connections:
+        if len(self._connections) > self._max_connections and not self._maybe_close_oldest():
             response = _encoded(_plain(HTTPStatus.SERVICE_UNAVAILABLE), has_body=True)
         else:
-            response = await self._answer_to(reader)
+            response = await self._answer_to(await self._head(reader, writer))
         self._make_room(len(response))
         self._unread[writer] = len(response)
         writer.write(response)
@@ -124,6 +131,26 @@ class HttpServer:
                 while await reader.read(MAX_HEAD_BYTES):
                     pass
 
+    def _maybe_close_oldest(self) -> bool:
+        """Close the connection that has kept its request back for longest, if there is one; return whether it did."""
+        oldest = next(iter(self._incomplete), None)
+        if oldest is None:
+            return False
+        del self._incomplete[oldest]
+        oldest.transport.abort()
+        return True
+
+    async def _head(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
+        """Return the request line and headers, None if they are too long. Raises EOFError, TimeoutError."""
+        self._incomplete[writer] = None
+        try:
+            async with asyncio.timeout(self._head_timeout_s):
+                return await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return None
+        finally:
+            self._incomplete.pop(writer, None)
+
     def _make_room(self, size: int) -> None:
         """Close connections whose clients read too slowly, the oldest first."""
         while self._unread and sum(self._unread.values()) + size > self._max_unread_bytes:
@@ -131,10 +158,12 @@ class HttpServer:
             del self._unread[slowest]
             slowest.transport.abort()
 
-    async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
-        """Return the response to the one request. Raises EOFError if there is none."""
+    async def _answer_to(self, head: bytes | None) -> bytes:
+        """Return the response to the one request; `head` is None if it was too long."""
+        if head is None:
+            return _encoded(_plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), has_body=True)
         try:
-            method, path, accept = _parsed(await _head(reader))
+            method, path, accept = _parsed(head)
         except BadRequest as bad:
             return _encoded(_plain(bad.status), has_body=True)
         page = self._pages.get(path)
@@ -148,14 +177,6 @@ class HttpServer:
             logger.exception("The admin listener failed to answer a request for %s", path)
             answer = _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
         return _encoded(answer, has_body=method != "HEAD")
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Return the request line and headers. Raises BadRequest if they are too long, EOFError."""
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError as error:
-        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
 
 
 def _parsed(head: bytes) -> tuple[str, str, str]:

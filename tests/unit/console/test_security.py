@@ -1,14 +1,23 @@
 """Who may ask the console: Host, Origin, sessions, CSRF tokens, the token; the headers of every answer."""
 
+import asyncio
 import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from kafkapy.console.app import new_app
+from kafkapy.console.connections import new_protocol
 from kafkapy.console.main import OptionError, settings_of
-from kafkapy.console.security import POLICY
+from kafkapy.console.security import MAX_DELAYED, POLICY, WRONG_TOKEN_S, Guard, Sessions
 from kafkapy.console.settings import Settings
+from tests.simulator.loop import SimLoop
 
 NOWHERE = "127.0.0.1:1"
 """No broker is needed: what is refused is refused before one is asked."""
@@ -35,7 +44,17 @@ def test_own_hosts_are_answered(host) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["attacker.example", "127.0.0.1.attacker.example:8080", "", "localhost.attacker.example"]
+    "host",
+    [
+        "attacker.example",
+        "127.0.0.1.attacker.example:8080",
+        "",
+        "localhost.attacker.example",
+        "[::1].evil",
+        "[::1]evil:8080",
+        "[::1",
+        "[::1]:8080.evil",
+    ],
 )
 def test_hosts_of_others_are_refused(host) -> None:
     answer = client().get("/", headers={"host": host})
@@ -164,3 +183,72 @@ def test_off_loopback_a_token_is_needed(tmp_path, monkeypatch) -> None:
 def test_broken_options_are_one_line(arguments) -> None:
     with pytest.raises(OptionError):
         parsed(*arguments)
+
+
+async def test_a_wrong_bearer_token_is_answered_after_a_delay(loop: SimLoop) -> None:
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("nobody gets in")
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append((loop.now_ms(), message["status"]))
+
+    async def ask(*headers: tuple[bytes, bytes]) -> None:
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"127.0.0.1"), *headers]}
+        await guard(scope, send, send)
+
+    statuses: list[tuple[int, int]] = []
+    settings = Settings(servers=NOWHERE, token=TOKEN)
+    guard = Guard(page, settings=settings, sessions=Sessions(settings))
+    await ask()
+    await asyncio.gather(*(ask((b"authorization", b"Bearer wrong")) for _ in range(MAX_DELAYED + 1)))
+    assert statuses[0] == (0, 401), "who brings no token has not guessed"
+    assert statuses[1] == (0, 401), "one more than may wait"
+    assert statuses[2:] == [(1000 * WRONG_TOKEN_S, 401)] * MAX_DELAYED
+
+
+@contextmanager
+def bounded_server(**bounds: Any) -> Iterator[int]:
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    config = uvicorn.Config(page, http=new_protocol(**bounds), lifespan="off", log_level="warning")
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def test_half_requests_make_room_for_whole_ones() -> None:
+    with bounded_server(max_connections=3) as port:
+        half = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(8)]
+        for each in half:
+            with suppress(ConnectionError):
+                each.sendall(b"GET / HTTP/1.1\r\nHost: a")
+        with socket.create_connection(("127.0.0.1", port), 60) as whole:
+            for _ in range(2):  # the connection is kept
+                whole.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert whole.recv(65536).startswith(b"HTTP/1.1 200 OK")
+        for each in half:
+            each.close()
+
+
+@pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"], ids=["first", "further"])
+def test_a_head_that_does_not_arrive_in_time_is_given_up(before: bytes) -> None:
+    with (
+        bounded_server(head_timeout_s=0.1) as port,
+        socket.create_connection(("127.0.0.1", port), 60) as connection,
+    ):
+        if before:
+            connection.sendall(before)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a")
+        with suppress(ConnectionError):
+            while connection.recv(65536):
+                pass

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ async def broken(_accept: str) -> Answer:
 
 
 @contextmanager
-def serving(*, max_connections: int = 8, timeout_s: float = 30.0, **bounds: int) -> Iterator[int]:
+def serving(*, max_connections: int = 8, timeout_s: float = 30.0, **bounds: Any) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
     pages = {"/page": page, "/large": large, "/medium": medium, "/broken": broken}
     server = HttpServer(listening, pages, max_connections=max_connections, timeout_s=timeout_s, **bounds)
@@ -101,13 +102,29 @@ def test_a_body_that_nobody_reads_does_not_cost_the_answer() -> None:
 
 
 def test_connections_beyond_the_bound_are_turned_away() -> None:
+    with serving(max_connections=2, max_unread_bytes=1 << 30) as port:
+        slow = [begun(port, b"GET /large HTTP/1.1\r\n\r\n") for _ in range(2)]
+        assert status_of(sent(port, b"GET /page HTTP/1.1\r\n\r\n")) == 503
+        for each in slow:
+            each.close()
+
+
+def test_the_oldest_half_request_makes_room() -> None:
     with serving(max_connections=2) as port:
         idle = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(2)]
-        assert status_of(sent(port, b"GET /page HTTP/1.1\r\n\r\n")) == 503
-        idle[0].sendall(b"GET /page HTTP/1.1\r\n\r\n")
-        assert status_of(received(idle[0])) == 200
+        for each in idle:
+            each.sendall(b"GET /page HTTP/1.1\r\nA: b")
+        for _ in range(5):
+            assert status_of(sent(port, b"GET /page HTTP/1.1\r\n\r\n")) == 200
+        with suppress(ConnectionError):
+            assert received(idle[0]) == b""
         for each in idle:
             each.close()
+
+
+def test_a_request_that_does_not_arrive_in_time_is_given_up() -> None:
+    with serving(head_timeout_s=0.1) as port, suppress(ConnectionError):
+        assert sent(port, b"GET /page HTTP/1.1\r\nA: b") == b""
 
 
 def is_served(port: int) -> bool:
