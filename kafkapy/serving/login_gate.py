@@ -28,6 +28,11 @@ logger = logging.getLogger(__name__)
 _ERROR_CODE: Final = slice(4, 6)
 """The position of the error code in an ApiVersions response, whose header is always version 0."""
 _NO_ERROR: Final = b"\0\0"
+MAX_LOGIN_FRAME_BYTES: Final = 32 * 1024
+"""Bound of a frame before a login: a token of OAUTHBEARER has 16 KiB at most, other messages some hundred bytes.
+
+Deviation: Apache Kafka takes sasl.server.max.receive.size, 512 KiB, of each of any number of peers.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class LoginGate:
         self._gate = gate
         self._clock = gate.clock
         self._login = Login(settings)
-        self.max_frame_bytes = settings.max_receive_bytes
+        self.max_frame_bytes = min(settings.max_receive_bytes, MAX_LOGIN_FRAME_BYTES)
         self.timeout_ms = gate.timeout_ms
 
     @property

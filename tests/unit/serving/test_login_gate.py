@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.oauthbearer import INVALID_TOKEN, Bearer, JwtError, OAuthBearerServer
 from kafkapy.security.plain import PlainServer
 from kafkapy.security.sasl import OAUTHBEARER
-from kafkapy.serving.login_gate import GateSettings, LoginGate
+from kafkapy.serving.login_gate import MAX_LOGIN_FRAME_BYTES, GateSettings, LoginGate
 from tests.simulator.loop import SimLoop
 from tests.support.bearer_tokens import bearer
 
@@ -218,3 +219,10 @@ def test_a_line_of_the_log_is_bounded(caplog) -> None:
     (line,) = caplog.messages
     assert "Unsupported SASL mechanism \\n\\n" in line
     assert len(line) < 1000
+
+
+def test_a_frame_before_the_login_is_bounded_whatever_the_key_says() -> None:
+    assert Listener({})._gate.max_frame_bytes == MAX_LOGIN_FRAME_BYTES
+    small = LoginSettings(servers={}, max_reauth_ms={}, max_receive_bytes=100)
+    gate = replace(Listener({})._gate._gate, settings=lambda _: small)
+    assert LoginGate(gate, Listener({}).info).max_frame_bytes == 100
