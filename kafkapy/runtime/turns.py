@@ -125,6 +125,10 @@ class Walk:
         """Return an asynchronous iterator over the entries that yields to other tasks in between."""
         return Steps(self, entries)
 
+    def begin_anew(self) -> None:
+        """Begin a turn: the request has waited for others, and the loop has run meanwhile."""
+        self._turn.begin()
+
     async def give_way(self) -> None:
         """Wait for the next turn. The request counts as long from now on."""
         self._context.is_long = True

@@ -1,7 +1,7 @@
 """A broker's partitions on a simulated disk, on a virtual-time loop: what data-plane handlers are tested against."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Hashable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -205,6 +205,18 @@ async def settle() -> None:
     """Let everything run that needs no time to pass."""
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+class CountedTurns(Turns):
+    """Counts how often a request gives way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    async def next(self, client: Hashable = None) -> None:
+        self.count += 1
+        await super().next(client)
 
 
 def new_walk(clock: Clock) -> Walk:

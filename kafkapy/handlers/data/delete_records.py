@@ -4,6 +4,8 @@ Answers with the low watermark once all replicas have reached the offset. Segmen
 retention run. A topic that is only compacted gets POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION.
 """
 
+from typing import Final
+
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess, completion
@@ -15,7 +17,10 @@ from kafkapy.protocol.messages.delete_records_response import (
     DeleteRecordsTopicResult,
 )
 from kafkapy.replication.delayed_delete_records import INVALID_LOW_WATERMARK, PartitionDeletion
+from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import AclOperation
+
+DELETED_AT_ONCE: Final = 50
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
@@ -28,15 +33,35 @@ async def handle(services: Services, context: RequestContext, request: DeleteRec
             _plan(services, access, topic.name, requested, deletions) async for requested in way.over(topic.partitions)
         ]
         response.topics.append(DeleteRecordsTopicResult(topic.name, partitions=results))
-    manager = services.replica_manager
-    if not manager.deletions.delete(list(deletions)):
-        future, on_done = completion()
-        manager.deletions.wait(list(deletions), timeout_ms=request.timeout_ms, on_done=on_done)
-        await future
-    for deletion, result in deletions.items():
+    await _delete(services, way, list(deletions), request.timeout_ms)
+    async for deletion, result in way.over(deletions.items()):
         result.error_code = deletion.error_code
         result.low_watermark = deletion.low_watermark
     return response
+
+
+async def _delete(services: Services, way: Walk, planned: list[PartitionDeletion], timeout_ms: int) -> None:
+    """Delete, in turns, then wait until each deletion has its outcome: for DELETED_AT_ONCE of them at a time.
+
+    One wait for all would go through all of them at each partition's news.
+    """
+    deletions = services.replica_manager.deletions
+    deadline_ms = services.clock.monotonic_ms() + timeout_ms
+    unsettled: list[list[PartitionDeletion]] = []
+    for start in range(0, len(planned), DELETED_AT_ONCE):
+        some = planned[start : start + DELETED_AT_ONCE]
+        if not deletions.delete(some):
+            unsettled.append(some)
+        if way.is_over(DELETED_AT_ONCE):
+            await way.give_way()
+    for some in unsettled:
+        future, on_done = completion()
+        deletions.wait(some, timeout_ms=deadline_ms - services.clock.monotonic_ms(), on_done=on_done)
+        if not future.done():
+            await future
+            way.begin_anew()
+        if way.is_over(len(some)):
+            await way.give_way()
 
 
 def _plan(

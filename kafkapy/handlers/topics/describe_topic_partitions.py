@@ -5,7 +5,9 @@ partitions in total; `next_cursor` is where the next page starts. An empty list 
 must be among the requested ones.
 """
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterable
+from heapq import merge
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, is_internal, missing_topic_error
@@ -21,23 +23,27 @@ from kafkapy.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_operations
+
+SORTED_AT_ONCE: Final = 500
 
 
 async def handle(
     services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     image = services.metadata.image
-    try:
-        names = _names(image, request)
-    except ApiError as error:
-        return _failed(request, ErrorCode(error.code))
-    access = TopicAccess(services, context, AclOperation.DESCRIBE)
-    await access.authorize_all(names)
-    denied = access.denied(names)
-    allowed = [name for name in names if access.allows(name)] if denied else names
-    limit = max(1, min(services.config.node.max_request_partition_size_limit, request.response_partition_limit))
     way = walk(services, context)
+    try:
+        names = await _names(way, image, request)
+    except ApiError as error:
+        return await _failed(way, request, ErrorCode(error.code))
+    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    allowed: list[str] = []
+    denied: list[str] = []
+    async for name in way.over(names):
+        (allowed if access.allows(name) else denied).append(name)
+    limit = max(1, min(services.config.node.max_request_partition_size_limit, request.response_partition_limit))
     view = ClusterView(image.cluster, context.listener_name)
     response = await _page(image, view, request, way.over(allowed), limit)
     async for topic in way.over(response.topics):
@@ -45,24 +51,43 @@ async def handle(
             services.authorizer, context, ResourceType.TOPIC, topic.name or ""
         )
     if request.topics:
-        response.topics += [_denied(name) for name in denied]
+        response.topics += [_denied(name) async for name in way.over(denied)]
     return response
 
 
-def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> list[str]:
+async def _names(way: Walk, image: MetadataImage, request: DescribeTopicPartitionsRequest) -> list[str]:
     """Return the topic names from the cursor's on. Raises ApiError INVALID_REQUEST for an invalid cursor."""
-    requested = {topic.name for topic in request.topics} if request.topics else set(image.topics.by_name)
+    requested: Iterable[str] = (topic.name for topic in request.topics) if request.topics else image.topics.by_name
     cursor = request.cursor
     if cursor is None:
-        return sorted(requested)
-    if request.topics and cursor.topic_name not in requested:
+        return await _in_order(way, requested)
+    names = await _in_order(way, requested, first=cursor.topic_name)
+    if request.topics and names[:1] != [cursor.topic_name]:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "DescribeTopicPartitionsRequest topic list should contain the cursor topic: " + cursor.topic_name,
         )
     if cursor.partition_index < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
-    return sorted(name for name in requested if name >= cursor.topic_name)
+    return names
+
+
+async def _in_order(way: Walk, names: Iterable[str], first: str = "") -> list[str]:
+    """Return the names from `first` on, each once, sorted in turns: some at a time, then merged."""
+    sorted_parts: list[list[str]] = [[]]
+    async for name in way.over(names):
+        if name < first:
+            continue
+        sorted_parts[-1].append(name)
+        if len(sorted_parts[-1]) == SORTED_AT_ONCE:
+            sorted_parts[-1].sort()
+            sorted_parts.append([])
+    sorted_parts[-1].sort()
+    found: list[str] = []
+    async for name in way.over(merge(*sorted_parts)):
+        if not found or found[-1] != name:
+            found.append(name)
+    return found
 
 
 async def _page(
@@ -129,6 +154,9 @@ def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
-def _failed(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
+async def _failed(
+    way: Walk, request: DescribeTopicPartitionsRequest, error: ErrorCode
+) -> DescribeTopicPartitionsResponse:
     """Return the error on each requested topic: the response has no top-level error code."""
-    return DescribeTopicPartitionsResponse(topics=[_topic_error(topic.name, error) for topic in request.topics])
+    topics = [_topic_error(topic.name, error) async for topic in way.over(request.topics)]
+    return DescribeTopicPartitionsResponse(topics=topics)

@@ -37,7 +37,7 @@ from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation, AllowAll
 from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
-from tests.support.hosting import Hosting, batch
+from tests.support.hosting import CountedTurns, Hosting, batch
 from tests.support.metadata_services import Deny, answer, context, on_wire, services, walking
 
 CLUSTER = "kafka-cluster"
@@ -274,6 +274,20 @@ async def test_very_many_topics_are_authorized_in_turns(loop: SimLoop, handler: 
         turns += 1
     assert turns > 2
     assert "t7" not in {topic.name for topic in on_wire(task.result(), requester.api_version).topics}
+
+
+async def test_very_many_names_are_sorted_and_refused_in_turns(loop: SimLoop) -> None:
+    """Each step of it: the order, the merge, the rights, the page, the denied."""
+    names = [f"t{number}" for number in reversed(range(5 * STEPS_PER_TURN))] * 2
+    running = services(Cluster(broker_count=1), authorizer=Deny((AclOperation.DESCRIBE, "")))
+    running.turns = turns = CountedTurns()
+    requester = context(0)
+    requester.client = None
+    requester.connection = SimpleNamespace(is_held=False)
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name) for name in names])
+    response = await describe_topic_partitions.handle(running, requester, request)
+    assert [topic.name for topic in response.topics] == sorted(set(names))
+    assert turns.count >= (2 * len(names) + 2 * len(set(names))) // STEPS_PER_TURN - 2
 
 
 def test_the_right_to_create_is_checked_for_the_cluster_once() -> None:

@@ -10,9 +10,10 @@ from kafkapy.protocol.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, settle
+from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, settle
 from tests.support.metadata_services import Deny
 
 
@@ -91,3 +92,20 @@ async def test_a_deletion_waits_for_the_followers_or_times_out(loop: SimLoop) ->
     assert await task == (0, 3)
     assert await delete(hosting, 4) == (ErrorCode.REQUEST_TIMED_OUT, 3)
     assert loop.now_ms() == 800
+
+
+async def test_many_partitions_are_deleted_from_in_turns(loop: SimLoop) -> None:
+    """Each step of it: the plan, the deletions, the results. Followers are waited for by some at a time."""
+    hosting = Hosting(loop, broker_count=2)
+    partition = fill(hosting, replicas=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=5, log_start_offset=0, now_ms=0)
+    parts = [DeleteRecordsPartition(0, 1) for _ in range(3 * STEPS_PER_TURN)]
+    services = hosting.services()
+    services.turns = turns = CountedTurns()
+    context: Any = SimpleNamespace(
+        api_version=2, client=None, is_long=False, connection=SimpleNamespace(is_held=False), listener_name="PLAINTEXT"
+    )
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("orders", parts)], timeout_ms=800)
+    response = await delete_records.handle(services, context, request)
+    assert {part.error_code for part in response.topics[0].partitions} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert turns.count >= 3 * (len(parts) // STEPS_PER_TURN) - 2

@@ -1,6 +1,5 @@
 """Fetch on a simulated disk: what is read, what waits and for how long, sessions, and who may read."""
 
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +18,11 @@ from kafkapy.record.compression import ZSTD
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.hosted_partitions import HostedPartition
-from kafkapy.runtime.turns import STEPS_PER_TURN, Turns
+from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, settle, topic_id
+from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, settle, topic_id
 from tests.support.metadata_services import Deny
 
 VERSIONS = range(4, 19)
@@ -540,16 +539,6 @@ async def test_a_fetch_of_many_partitions_is_handled_in_turns(loop: SimLoop) -> 
     assert len(response.responses) == len(names)
     steps = 4  # read, count, authorize, respond
     assert turns.count >= steps * (len(names) // STEPS_PER_TURN - 1)
-
-
-class CountedTurns(Turns):
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    async def next(self, client: Hashable = None) -> None:
-        self.count += 1
-        await super().next(client)
 
 
 async def test_a_fetch_of_many_partitions_waits_for_the_data_of_one(loop: SimLoop) -> None:
