@@ -161,6 +161,16 @@ def test_an_eligible_replica_is_elected_cleanly() -> None:
     assert (partition(cluster, "foo").leader, partition(cluster, "foo").leader_recovery_state) == (3, 0)
 
 
+def test_an_eligible_replica_does_not_lead_while_the_isr_has_members() -> None:
+    cluster = brokers(1, 2, 3)
+    place(cluster, "foo", [1, 2, 3], min_insync_replicas="3")
+    fence(cluster, 1)
+    cluster.heartbeat(1)
+    assert (isr_and_elr(cluster), partition(cluster, "foo").leader) == (((2, 3), (1,), ()), 2)
+    fence(cluster, 2)
+    assert (isr_and_elr(cluster), partition(cluster, "foo").leader) == (((3,), (1, 2), ()), 3)
+
+
 def test_who_may_have_lost_records_is_eligible_no_more_and_the_last_leader_is_known() -> None:
     cluster = brokers(1, 2, 3, 4)
     place(cluster, "foo", [1, 2, 3, 4], min_insync_replicas="3")

@@ -74,3 +74,20 @@ async def test_partitions_without_news_are_settled_at_once_and_the_others_left_t
     watch.settle(news)
     assert watch.take() == [requests[4], requests[1], requests[3]]
     await world.stop()
+
+
+async def test_a_follower_that_fetches_on_without_what_was_appended_is_out_of_sync(loop: SimLoop) -> None:
+    """Until the append each fetch of the session showed that it had all of the log, without naming the partition."""
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(1, replicas=(1, 2))
+    await world.pass_ms(3000)
+    leader = world.nodes[1]
+    partition = leader.partition(0)
+    session = partition.followers[2].session
+    assert partition.log is not None
+    assert session is not None
+    partition.log.append_as_leader(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
+    leader.manager.notify_appended(partition)
+    session.last_fetch_ms += 60_000
+    assert partition.isr_without_stragglers(session.last_fetch_ms) == (1,)
+    await world.stop()
