@@ -1,4 +1,4 @@
-"""`kafkapy cluster up|status|logs|start|stop|kill|add|move|remove|down|check`: several nodes on this machine.
+"""`kafkapy cluster up|status|logs|start|stop|kill|add|voters|move|remove|down|check`: several nodes on this machine.
 
 The data directory describes the cluster, so each command reads its state from there.
 """
@@ -20,11 +20,14 @@ from kafkapy.errors import KafkapyError
 
 if TYPE_CHECKING:
     from kafkapy.server.cluster.local import ClusterStatus, LocalCluster
+    from kafkapy.server.cluster.queries import QuorumReplica
 
 app = typer.Typer(
     help="Run a cluster of several nodes on this machine; check one that is to be migrated.", no_args_is_help=True
 )
 app.command("check")(check)
+voters_app = typer.Typer(help="Change the voters of the metadata quorum.", no_args_is_help=True)
+app.add_typer(voters_app, name="voters")
 
 DEFAULT_DATA_DIR = Path("kafkapy-cluster")
 DEFAULT_BROKERS = 3
@@ -135,6 +138,14 @@ def _lines_of(found: "ClusterStatus") -> Iterator[str]:
     else:
         voters = ", ".join(map(str, sorted(found.quorum.voters)))
         yield f"quorum: node {found.quorum.leader_id} leads at epoch {found.quorum.leader_epoch}, voters {voters}"
+        yield from (
+            f"  voter {each.node_id}: directory {each.directory_id}, {_lag(each)}" for each in found.quorum.replicas
+        )
+        for each in found.controllers_without_vote:
+            yield (
+                f"  node {each.node_id} is a controller and no voter with its directory {each.directory_id}, "
+                f"{_lag(each)}: `kafkapy cluster voters add {each.node_id}` makes it one"
+            )
     if found.partitions is None:
         yield "partitions: no broker answers"
         return
@@ -150,6 +161,10 @@ def _lines_of(found: "ClusterStatus") -> Iterator[str]:
             counts[leader] = counts.get(leader, 0) + 1
     led = ", ".join(f"node {broker}: {count}" for broker, count in sorted(counts.items()) if broker >= 0)
     yield f"leaders: {led or 'none'}"
+
+
+def _lag(replica: "QuorumReplica") -> str:
+    return f"{replica.lag} records behind" if replica.lag >= 0 else "not heard of"
 
 
 def _shown(names: list[str]) -> str:
@@ -217,6 +232,13 @@ def add(
         cluster = _load(data_dir)
         added = cluster.add_controller(port) if is_controller else cluster.add(port)
     print(f"Added node {added.node_id} on {added.address[0]}:{added.address[1]}.")
+
+
+@voters_app.command("add")
+def add_voter(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Make a running controller a voter, in place of the one with a directory that it has lost."""
+    with _failures():
+        _load(data_dir).add_voter(node)
 
 
 @app.command()

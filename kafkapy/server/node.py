@@ -189,6 +189,14 @@ class Node:
     def metadata_is_known(self) -> None:
         """Let the authorizer use the image's ACLs. Called when the image has reached the first high watermark found."""
         self._has_metadata = True
+        quorum = self.quorum_node.quorum
+        if self.config.is_controller and not quorum.is_voter:
+            logger.warning(
+                "Node %d is a controller and no voter of the metadata quorum, whose voters are %s: it does not count "
+                "for a majority until it is added, as by `kafkapy cluster voters add`",
+                self.config.node_id,
+                quorum.voters,
+            )
         self.authorizer.refresh()
         self.quorum_node.acls_are_loaded()
 

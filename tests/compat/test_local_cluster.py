@@ -1,6 +1,7 @@
 """`kafkapy.Cluster` and `kafkapy cluster`: nodes on this machine that are killed, paused, added."""
 
 import json
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -173,3 +174,31 @@ def test_combined_nodes_do_not_wait_for_a_quorum_that_is_gone(tmp_path: Path) ->
     assert not any("Traceback" in log for log in logs), logs
     for process in cluster.processes.values():
         assert (Path(process.log_dir) / ".kafka_cleanshutdown").exists()
+
+
+def test_a_node_that_has_lost_its_directory_is_no_voter_until_it_is_added(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data_dir = tmp_path / "cluster"
+
+    def run(*arguments: str) -> str:
+        assert main(["cluster", *arguments, "--data-dir", str(data_dir)]) == 0
+        return capfd.readouterr().out
+
+    run("up", "-n", "3", "--port", "0", *SETTINGS)
+    try:
+        cluster = LocalCluster.load(data_dir)
+        lost = cluster.processes[3]
+        run("kill", "3")
+        shutil.rmtree(lost.log_dir)
+        formatted = ["storage", "format", "-c", str(lost.properties_file), "-t", cluster.plan.cluster_id, "-N"]
+        assert main(formatted) == 0
+        run("start", "3")
+        eventually(lambda: "`kafkapy cluster voters add 3` makes it one" in run("status"))
+        assert "Node 3 is a controller and no voter" in lost.log_file.read_text()
+        run("voters", "add", "3")
+        eventually(lambda: run("status").count("voter 3: directory ") == 1 and "no voter" not in run("status"))
+        (voter,) = (each for each in json.loads(run("status", "--json"))["quorum"]["replicas"] if each["node_id"] == 3)
+        assert f"directory.id={voter['directory_id']}" in (lost.log_dir / "meta.properties").read_text()
+    finally:
+        run("down")

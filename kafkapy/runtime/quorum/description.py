@@ -31,6 +31,18 @@ class QuorumDescription:
     """The endpoints of each voter; DescribeQuorum 2 lists them (KIP-853)."""
 
 
+def replaced_voters(core: RaftCore) -> tuple[ReplicaKey, ...]:
+    """Return the observers whose node is a voter with another directory: it was lost, or formatted anew.
+
+    Such a node does not vote until it is added, and the voter of its former directory removed. Empty unless this node
+    leads.
+    """
+    role = core.role
+    if not isinstance(role, Leader):
+        return ()
+    return tuple(key for key in role.progress.observers if key.node_id in role.progress.voters)
+
+
 def describe_quorum(core: RaftCore, *, wall_ms: int, monotonic_ms: int) -> QuorumDescription | None:
     """Return the description; None unless this node leads. The leader's own times are the current time."""
     role = core.role

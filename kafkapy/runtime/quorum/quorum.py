@@ -53,7 +53,7 @@ from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.seams import System
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
-from kafkapy.types import OffsetAndEpoch
+from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.metrics.quorum import QuorumCounts
@@ -131,6 +131,7 @@ class Quorum:
         self._timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
         self._waiters = QuorumWaiters()
+        self._warned_of: set[ReplicaKey] = set()
         self._is_closed = False
         self._is_recovered = False
         self._fatal: BaseException | None = None
@@ -215,6 +216,11 @@ class Quorum:
     def voters(self) -> VoterSet:
         """The voters in force: the latest set appended."""
         return self._core.voters.current
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node is one of them, with this directory."""
+        return self.voters.contains(self._core.local)
 
     def has_cluster_id(self, cluster_id: str | None) -> bool:
         """Return whether a peer's cluster id is absent or equals ours (if not: INCONSISTENT_CLUSTER_ID)."""
@@ -490,7 +496,21 @@ class Quorum:
             return
         self._clean()
         self._maybe_take_snapshot()
+        self._warn_of_replaced_voters()
         self._schedule_clean()
+
+    def _warn_of_replaced_voters(self) -> None:
+        """Log once which nodes have lost the directory with which they vote."""
+        from kafkapy.runtime.quorum.description import replaced_voters
+
+        for key in set(replaced_voters(self._core)) - self._warned_of:
+            self._warned_of.add(key)
+            logger.warning(
+                "Node %d is a voter with another directory than it has, %s: it does not vote until it is added to the "
+                "voters, and its former directory removed",
+                key.node_id,
+                uuid_to_string(key.directory_id),
+            )
 
 
 def _new_counting(counts: "QuorumCounts", system: System) -> "QuorumCounting":

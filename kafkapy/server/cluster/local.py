@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol, Self, TypeVar
 
@@ -36,7 +37,7 @@ from kafkapy.server.process.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import decode_meta_properties
 from kafkapy.storage.offline.format import META_PROPERTIES, FormatRequest, Voter, format_directories
 from kafkapy.storage.system_disk import SystemDisk
-from kafkapy.types import Uuid, uuid_to_string
+from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
 
 T = TypeVar("T")
 
@@ -79,6 +80,8 @@ class ClusterStatus:
     partitions: queries.TopicPartitions | None
     at_risk: list[str]
     """Partitions led by a broker that does not answer, as `topic-partition`: offline until it is fenced, or answers."""
+    controllers_without_vote: list[queries.QuorumReplica] = field(default_factory=list)
+    """Controllers that follow the quorum with a directory that is no voter's."""
 
 
 class LocalCluster:
@@ -232,11 +235,31 @@ class LocalCluster:
         return self._prepare(added)
 
     def make_voter(self, node: NodePlan, address: queries.Address, timeout_s: float) -> None:
-        """Make a running controller a voter, by a request to a broker. Raises OSError, KafkapyError."""
-        path = self.processes[node.node_id].log_dir / META_PROPERTIES
-        directory_id = decode_meta_properties(path.read_bytes(), str(path)).directory_id
-        assert directory_id is not None, "it was formatted here"
+        """Make a running controller a voter, by a request to a broker, in place of one of its former directory.
+
+        Raises OSError, KafkapyError.
+        """
+        directory_id = uuid_from_string(self._directory_id(node))
+        leave_quorum(address, self.plan.cluster_id, node.node_id, timeout_s=timeout_s, kept=directory_id)
         join_quorum(address, self.plan.cluster_id, node, directory_id, timeout_s=timeout_s)
+
+    def _directory_id(self, node: NodePlan) -> str:
+        """Return the id of a node's directory as text; empty if there is none."""
+        path = self.processes[node.node_id].log_dir / META_PROPERTIES
+        try:
+            directory_id = decode_meta_properties(path.read_bytes(), str(path)).directory_id
+        except FileNotFoundError:
+            return ""
+        return uuid_to_string(directory_id) if directory_id is not None else ""
+
+    def add_voter(self, node_id: int) -> None:
+        """Make a running controller a voter again, for example after its directory was lost. Raises as `make_voter`."""
+        node = self.plan.node(node_id)
+        if not node.is_controller:
+            raise ClusterError(f"node {node_id} is no controller")
+        if not self.is_running(node_id):
+            raise ClusterError(f"node {node_id} is not running: `kafkapy cluster start {node_id}` starts it")
+        self.make_voter(node, self._answering_broker(), START_TIMEOUT_S)
 
     def _prepare(self, node: NodePlan) -> NodePlan:
         if self._proxies is not None:
@@ -378,7 +401,11 @@ class LocalCluster:
             )
             for node in self.plan.nodes
         ]
-        return ClusterStatus(nodes, quorum, found, [] if found is None else found.led_by(self._silent_brokers()))
+        own = {(node.node_id, self._directory_id(node)) for node in self.plan.controllers}
+        followers = quorum.others if quorum is not None else []
+        without_vote = [each for each in followers if (each.node_id, each.directory_id) in own]
+        at_risk = [] if found is None else found.led_by(self._silent_brokers())
+        return ClusterStatus(nodes, quorum, found, at_risk, without_vote)
 
     def _silent_brokers(self) -> set[int]:
         """Return the brokers that do not run, or do not answer."""

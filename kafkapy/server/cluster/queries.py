@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequ
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from kafkapy.protocol.primitives import Message, Writer
-from kafkapy.types import METADATA_PARTITION
+from kafkapy.types import METADATA_PARTITION, uuid_to_string
 
 Address = tuple[str, int]
 
@@ -53,11 +53,24 @@ class TopicPartitions:
 
 
 @dataclass(slots=True)
+class QuorumReplica:
+    """A voter or an observer. directory_id: as text. lag: records behind the leader, -1 if it has not fetched."""
+
+    node_id: int
+    directory_id: str
+    lag: int
+
+
+@dataclass(slots=True)
 class QuorumView:
+    """voters, observers: by node id. `replicas`: the voters, with their directories; `others`: the observers."""
+
     leader_id: int
     leader_epoch: int
     voters: list[int]
     observers: list[int]
+    replicas: list[QuorumReplica] = field(default_factory=list)
+    others: list[QuorumReplica] = field(default_factory=list)
 
 
 def query(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S) -> Any:
@@ -99,7 +112,19 @@ def quorum(address: Address) -> QuorumView | None:
     found = response.topics[0].partitions[0]
     voters = [replica.replica_id for replica in found.current_voters]
     observers = [replica.replica_id for replica in found.observers]
-    return QuorumView(found.leader_id, found.leader_epoch, voters, observers)
+    end_offset = max((each.log_end_offset for each in found.current_voters), default=-1)
+    replicas, others = (
+        [
+            QuorumReplica(
+                each.replica_id,
+                uuid_to_string(each.replica_directory_id),
+                end_offset - each.log_end_offset if each.log_end_offset >= 0 else -1,
+            )
+            for each in listed
+        ]
+        for listed in (found.current_voters, found.observers)
+    )
+    return QuorumView(found.leader_id, found.leader_epoch, voters, observers, replicas, others)
 
 
 def api_versions(address: Address) -> None:

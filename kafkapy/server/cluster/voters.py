@@ -37,9 +37,16 @@ def join_quorum(address: Address, cluster_id: str, node: NodePlan, directory_id:
     _change(address, request, done=ErrorCode.DUPLICATE_VOTER, timeout_s=timeout_s)
 
 
-def leave_quorum(address: Address, cluster_id: str, node_id: int, *, timeout_s: float) -> None:
-    """Remove a node from the voters, if it is one. Raises ClusterError, OSError, ProtocolError."""
+def leave_quorum(
+    address: Address, cluster_id: str, node_id: int, *, timeout_s: float, kept: Uuid | None = None
+) -> None:
+    """Remove a node from the voters, if it is one; `kept`: its directory that stays a voter's.
+
+    Raises ClusterError, OSError, ProtocolError.
+    """
     for directory_id in _directories(address, node_id, timeout_s):
+        if directory_id == kept:
+            continue
         request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id)
         _change(address, request, done=ErrorCode.VOTER_NOT_FOUND, timeout_s=timeout_s)
 
