@@ -76,7 +76,7 @@ def respond(services: Services, context: RequestContext, fetch: FetchContext, re
         _release(reads)
     topics: list[FetchableTopicResponse] = []
     codes = _add_topics(topics, sent, context.api_version)
-    response = FetchResponse(0, error_code, session_id, topics)
+    response = FetchResponse(0, error_code=error_code, session_id=session_id, responses=topics)
     return _complete(services, context, response, codes) if codes else response
 
 
@@ -96,7 +96,9 @@ async def respond_wide(services: Services, context: RequestContext, fetch: Fetch
     except BaseException:
         _release(reads)
         raise
-    return _complete(services, context, FetchResponse(0, error_code, session_id, topics), codes)
+    return _complete(
+        services, context, FetchResponse(0, error_code=error_code, session_id=session_id, responses=topics), codes
+    )
 
 
 def _add_topics(topics: list[FetchableTopicResponse], sent: Reads, version: int) -> list[int]:

@@ -99,13 +99,13 @@ async def test_many_partitions_are_deleted_from_in_turns(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = fill(hosting, replicas=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=5, log_start_offset=0, now_ms=0)
-    parts = [DeleteRecordsPartition(0, 1) for _ in range(3 * STEPS_PER_TURN)]
+    parts = [DeleteRecordsPartition(partition_index=0, offset=1) for _ in range(3 * STEPS_PER_TURN)]
     services = hosting.services()
     services.turns = turns = CountedTurns()
     context: Any = SimpleNamespace(
         api_version=2, client=None, is_long=False, connection=SimpleNamespace(is_held=False), listener_name="PLAINTEXT"
     )
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("orders", parts)], timeout_ms=800)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("orders", partitions=parts)], timeout_ms=800)
     response = await delete_records.handle(services, context, request)
     assert {part.error_code for part in response.topics[0].partitions} == {ErrorCode.REQUEST_TIMED_OUT}
     assert turns.count >= 3 * (len(parts) // STEPS_PER_TURN) - 2

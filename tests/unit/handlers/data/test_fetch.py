@@ -526,7 +526,10 @@ async def test_nothing_beyond_the_high_watermark_is_read(loop: SimLoop) -> None:
 
 async def test_a_fetch_of_many_partitions_is_handled_in_turns(loop: SimLoop) -> None:
     hosting = Hosting(loop)
-    names = [FetchTopic(f"t{number}", bytes(16), [FetchPartition(0)]) for number in range(5 * STEPS_PER_TURN)]
+    names = [
+        FetchTopic(f"t{number}", topic_id=bytes(16), partitions=[FetchPartition(0)])
+        for number in range(5 * STEPS_PER_TURN)
+    ]
     requested = FetchRequest(max_wait_ms=100, max_bytes=MIB, topics=names)
     services = hosting.services(Deny((AclOperation.READ, "")))
     services.turns = turns = CountedTurns()
@@ -544,7 +547,10 @@ async def test_a_fetch_of_many_partitions_is_handled_in_turns(loop: SimLoop) -> 
 async def test_a_fetch_of_many_partitions_waits_for_the_data_of_one(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partitions = [hosting.create_topic(f"topic-{number}") for number in range(wide_fetch.WIDE + 1)]
-    names = [FetchTopic(f"topic-{number}", bytes(16), [FetchPartition(0)]) for number in range(len(partitions))]
+    names = [
+        FetchTopic(f"topic-{number}", topic_id=bytes(16), partitions=[FetchPartition(0)])
+        for number in range(len(partitions))
+    ]
     for topic in names:
         topic.partitions[0].partition_max_bytes = MIB
     requested = FetchRequest(max_wait_ms=5_000, min_bytes=1, max_bytes=MIB, topics=names, session_epoch=0)
