@@ -5,12 +5,14 @@ a plain socket is as fast.
 """
 
 import asyncio
+import errno
 import os
+import resource
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.seams import FileRegion, ReadableBuffer
 from kafkapy.types import host_text
@@ -21,6 +23,18 @@ _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 """Linux only; on other systems a packet may be sent early."""
 _HAS_LOW_WATER_MARK = sys.platform == "linux"
 """Linux ends the wait for bytes when the receive buffer is full; of other systems that is not known."""
+
+
+KEPT_DESCRIPTORS: Final = 100
+"""The last descriptors that the process may have are for its own files: a connection that would take one is closed, and
+accepting pauses. Else writes would be refused, as segments roll and indexes are opened again. A deviation: Apache Kafka
+accepts until there are none."""
+
+
+def is_nearly_last(descriptor: int) -> bool:
+    """Whether a new descriptor, the lowest that was free, is among the last KEPT_DESCRIPTORS; of few, a quarter."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most != resource.RLIM_INFINITY and descriptor >= most - min(KEPT_DESCRIPTORS, most // 4)
 
 
 class SocketChannel:
@@ -146,6 +160,9 @@ class SocketListener:
             connected, peer = self._socket.accept()
         except (BlockingIOError, InterruptedError):
             return None
+        if connected.fileno() >= KEPT_DESCRIPTORS and is_nearly_last(connected.fileno()):
+            connected.close()
+            raise OSError(errno.EMFILE, f"the last {KEPT_DESCRIPTORS} descriptors are kept for the broker's own files")
         try:
             return SocketChannel(self._loop, connected, local=self._local, peer=_host_port(peer))
         except OSError:  # the peer has reset the connection before it was accepted

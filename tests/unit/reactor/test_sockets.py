@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import resource
 import select
 import socket
 import struct
@@ -19,7 +20,7 @@ from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
-from kafkapy.reactor.socket_channel import SocketChannel, resolve_overrides
+from kafkapy.reactor.socket_channel import KEPT_DESCRIPTORS, SocketChannel, resolve_overrides
 from kafkapy.seams import FileRegion
 from kafkapy.storage.system_disk import SystemDisk
 
@@ -318,6 +319,36 @@ def test_real_descriptors_run_out_and_come_back(run: Any, monkeypatch: pytest.Mo
 
     run(main())
     assert len(refused) == 2
+
+
+def test_the_last_descriptors_are_kept_for_files(run: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kafkapy.reactor.acceptor.ACCEPT_PAUSE_MS", 50)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files: list[int] = []
+
+    async def main() -> None:
+        async with Served(echo) as served:
+            highest = max(map(int, os.listdir("/proc/self/fd")))
+            most = highest + 2 * KEPT_DESCRIPTORS
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+            while not files or files[-1] < most - KEPT_DESCRIPTORS:
+                files.append(os.open(os.devnull, os.O_RDONLY))
+            refused, refused_writer = await served.connect()
+            assert await refused.read() == b""
+            refused_writer.close()
+            while files:
+                os.close(files.pop())
+            reader, writer = await served.connect()
+            writer.write(framed(b"x"))
+            assert await receive(reader) == b"x"
+            writer.close()
+
+    try:
+        run(main())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for file in files:
+            os.close(file)
 
 
 def test_a_port_that_is_taken_is_an_error(run: Any):
