@@ -155,7 +155,7 @@ def elect_nobody_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
         (elect_in_the_same_leader_epoch, "I6: ", 0),
         (forget_offsets_of_a_loaded_shard, "I9: ", 60),
         (skip_changes_between_two_images, "I10: ", 3),
-        (append_what_is_refused, "I11: ", 0),
+        (append_what_is_refused, "I11: ", 18),
         (begin_the_same_generation_again, "I9, one owner: ", 0),
         (answer_before_the_assignment_is_committed, "I9, one owner: ", 20),
         (take_offsets_of_any_generation, "I9, fenced: ", 0),
