@@ -5,11 +5,11 @@ import neither typer nor rich; main.py has the others, which are clients of a ru
 
 start.py log_options.py console_options.py console_child.py    `start`, its log, and the console beside it
 storage.py dump_log.py protocol.py         log directories, their files, and frames, without a broker
-main.py options.py output.py failure.py interrupt.py deadline.py    what the client commands share
+main.py options.py parser.py output.py failure.py interrupt.py deadline.py    what the client commands share
 client.py reachable.py command_config.py   confluent-kafka as the client, checked first; TLS and login settings
-connection.py connected.py                 requests that librdkafka lacks, over a connection of our own
+connection.py connected.py client_security.py    requests that librdkafka lacks, over a connection of our own
 topics.py configs.py explained_keys.py produce.py consume.py    topics, configs, records
-groups.py group_offsets.py group_explain.py    consumer groups, their offsets, their last rebalances
+groups.py group_offsets.py committed_offsets.py group_explain.py    groups, their offsets, their last rebalances
 transactions.py transaction_admin.py       transactional ids, hanging transactions
 security.py security_admin.py security_quotas.py security_tokens.py    a secured node; users, ACLs, quotas, tokens
 cluster.py cluster_check.py cluster_survey.py    several nodes on this machine; can a cluster be taken over

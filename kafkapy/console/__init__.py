@@ -1,6 +1,7 @@
 """`kafkapy console`: pages about a cluster in a browser, as a process of its own and a client like any other.
 
 settings.py state.py    what the command line says; what all pages share
+connections.py            whose request has not arrived yet, bounded
 security.py addresses.py    who may ask: Host, Origin, token, session, CSRF tokens; the headers of every response
 client.py brokers.py    confluent-kafka's clients; requests that librdkafka lacks, over connections of our own
 topic_list.py           the names of all topics, kept as long as they are the same

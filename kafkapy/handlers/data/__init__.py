@@ -3,7 +3,8 @@
 produce.py          the whole way of a Produce request: begin here
 small_produces.py   its fast path for consecutive small requests; delayed_answers.py has their responses with acks=-1
 transactional_produce.py    batches of a transaction, verified first
-fetch.py            Fetch of a consumer, over fetch_reading.py (read, wait, read again) and fetch_wire.py (sessions)
+fetch.py            Fetch of a consumer, over fetch_reading.py (read, wait, read again) and fetch_wire.py (sessions);
+                    wide_fetch.py has those of many partitions
 follower_fetch.py   Fetch of a follower, whose progress moves the high watermark
 fetch_counts.py     counts of fetches
 list_offsets.py offset_for_leader_epoch.py    offsets by time, by epoch

@@ -38,7 +38,9 @@ def launch(directory: Path, make: str) -> tuple[subprocess.Popen[str], int]:
     return process, ended
 
 
-@pytest.mark.parametrize(("failing", "is_failed"), [("none", False), ("check", True), ("test", True), (BESIDE, True)])
+@pytest.mark.parametrize(
+    ("failing", "is_failed"), [("none", False), ("check", True), ("test-all", True), (BESIDE, True)]
+)
 def test_each_part_that_fails_fails_the_run(tmp_path: Path, failing: str, is_failed: bool) -> None:
     process, ended = launch(tmp_path, f'[ "$*" != "{failing}" ]')
     output, _ = process.communicate(timeout=TIMEOUT_S)
@@ -52,7 +54,7 @@ def test_each_part_that_fails_fails_the_run(tmp_path: Path, failing: str, is_fai
 def test_an_interrupted_run_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     os.mkfifo(tmp_path / "begun")
     meeting = (
-        f'case "$*" in *ci-compiled*) : >{tmp_path}/begun;; test) : <{tmp_path}/begun; echo waits;; *) exit;; esac'
+        f'case "$*" in *ci-compiled*) : >{tmp_path}/begun;; test-all) : <{tmp_path}/begun; echo waits;; *) exit;; esac'
     )
     process, ended = launch(tmp_path, f"{meeting}\nexec sleep 600")
     assert process.stdout is not None
