@@ -17,8 +17,9 @@ async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_once_
     assert follower.partition().role is Role.FOLLOWER, "the directory is online"
     request_count = len(world.requests)
     await world.pass_ms(2000)
-    assert 5 < len(world.requests) - request_count < 50, "it is asked for again after the back-off, not at once"
+    assert len(world.requests) == request_count, "nothing is fetched that could not be appended"
     follower.disk.heal()
+    follower.log().log_dir.check_room()  # runtime/logs/full_directories.py looks for room twice a second
     await world.until(lambda: world.registration().isr == (1, 2), 10_000)
     assert follower.log().log_end_offset == 2
     await world.stop()
