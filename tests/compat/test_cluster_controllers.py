@@ -27,7 +27,7 @@ def test_controllers_join_lead_and_leave(tmp_path: Path, capfd: pytest.CaptureFi
     run("up", "-n", "1", "--controllers", "1", "--port", "0", *SETTINGS)
     try:
         for node_id in (102, 103):
-            assert run("add", "--controller").startswith(f"node {node_id} on 127.0.0.1:")
+            assert run("add", "--controller").startswith(f"Added node {node_id} on 127.0.0.1:")
         eventually(lambda: quorum().get("voters") == [101, 102, 103])
         run("kill", "101")
         eventually(lambda: quorum().get("leader_id") in (102, 103))
