@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
@@ -167,3 +167,14 @@ def sent_bytes(answer: "PartitionRead") -> int:
     records = answer.records
     record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")
     return PARTITION_BYTES + record_bytes if record_bytes or answer.error_code else 0
+
+
+def merge_topics(topics: list[Any], refused: Iterable[Any]) -> None:
+    """Add the refused partitions of a commit of offsets to its response's topics: one entry per topic, as in Kafka."""
+    by_topic = {(topic.name, topic.topic_id): topic for topic in topics}
+    for topic in refused:
+        present = by_topic.get((topic.name, topic.topic_id))
+        if present is None:
+            topics.append(topic)
+        else:
+            present.partitions += topic.partitions

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.data_plane import TopicAccess, merge_topics
 from kafkapy.metadata.image import TopicImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -41,7 +41,7 @@ async def handle(services: Services, context: RequestContext, request: OffsetCom
     except ApiError as error:
         response = all_failed(request, error.code)
     if refused.topics:
-        _merge(response, refused)
+        merge_topics(response.topics, refused.topics)
     return response
 
 
@@ -100,14 +100,3 @@ def _failed(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseT
         for each in topic.partitions
     ]
     return OffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id, partitions=partitions)
-
-
-def _merge(response: OffsetCommitResponse, refused: OffsetCommitResponse) -> None:
-    """Add the refused partitions to the response: one entry per topic, as in Kafka."""
-    by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
-    for topic in refused.topics:
-        present = by_topic.get((topic.name, topic.topic_id))
-        if present is None:
-            response.topics.append(topic)
-        else:
-            present.partitions += topic.partitions

@@ -11,7 +11,7 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.group.settings import OFFSETS_TOPIC
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.data_plane import TopicAccess, merge_topics
 from kafkapy.metadata.image import TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.txn_offset_commit_request import (
@@ -61,7 +61,7 @@ async def handle(
         response = await _commit(services, context, request)
     except ApiError as error:
         response = _all_failed(request, _as_client_knows(error.code, context.api_version))
-    _merge(response, refused)
+    merge_topics(response.topics, refused.topics)
     return response
 
 
@@ -152,14 +152,3 @@ def _failed(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitRes
         for each in topic.partitions
     ]
     return TxnOffsetCommitResponseTopic(topic.name, topic_id=topic.topic_id, partitions=partitions)
-
-
-def _merge(response: TxnOffsetCommitResponse, refused: TxnOffsetCommitResponse) -> None:
-    """Add the refused partitions to the response: one entry per topic, as in Kafka."""
-    by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
-    for topic in refused.topics:
-        present = by_topic.get((topic.name, topic.topic_id))
-        if present is None:
-            response.topics.append(topic)
-        else:
-            present.partitions += topic.partitions
