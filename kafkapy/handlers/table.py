@@ -94,64 +94,31 @@ class ServedApi:
     max_elements: the bound of array entries and tagged fields of a request. is_counted: what its requests decode to is
     counted as request memory; `parking`: what holds for those that wait for other requests. in_turns: its handler gives
     way to the loop between turns of 4 ms (runtime/turns.py). parts: its large requests are handled in parts
-    (serving/large_requests.py). One with neither is handled in one turn, within its max_elements.
-    is_between_nodes: sent by other nodes, so that no client quota holds for it. is_telemetry: listed and served only
-    while there is a receiver of client metrics, as in Apache Kafka. has_legacy: handlers.legacy serves the versions
-    that Kafka 4 removed, if kafkapy.legacy.clients.enable is set, for clients from 0.9 on.
+    (serving/large_requests.py). One with neither is handled in one turn, within its max_elements. is_between_nodes:
+    sent by other nodes, so that no client quota holds for it. is_telemetry: listed and served only while there is a
+    receiver of client metrics, as in Apache Kafka. has_legacy: handlers.legacy serves the versions that Kafka 4
+    removed, if kafkapy.legacy.clients.enable is set, for clients from 0.9 on.
     """
 
     api_key: int
     listener: Listener
     handler: str
-    listed_min: int
-    max_version: int
     served_min: int
-    max_elements: int
-    forwarding: Forwarding
-    is_counted: bool
-    parking: Parking | None
-    in_turns: bool
-    parts: Parts | None
-    is_between_nodes: bool
-    is_telemetry: bool
-    has_legacy: bool
+    max_version: int
+    max_elements: int = MANY
+    listed_from: int | None = None
+    forwarding: Forwarding = Forwarding.NONE
+    is_counted: bool = True
+    parking: Parking | None = None
+    in_turns: bool = False
+    parts: Parts | None = None
+    is_between_nodes: bool = False
+    is_telemetry: bool = False
+    has_legacy: bool = False
 
-
-def _row(
-    api_key: int,
-    listener: Listener,
-    handler: str,
-    min_version: int,
-    max_version: int,
-    max_elements: int = MANY,
-    *,
-    served_min: int | None = None,
-    forwarding: Forwarding = Forwarding.NONE,
-    is_counted: bool = True,
-    parking: Parking | None = None,
-    in_turns: bool = False,
-    parts: Parts | None = None,
-    is_between_nodes: bool = False,
-    is_telemetry: bool = False,
-    has_legacy: bool = False,
-) -> ServedApi:
-    return ServedApi(
-        api_key=api_key,
-        listener=listener,
-        handler=handler,
-        listed_min=min_version,
-        max_version=max_version,
-        served_min=min_version if served_min is None else served_min,
-        max_elements=max_elements,
-        forwarding=forwarding,
-        is_counted=is_counted,
-        parking=parking,
-        in_turns=in_turns,
-        parts=parts,
-        is_between_nodes=is_between_nodes,
-        is_telemetry=is_telemetry,
-        has_legacy=has_legacy,
-    )
+    @property
+    def listed_min(self) -> int:
+        return self.served_min if self.listed_from is None else self.listed_from
 
 
 BROKER, CONTROLLER, BOTH = Listener.BROKER, Listener.CONTROLLER, Listener.BOTH
@@ -168,87 +135,87 @@ OFFSETS_OF_GROUP: Final = (("topics", "topics"), ("partition_indexes", "partitio
 OF_OFFSETS: Final = Parts(((("groups", "groups"), *OFFSETS_OF_GROUP), OFFSETS_OF_GROUP))
 
 ROWS: Final = (
-    _row(0, BROKER, "handlers.data.produce", 0, 13, PRODUCED, served_min=3, has_legacy=True, parking=PRODUCES),
-    _row(1, BROKER, "handlers.data.fetch", 4, 18, FETCHED, has_legacy=True, parking=FETCHES),
+    ServedApi(0, BROKER, "handlers.data.produce", 3, 13, PRODUCED, listed_from=0, has_legacy=True, parking=PRODUCES),
+    ServedApi(1, BROKER, "handlers.data.fetch", 4, 18, FETCHED, has_legacy=True, parking=FETCHES),
     # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
-    _row(1, CONTROLLER, "handlers.cluster.raft_requests", 4, 18, FEW, parking=FETCHES, is_between_nodes=True),
-    _row(2, BROKER, "handlers.data.list_offsets", 1, 11, has_legacy=True, in_turns=True),
-    _row(3, BROKER, "handlers.topics.metadata", 0, 13, in_turns=True, parts=OF_TOPICS),
-    _row(8, BROKER, "handlers.groups.offset_commit", 2, 10, parts=OF_PARTITIONS),
-    _row(9, BROKER, "handlers.groups.offset_fetch", 1, 10, in_turns=True, parts=OF_OFFSETS),
-    _row(10, BROKER, "handlers.groups.find_coordinator", 0, 6, in_turns=True),
-    _row(11, BROKER, "handlers.groups.join_group", 0, 9, FEW, parking=REBALANCES),
-    _row(12, BROKER, "handlers.groups.heartbeat", 0, 4, FEW),
-    _row(13, BROKER, "handlers.groups.leave_group", 0, 5, MEMBERS),
-    _row(14, BROKER, "handlers.groups.sync_group", 0, 5, MEMBERS, parking=REBALANCES),
-    _row(15, BROKER, "handlers.groups.describe_groups", 0, 6, in_turns=True),
-    _row(16, BROKER, "handlers.groups.list_groups", 0, 5, FEW, in_turns=True),
-    _row(17, BOTH, "handlers.security.sasl_handshake", 0, 1, FEW),
-    _row(18, BOTH, "handlers.cluster.api_versions", 0, 5, FEW),
-    _row(19, BOTH, "handlers.topics.create_topics", 2, 7, CHANGED, forwarding=WHOLE, has_legacy=True),
-    _row(20, BOTH, "handlers.topics.delete_topics", 1, 6, CHANGED, forwarding=WHOLE, has_legacy=True),
-    _row(21, BROKER, "handlers.data.delete_records", 0, 2, CHANGED, parking=DELETIONS, in_turns=True),
+    ServedApi(1, CONTROLLER, "handlers.cluster.raft_requests", 4, 18, FEW, parking=FETCHES, is_between_nodes=True),
+    ServedApi(2, BROKER, "handlers.data.list_offsets", 1, 11, has_legacy=True, in_turns=True),
+    ServedApi(3, BROKER, "handlers.topics.metadata", 0, 13, in_turns=True, parts=OF_TOPICS),
+    ServedApi(8, BROKER, "handlers.groups.offset_commit", 2, 10, parts=OF_PARTITIONS),
+    ServedApi(9, BROKER, "handlers.groups.offset_fetch", 1, 10, in_turns=True, parts=OF_OFFSETS),
+    ServedApi(10, BROKER, "handlers.groups.find_coordinator", 0, 6, in_turns=True),
+    ServedApi(11, BROKER, "handlers.groups.join_group", 0, 9, FEW, parking=REBALANCES),
+    ServedApi(12, BROKER, "handlers.groups.heartbeat", 0, 4, FEW),
+    ServedApi(13, BROKER, "handlers.groups.leave_group", 0, 5, MEMBERS),
+    ServedApi(14, BROKER, "handlers.groups.sync_group", 0, 5, MEMBERS, parking=REBALANCES),
+    ServedApi(15, BROKER, "handlers.groups.describe_groups", 0, 6, in_turns=True),
+    ServedApi(16, BROKER, "handlers.groups.list_groups", 0, 5, FEW, in_turns=True),
+    ServedApi(17, BOTH, "handlers.security.sasl_handshake", 0, 1, FEW),
+    ServedApi(18, BOTH, "handlers.cluster.api_versions", 0, 5, FEW),
+    ServedApi(19, BOTH, "handlers.topics.create_topics", 2, 7, CHANGED, forwarding=WHOLE, has_legacy=True),
+    ServedApi(20, BOTH, "handlers.topics.delete_topics", 1, 6, CHANGED, forwarding=WHOLE, has_legacy=True),
+    ServedApi(21, BROKER, "handlers.data.delete_records", 0, 2, CHANGED, parking=DELETIONS, in_turns=True),
     # InitProducerId 6 is unstable in 4.3 (two-phase commit, KIP-939).
-    _row(22, BROKER, "handlers.transactions.init_producer_id", 0, 5, FEW),
-    _row(23, BROKER, "handlers.data.offset_for_leader_epoch", 2, 4, in_turns=True),
-    _row(
+    ServedApi(22, BROKER, "handlers.transactions.init_producer_id", 0, 5, FEW),
+    ServedApi(23, BROKER, "handlers.data.offset_for_leader_epoch", 2, 4, in_turns=True),
+    ServedApi(
         24, BROKER, "handlers.transactions.add_partitions_to_txn", 0, 5, CHANGED, parking=VERIFICATIONS, in_turns=True
     ),
-    _row(25, BROKER, "handlers.transactions.add_offsets_to_txn", 0, 4, FEW),
-    _row(26, BROKER, "handlers.transactions.end_txn", 0, 5, FEW),
-    _row(27, BROKER, "handlers.data.write_txn_markers", 1, 2, MARKERS, is_between_nodes=True),
-    _row(28, BROKER, "handlers.transactions.txn_offset_commit", 0, 6, CHANGED),
-    _row(29, BOTH, "handlers.security.describe_acls", 1, 3, FEW, in_turns=True),
-    _row(30, BOTH, "handlers.security.create_acls", 1, 3, ACLS, forwarding=WHOLE),
-    _row(31, BOTH, "handlers.security.delete_acls", 1, 3, FEW, forwarding=WHOLE, in_turns=True),
-    _row(32, BOTH, "handlers.configs.describe_configs", 1, 4, CHANGED, in_turns=True),
-    _row(33, BOTH, "handlers.configs.alter_configs", 0, 2, CHANGED, forwarding=IN_PART, in_turns=True),
-    _row(34, BROKER, "handlers.cluster.alter_replica_log_dirs", 1, 2, CHANGED, in_turns=True),
-    _row(35, BROKER, "handlers.cluster.describe_log_dirs", 1, 5, FETCHED, in_turns=True),
-    _row(36, BOTH, "handlers.security.sasl_authenticate", 0, 2, FEW),
-    _row(37, BOTH, "handlers.topics.create_partitions", 0, 3, CHANGED, forwarding=WHOLE),
-    _row(38, BOTH, "handlers.security.create_delegation_token", 1, 3, FEW, forwarding=IN_PART),
-    _row(39, BOTH, "handlers.security.renew_delegation_token", 1, 2, FEW, forwarding=IN_PART),
-    _row(40, BOTH, "handlers.security.expire_delegation_token", 1, 2, FEW, forwarding=IN_PART),
-    _row(41, BROKER, "handlers.security.describe_delegation_token", 1, 3, FEW, in_turns=True),
-    _row(42, BROKER, "handlers.groups.delete_groups", 0, 2, in_turns=True),
-    _row(43, BOTH, "handlers.cluster.elect_leaders", 0, 2, forwarding=WHOLE),
-    _row(44, BOTH, "handlers.configs.incremental_alter_configs", 0, 1, CHANGED, forwarding=IN_PART, in_turns=True),
-    _row(45, BOTH, "handlers.cluster.alter_partition_reassignments", 0, 1, REASSIGNED, forwarding=WHOLE),
-    _row(46, BOTH, "handlers.cluster.list_partition_reassignments", 0, 0, forwarding=WHOLE),
-    _row(47, BROKER, "handlers.groups.offset_delete", 0, 0, parts=OF_PARTITIONS),
-    _row(48, BROKER, "handlers.security.describe_client_quotas", 0, 1, FEW, in_turns=True),
-    _row(49, BOTH, "handlers.security.alter_client_quotas", 0, 1, CHANGED, forwarding=WHOLE),
-    _row(50, BROKER, "handlers.security.describe_user_scram_credentials", 0, 0, MEMBERS, in_turns=True),
-    _row(51, BOTH, "handlers.security.alter_user_scram_credentials", 0, 0, CHANGED, forwarding=WHOLE),
-    _row(52, CONTROLLER, "handlers.cluster.raft_requests", 0, 2, FEW, is_counted=False, is_between_nodes=True),
-    _row(53, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
-    _row(54, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
-    _row(55, BOTH, "handlers.cluster.describe_quorum", 0, 2, FEW, forwarding=WHOLE),
-    _row(56, CONTROLLER, "handlers.controller.alter_partition", 2, 3, is_between_nodes=True),
-    _row(57, BOTH, "handlers.cluster.update_features", 0, 2, FEW, forwarding=WHOLE),
-    _row(58, CONTROLLER, "serving.envelope", 0, 0, FEW, is_counted=False, is_between_nodes=True),
-    _row(59, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
-    _row(60, BROKER, "handlers.cluster.describe_cluster", 0, 2, FEW),
-    _row(60, CONTROLLER, "handlers.cluster.describe_controllers", 0, 2, FEW),
-    _row(61, BROKER, "handlers.data.describe_producers", 0, 0, in_turns=True),
-    _row(62, CONTROLLER, "handlers.controller.broker_registration", 0, 4, FEW, is_between_nodes=True),
-    _row(63, CONTROLLER, "handlers.controller.broker_heartbeat", 0, 2, is_between_nodes=True),
-    _row(64, BOTH, "handlers.cluster.unregister_broker", 0, 0, FEW, forwarding=WHOLE),
-    _row(65, BROKER, "handlers.transactions.describe_transactions", 0, 0, in_turns=True),
-    _row(66, BROKER, "handlers.transactions.list_transactions", 0, 2, FEW, in_turns=True),
-    _row(67, CONTROLLER, "handlers.controller.allocate_producer_ids", 0, 0, FEW, is_between_nodes=True),
-    _row(68, BROKER, "handlers.groups.consumer_group_heartbeat", 0, 1, CHANGED),
-    _row(69, BROKER, "handlers.groups.consumer_group_describe", 0, 1, in_turns=True),
-    _row(70, CONTROLLER, "handlers.controller.controller_registration", 0, 0, FEW, is_between_nodes=True),
-    _row(71, BROKER, "handlers.configs.get_telemetry_subscriptions", 0, 0, FEW, is_telemetry=True),
-    _row(72, BROKER, "handlers.configs.push_telemetry", 0, 0, FEW, is_telemetry=True, in_turns=True),
-    _row(73, CONTROLLER, "handlers.controller.assign_replicas_to_dirs", 0, 0, is_between_nodes=True),
-    _row(74, BROKER, "handlers.configs.list_config_resources", 0, 1, FEW),
-    _row(75, BROKER, "handlers.topics.describe_topic_partitions", 0, 0, in_turns=True),
-    _row(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
-    _row(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
-    _row(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(25, BROKER, "handlers.transactions.add_offsets_to_txn", 0, 4, FEW),
+    ServedApi(26, BROKER, "handlers.transactions.end_txn", 0, 5, FEW),
+    ServedApi(27, BROKER, "handlers.data.write_txn_markers", 1, 2, MARKERS, is_between_nodes=True),
+    ServedApi(28, BROKER, "handlers.transactions.txn_offset_commit", 0, 6, CHANGED),
+    ServedApi(29, BOTH, "handlers.security.describe_acls", 1, 3, FEW, in_turns=True),
+    ServedApi(30, BOTH, "handlers.security.create_acls", 1, 3, ACLS, forwarding=WHOLE),
+    ServedApi(31, BOTH, "handlers.security.delete_acls", 1, 3, FEW, forwarding=WHOLE, in_turns=True),
+    ServedApi(32, BOTH, "handlers.configs.describe_configs", 1, 4, CHANGED, in_turns=True),
+    ServedApi(33, BOTH, "handlers.configs.alter_configs", 0, 2, CHANGED, forwarding=IN_PART, in_turns=True),
+    ServedApi(34, BROKER, "handlers.cluster.alter_replica_log_dirs", 1, 2, CHANGED, in_turns=True),
+    ServedApi(35, BROKER, "handlers.cluster.describe_log_dirs", 1, 5, FETCHED, in_turns=True),
+    ServedApi(36, BOTH, "handlers.security.sasl_authenticate", 0, 2, FEW),
+    ServedApi(37, BOTH, "handlers.topics.create_partitions", 0, 3, CHANGED, forwarding=WHOLE),
+    ServedApi(38, BOTH, "handlers.security.create_delegation_token", 1, 3, FEW, forwarding=IN_PART),
+    ServedApi(39, BOTH, "handlers.security.renew_delegation_token", 1, 2, FEW, forwarding=IN_PART),
+    ServedApi(40, BOTH, "handlers.security.expire_delegation_token", 1, 2, FEW, forwarding=IN_PART),
+    ServedApi(41, BROKER, "handlers.security.describe_delegation_token", 1, 3, FEW, in_turns=True),
+    ServedApi(42, BROKER, "handlers.groups.delete_groups", 0, 2, in_turns=True),
+    ServedApi(43, BOTH, "handlers.cluster.elect_leaders", 0, 2, forwarding=WHOLE),
+    ServedApi(44, BOTH, "handlers.configs.incremental_alter_configs", 0, 1, CHANGED, forwarding=IN_PART, in_turns=True),
+    ServedApi(45, BOTH, "handlers.cluster.alter_partition_reassignments", 0, 1, REASSIGNED, forwarding=WHOLE),
+    ServedApi(46, BOTH, "handlers.cluster.list_partition_reassignments", 0, 0, forwarding=WHOLE),
+    ServedApi(47, BROKER, "handlers.groups.offset_delete", 0, 0, parts=OF_PARTITIONS),
+    ServedApi(48, BROKER, "handlers.security.describe_client_quotas", 0, 1, FEW, in_turns=True),
+    ServedApi(49, BOTH, "handlers.security.alter_client_quotas", 0, 1, CHANGED, forwarding=WHOLE),
+    ServedApi(50, BROKER, "handlers.security.describe_user_scram_credentials", 0, 0, MEMBERS, in_turns=True),
+    ServedApi(51, BOTH, "handlers.security.alter_user_scram_credentials", 0, 0, CHANGED, forwarding=WHOLE),
+    ServedApi(52, CONTROLLER, "handlers.cluster.raft_requests", 0, 2, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(53, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(54, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(55, BOTH, "handlers.cluster.describe_quorum", 0, 2, FEW, forwarding=WHOLE),
+    ServedApi(56, CONTROLLER, "handlers.controller.alter_partition", 2, 3, is_between_nodes=True),
+    ServedApi(57, BOTH, "handlers.cluster.update_features", 0, 2, FEW, forwarding=WHOLE),
+    ServedApi(58, CONTROLLER, "serving.envelope", 0, 0, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(59, CONTROLLER, "handlers.cluster.raft_requests", 0, 1, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(60, BROKER, "handlers.cluster.describe_cluster", 0, 2, FEW),
+    ServedApi(60, CONTROLLER, "handlers.cluster.describe_controllers", 0, 2, FEW),
+    ServedApi(61, BROKER, "handlers.data.describe_producers", 0, 0, in_turns=True),
+    ServedApi(62, CONTROLLER, "handlers.controller.broker_registration", 0, 4, FEW, is_between_nodes=True),
+    ServedApi(63, CONTROLLER, "handlers.controller.broker_heartbeat", 0, 2, is_between_nodes=True),
+    ServedApi(64, BOTH, "handlers.cluster.unregister_broker", 0, 0, FEW, forwarding=WHOLE),
+    ServedApi(65, BROKER, "handlers.transactions.describe_transactions", 0, 0, in_turns=True),
+    ServedApi(66, BROKER, "handlers.transactions.list_transactions", 0, 2, FEW, in_turns=True),
+    ServedApi(67, CONTROLLER, "handlers.controller.allocate_producer_ids", 0, 0, FEW, is_between_nodes=True),
+    ServedApi(68, BROKER, "handlers.groups.consumer_group_heartbeat", 0, 1, CHANGED),
+    ServedApi(69, BROKER, "handlers.groups.consumer_group_describe", 0, 1, in_turns=True),
+    ServedApi(70, CONTROLLER, "handlers.controller.controller_registration", 0, 0, FEW, is_between_nodes=True),
+    ServedApi(71, BROKER, "handlers.configs.get_telemetry_subscriptions", 0, 0, FEW, is_telemetry=True),
+    ServedApi(72, BROKER, "handlers.configs.push_telemetry", 0, 0, FEW, is_telemetry=True, in_turns=True),
+    ServedApi(73, CONTROLLER, "handlers.controller.assign_replicas_to_dirs", 0, 0, is_between_nodes=True),
+    ServedApi(74, BROKER, "handlers.configs.list_config_resources", 0, 1, FEW),
+    ServedApi(75, BROKER, "handlers.topics.describe_topic_partitions", 0, 0, in_turns=True),
+    ServedApi(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
+    ServedApi(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
+    ServedApi(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
 )
 """Ascending by API key, the order in which ApiVersions lists them. Without `is_counted` are the requests between voters
 of the quorum, for which others wait, and the Envelope, whose content is counted."""

@@ -34,7 +34,12 @@ accepts until there are none."""
 def is_nearly_last(descriptor: int) -> bool:
     """Whether a new descriptor, the lowest that was free, is among the last KEPT_DESCRIPTORS; of few, a quarter."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most != resource.RLIM_INFINITY and descriptor >= most - min(KEPT_DESCRIPTORS, most // 4)
+    return most != resource.RLIM_INFINITY and descriptor >= most - kept_descriptors(most)
+
+
+def kept_descriptors(most: int) -> int:
+    """Return how many descriptors no connection gets, of a process that may have `most`."""
+    return min(KEPT_DESCRIPTORS, most // 4)
 
 
 class SocketChannel:

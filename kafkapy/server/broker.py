@@ -420,8 +420,7 @@ class BrokerServer:
             self._full_directories,
             node_id=self.node_id,
             settings=lambda: self._dynamic_config.current,
-            clock=self._clock,
-            io_pool=self._io_pool,
+            system=self._node.system,
             flusher=self._flusher,
         )
 

@@ -8,7 +8,7 @@ from typing import Final
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.protocol.serving import ConnectionLimits
 from kafkapy.reactor.limits import ReactorLimits
-from kafkapy.reactor.socket_channel import resolve_overrides
+from kafkapy.reactor.socket_channel import kept_descriptors, resolve_overrides
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -84,7 +84,7 @@ def _limits(config: BrokerConfig, overrides: Mapping[str, int]) -> ReactorLimits
     )
 
 
-MIN_OPEN_FILES: Final = 256
+MIN_OPEN_FILES: Final = 64
 MAX_OPEN_FILES: Final = 100_000
 """Segment and index files that are open at a time. Beyond it, an append to a closed file costs an open and a close (25
 us). Kafka's documentation advises 100,000 descriptors."""
@@ -93,14 +93,16 @@ MACOS_OPEN_MAX: Final = 10_240
 
 
 def open_file_capacity(node_count: int = 1) -> int:
-    """Return how many file descriptors are for log files: two thirds of the limit; the rest is for sockets.
+    """Return how many log files stay open: two thirds of the process's descriptors, less those that sockets never get.
+
+    Log files are opened before connections come, and so are what those find taken: a third is for sockets.
 
     node_count: how many nodes of this process share them; each gets its part.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     whole = MAX_OPEN_FILES
     if soft != resource.RLIM_INFINITY:
-        whole = min(max(soft * 2 // 3, MIN_OPEN_FILES), MAX_OPEN_FILES)
+        whole = min(max(soft * 2 // 3 - kept_descriptors(soft), MIN_OPEN_FILES), MAX_OPEN_FILES)
     return whole // node_count
 
 

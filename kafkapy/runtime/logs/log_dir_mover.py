@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.logs.flusher import LogFlusher
     from kafkapy.runtime.logs.full_directories import FullDirectories
-    from kafkapy.seams import Clock, IoPool
+    from kafkapy.seams import System
     from kafkapy.security.rate import SimpleRate
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
@@ -67,8 +67,7 @@ class LogDirMover:
         *,
         node_id: int,
         settings: "Callable[[], BrokerConfig]",
-        clock: "Clock",
-        io_pool: "IoPool",
+        system: "System",
         flusher: "LogFlusher",
     ) -> None:
         self._flusher = flusher
@@ -78,8 +77,7 @@ class LogDirMover:
         self._full_directories = full_directories
         self._node_id = node_id
         self._settings = settings
-        self._clock = clock
-        self._io_pool = io_pool
+        _, self._clock, _, self._io_pool = system
         self._tasks: dict[TopicPartition, tuple[LogMove, asyncio.Task[None]]] = {}
         self._slots: asyncio.Semaphore | None = None
         self._is_stopping = False

@@ -1,11 +1,15 @@
 """The content of a DescribeQuorum response: the leader and the progress of each replica."""
 
+import logging
+
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.core import RaftCore
 from kafkapy.raft.progress import ReplicaProgress
 from kafkapy.raft.roles import Leader
 from kafkapy.raft.voters import Endpoint
-from kafkapy.types import ReplicaKey
+from kafkapy.types import ReplicaKey, uuid_to_string
+
+logger = logging.getLogger("kafkapy.runtime.quorum.quorum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,18 @@ def replaced_voters(core: RaftCore) -> tuple[ReplicaKey, ...]:
     if not isinstance(role, Leader):
         return ()
     return tuple(key for key in role.progress.observers if key.node_id in role.progress.voters)
+
+
+def warn_of_replaced_voters(core: RaftCore, warned_of: set[ReplicaKey]) -> None:
+    """Log which nodes have lost the directory with which they vote; add them to those that were warned of."""
+    for key in set(replaced_voters(core)) - warned_of:
+        warned_of.add(key)
+        logger.warning(
+            "Node %d is a voter with another directory than it has, %s: it does not vote until it is added to the "
+            "voters, and its former directory removed",
+            key.node_id,
+            uuid_to_string(key.directory_id),
+        )
 
 
 def describe_quorum(core: RaftCore, *, wall_ms: int, monotonic_ms: int) -> QuorumDescription | None:

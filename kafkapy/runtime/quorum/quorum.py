@@ -32,13 +32,7 @@ from kafkapy.raft.events import (
     Started,
     TimePassed,
 )
-from kafkapy.raft.messages import (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    Request,
-    Response,
-    UpdateVoterRequest,
-)
+from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest, Request, Response, UpdateVoterRequest
 from kafkapy.raft.roles import LAST_EPOCH, Leader
 from kafkapy.raft.voters import Endpoint, VoterSet
 from kafkapy.runtime.quorum.effects import QuorumEffects
@@ -53,21 +47,14 @@ from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.seams import System
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
-from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_to_string
+from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 if TYPE_CHECKING:
     from kafkapy.metrics.quorum import QuorumCounts
     from kafkapy.runtime.quorum.counting import QuorumCounting
     from kafkapy.runtime.quorum.description import QuorumDescription
 
-__all__ = [
-    "CommittedBatch",
-    "NotLeaderError",
-    "Quorum",
-    "QuorumListener",
-    "RaftTransport",
-    "SnapshotSource",
-]
+__all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "RaftTransport", "SnapshotSource"]
 
 logger = logging.getLogger(__name__)
 
@@ -492,25 +479,14 @@ class Quorum:
         self._clean_timer = asyncio.get_running_loop().call_later(CLEAN_INTERVAL_MS / 1000, self._on_clean_timer)
 
     def _on_clean_timer(self) -> None:
+        from kafkapy.runtime.quorum.description import warn_of_replaced_voters
+
         if self._is_closed or self._fatal is not None:
             return
         self._clean()
         self._maybe_take_snapshot()
-        self._warn_of_replaced_voters()
+        warn_of_replaced_voters(self._core, self._warned_of)
         self._schedule_clean()
-
-    def _warn_of_replaced_voters(self) -> None:
-        """Log once which nodes have lost the directory with which they vote."""
-        from kafkapy.runtime.quorum.description import replaced_voters
-
-        for key in set(replaced_voters(self._core)) - self._warned_of:
-            self._warned_of.add(key)
-            logger.warning(
-                "Node %d is a voter with another directory than it has, %s: it does not vote until it is added to the "
-                "voters, and its former directory removed",
-                key.node_id,
-                uuid_to_string(key.directory_id),
-            )
 
 
 def _new_counting(counts: "QuorumCounts", system: System) -> "QuorumCounting":

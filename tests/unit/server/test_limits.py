@@ -15,8 +15,10 @@ def limits() -> Iterator[tuple[int, int]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.parametrize(("descriptors", "files"), [(900, 600), (300, MIN_OPEN_FILES)])
-def test_two_thirds_of_the_descriptors_are_for_files(limits: tuple[int, int], descriptors: int, files: int) -> None:
+@pytest.mark.parametrize(("descriptors", "files"), [(900, 500), (300, 125), (100, MIN_OPEN_FILES)])
+def test_two_thirds_of_the_descriptors_are_for_files_but_those_that_are_kept(
+    limits: tuple[int, int], descriptors: int, files: int
+) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, limits[1]))
     assert open_file_capacity() == files
 
