@@ -200,7 +200,7 @@ vendor: setup    ## compare the console's scripts of others with npm's packages
 	@$(BIN)/python -m tools.vendor
 
 lock: $(VENV)/.ready   ## resolve requirements.lock anew
-	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --unsafe-package kafkapy-broker --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made, but no data
 	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) .tools build dist site *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

@@ -13,5 +13,4 @@ assignors/     who gets which partition (KIP-848)
 offsets.py     committed offsets as replayed
 decision.py records.py embedded.py settings.py    a shard's result; its records; subscriptions as bytes; keys
 history.py explain.py    the last rebalances, for `kafkapy groups explain`
-xxh3.py        the hash of subscribed topics
 """

@@ -7,7 +7,7 @@ jaas.py log_text.py    login modules and their options; a peer's text, safe to l
 authorizer.py standard_authorizer.py acl_index.py    asked by every handler; decides by ACLs (KIP-801)
 quotas.py rate.py      a client's quotas; rates as Kafka measures them
 principal_mapping.py distinguished_name.py    from a certificate's subject to a user name
-certificate.py certificate_writer.py der.py pem.py jks.py pkcs12.py    certificates, keys and their stores
+certificate.py der.py pem.py jks.py pkcs12.py    certificates, keys and their stores
 cipher_suites.py       Java's names as OpenSSL's
 
 Logins are driven by `serving/login_gate.py` and, for outbound ones, `runtime/peer.py`; quotas by `serving/quotas.py`.

@@ -14,6 +14,7 @@ from kafkapy.security.jks import KeyStoreError, open_key, read_jks
 from kafkapy.security.pkcs12 import plain_parts
 from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
 from tests.support.certificates import Authority
+from tests.support.der_encoding import encode, encode_oid
 
 CERTIFICATE = Authority().issue("alice").certificate_der
 STORE = (Path(__file__).parents[1] / "golden" / "key_stores" / "keys.jks").read_bytes()
@@ -63,12 +64,12 @@ NAMES = st.lists(st.lists(ATTRIBUTES, min_size=1, max_size=3, unique=True), max_
 
 
 def encoded(name: list[list[Attribute]]) -> bytes:
-    return der.encode(der.SEQUENCE, *(der.encode(der.SET, *map(attribute, relative)) for relative in name))
+    return encode(der.SEQUENCE, *(encode(der.SET, *map(attribute, relative)) for relative in name))
 
 
 def attribute(given: Attribute) -> bytes:
     oid, value = given
-    return der.encode(der.SEQUENCE, der.encode_oid(oid), der.encode(der.UTF8_STRING, value.encode()))
+    return encode(der.SEQUENCE, encode_oid(oid), encode(der.UTF8_STRING, value.encode()))
 
 
 def read_back(printed: str) -> list[list[Attribute]]:

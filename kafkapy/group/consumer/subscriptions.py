@@ -10,10 +10,11 @@ from dataclasses import field
 from struct import pack
 from typing import Any, Final
 
+from xxhash import xxh3_64_digest
+
 from kafkapy.config.patterns import PatternError, check, compiled
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
-from kafkapy.group.xxh3 import xxh3_64
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
@@ -106,7 +107,7 @@ class MetadataHashes:
             for name in sorted(topics)
             if (topic := image.topics.by_name.get(name)) is not None
         ]
-        return xxh3_64(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
+        return hash_of(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
     def prepare(self, topic: TopicImage, image: MetadataImage) -> None:
         """Hash a topic, so that `of` finds it: a large one takes some milliseconds."""
@@ -120,9 +121,14 @@ class MetadataHashes:
         cached = self._by_topic.get(topic.name)
         if cached is not None and cached[0] is topic:
             return cached[1]
-        topic_hash = xxh3_64(b"".join(_topic_bytes(topic, image)))
+        topic_hash = hash_of(b"".join(_topic_bytes(topic, image)))
         self._by_topic[topic.name] = (topic, topic_hash)
         return topic_hash
+
+
+def hash_of(data: bytes) -> int:
+    """Return the 64-bit XXH3 with seed 0, as Java's long."""
+    return int.from_bytes(xxh3_64_digest(data), "big", signed=True)
 
 
 def _topic_bytes(topic: TopicImage, image: MetadataImage) -> Iterator[bytes]:

@@ -1,13 +1,14 @@
 """Metrics that Apache Kafka does not have: the process, the event loop, the IO pool, garbage collection, free space.
 
-process_* have the names of prometheus_client's collector. There are no series of a JVM.
+process_* have the names and meanings of prometheus_client's collector, which reads the same files of /proc: elsewhere
+there are none. There are no series of a JVM.
 """
 
+import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from prometheus_client import ProcessCollector
 
 from kafkapy.gauge import Distribution, Gauge, Measured
 
@@ -20,14 +21,27 @@ if TYPE_CHECKING:
 OWN: Final = ""
 SECONDS: Final = 1e-6
 """Per unit of the histograms, which count microseconds."""
+PROC: Final = Path("/proc")
 PROCESS_IO: Final = Path("/proc/self/io")
+UTIME, STIME, START_TIME, VIRTUAL_BYTES, RESIDENT_PAGES = 11, 12, 19, 20, 21
+"""Where /proc/self/stat has them, after the process's name in brackets (proc_pid_stat(5)); times are in ticks."""
 
 
 def process_gauges() -> Iterator[Gauge]:
     """Yield what the operating system reports about the process; may be called on any thread."""
-    for family in ProcessCollector(registry=None).collect():
-        for sample in family.samples:
-            yield Gauge(OWN, sample.name, sample.value, is_counter=family.type == "counter")
+    try:
+        stat = (PROC / "self/stat").read_text().rpartition(")")[2].split()
+        boot_time = next(line for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime "))
+        open_files = len(os.listdir(PROC / "self/fd"))
+    except OSError:
+        return
+    ticks = os.sysconf("SC_CLK_TCK")
+    yield Gauge(OWN, "process_cpu_seconds_total", (int(stat[UTIME]) + int(stat[STIME])) / ticks, is_counter=True)
+    yield Gauge(OWN, "process_start_time_seconds", int(boot_time.split()[1]) + int(stat[START_TIME]) / ticks)
+    yield Gauge(OWN, "process_virtual_memory_bytes", int(stat[VIRTUAL_BYTES]))
+    yield Gauge(OWN, "process_resident_memory_bytes", int(stat[RESIDENT_PAGES]) * resource.getpagesize())
+    yield Gauge(OWN, "process_open_fds", open_files)
+    yield Gauge(OWN, "process_max_fds", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def disk_io_gauges(server: str) -> Iterator[Gauge]:

@@ -1,23 +1,20 @@
 """Certificates for development and tests: a certificate authority and what it issues (P-256, one year)."""
 
-import secrets
-import time
+import datetime
+import ipaddress
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.security import pem
-from kafkapy.security.certificate_writer import Unsigned, p256_private_key, p256_public_key, signed, to_be_signed
 
 if TYPE_CHECKING:
+    from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-VALID_S: Final = 365 * 24 * 3600
-CLOCK_SKEW_S: Final = 3600
+VALID: Final = datetime.timedelta(days=365)
+CLOCK_SKEW: Final = datetime.timedelta(hours=1)
 """Certificates are valid from an hour ago: a client's clock may be behind."""
-SERIAL_BITS: Final = 159
-"""A serial number is a positive integer of 20 bytes at most (RFC 5280)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,40 +29,71 @@ class Issued:
 
 
 class DevAuthority:
-    """A certificate authority whose key is only in memory: it cannot issue anything after the process ends."""
+    """A certificate authority whose key is only in memory: it cannot issue anything after the process ends.
+
+    Its certificates pass strict verification (X509_V_FLAG_X509_STRICT, the default of Python 3.13's clients): they have
+    key identifiers, and the authority's has its key usage.
+    """
 
     def __init__(self, common_name: str = "kafkapy development CA") -> None:
+        from cryptography import x509
+
         self._key = _new_key()
         self._name = common_name
-        self.certificate_pem = self._certify(common_name, self._key)
+        usage = dict.fromkeys(
+            (
+                "digital_signature",
+                "content_commitment",
+                "key_encipherment",
+                "data_encipherment",
+                "key_agreement",
+                "encipher_only",
+                "decipher_only",
+            ),
+            False,
+        )
+        builder = (
+            self._builder(common_name, self._key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **usage), critical=True)
+        )
+        self.certificate_pem = self._signed(builder)
 
     def issue(self, common_name: str, names: Sequence[str] = LOCAL_NAMES) -> Issued:
-        """Issue a certificate for host names and addresses."""
+        """Issue a certificate for host names, in their ASCII form, and addresses."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
         key = _new_key()
-        numbers = key.private_numbers()
-        public = numbers.public_numbers
-        key_pem = pem.encode("PRIVATE KEY", p256_private_key(numbers.private_value, public.x, public.y))
-        return Issued(key_pem, self._certify(common_name, key, names))
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        builder = self._builder(common_name, key).add_extension(alternatives, critical=False)
+        key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        return Issued(key_pem, self._signed(builder))
 
-    def _certify(self, common_name: str, key: "EllipticCurvePrivateKey", names: Sequence[str] = ()) -> str:
-        """Return a certificate for a key, as PEM."""
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec
+    def _builder(self, common_name: str, key: "EllipticCurvePrivateKey") -> "x509.CertificateBuilder":
+        """Return what every certificate for a key has, not signed yet."""
+        from cryptography import x509
 
-        now_s = time.time()
-        unsigned = to_be_signed(
-            Unsigned(
-                serial=_new_serial(),
-                issuer=self._name,
-                subject=common_name,
-                not_before=_utc(now_s - CLOCK_SKEW_S),
-                not_after=_utc(now_s + VALID_S),
-                public_key=_public_bytes(key),
-                issuer_key=_public_bytes(self._key),
-                names=names,
-            )
+        now = datetime.datetime.now(datetime.UTC)
+        public_key, issuer_key = key.public_key(), self._key.public_key()
+        return (
+            x509.CertificateBuilder()
+            .serial_number(x509.random_serial_number())
+            .issuer_name(_name(self._name))
+            .subject_name(_name(common_name))
+            .not_valid_before(now - CLOCK_SKEW)
+            .not_valid_after(now + VALID)
+            .public_key(public_key)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
         )
-        return pem.encode("CERTIFICATE", signed(unsigned, self._key.sign(unsigned, ec.ECDSA(hashes.SHA256()))))
+
+    def _signed(self, builder: "x509.CertificateBuilder") -> str:
+        """Return the certificate as PEM."""
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
 
 
 def _new_key() -> "EllipticCurvePrivateKey":
@@ -74,16 +102,16 @@ def _new_key() -> "EllipticCurvePrivateKey":
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y%m%d%H%M%S", time.gmtime(seconds))
+def _name(common_name: str) -> "x509.Name":
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
 
 
-def _new_serial() -> bytes:
-    number = secrets.randbits(SERIAL_BITS) | 1
-    return number.to_bytes(number.bit_length() // 8 + 1, "big")
+def _general_name(name: str) -> "x509.GeneralName":
+    from cryptography import x509
 
-
-def _public_bytes(key: "EllipticCurvePrivateKey") -> bytes:
-    """Return a key's SubjectPublicKeyInfo (DER). cryptography's own encoder would import 8 ms of other formats."""
-    numbers = key.public_key().public_numbers()
-    return p256_public_key(numbers.x, numbers.y)
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

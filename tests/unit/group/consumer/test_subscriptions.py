@@ -11,9 +11,9 @@ from kafkapy.group.consumer.subscriptions import (
     Subscriptions,
     TopicMatches,
     check_regex,
+    hash_of,
     match_topics,
 )
-from kafkapy.group.xxh3 import xxh3_64
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicImage, TopicsImage
 from kafkapy.metadata.persistent import PersistentMap
 from kafkapy.metadata.registrations import BrokerRegistration, PartitionRegistration
@@ -56,12 +56,12 @@ def test_hash_of_a_topic_is_kafkas(
 ) -> None:
     image = cluster_image(name, most, least, replicas, racks)
 
-    assert MetadataHashes().of({name, "missing"}, image) == xxh3_64(pack("<q", topic_hash))
+    assert MetadataHashes().of({name, "missing"}, image) == hash_of(pack("<q", topic_hash))
 
 
 def test_hash_of_a_group_is_that_of_its_topics_in_order_of_name() -> None:
     # Kafka's Utils.computeGroupHash of a: -9, b: 123, c: 5
-    assert xxh3_64(pack("<3q", -9, 123, 5)) == -2347878840786390684
+    assert hash_of(pack("<3q", -9, 123, 5)) == -2347878840786390684
 
 
 def test_hash_of_nothing_is_zero() -> None:

@@ -1,8 +1,8 @@
-"""XXH3 against values computed by hash4j, the library that Apache Kafka 4.3.1 hashes with."""
+"""The hash of subscribed topics, XXH3 with seed 0, against values of hash4j, with which Apache Kafka hashes."""
 
 import pytest
 
-from kafkapy.group.xxh3 import xxh3_64
+from kafkapy.group.consumer.subscriptions import hash_of
 
 HASHES = {
     0: 3244421341483603138,
@@ -35,4 +35,4 @@ HASHES = {
 def test_hash_is_that_of_hash4j(length: int) -> None:
     data = bytes((index * 31 + 7) & 0xFF for index in range(length))
 
-    assert xxh3_64(data) == HASHES[length]
+    assert hash_of(data) == HASHES[length]
