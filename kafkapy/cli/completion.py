@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from kafkapy.cli.command_tree import Command, Option, command_tree
 from kafkapy.cli.usage import print_usage
 
-USAGE = "usage: kafkapy completion [bash|zsh|fish]"
+USAGE = "[bash|zsh|fish]"
 
 
 def bash_script() -> str:
@@ -190,6 +190,6 @@ def main(arguments: list[str]) -> int:
     """Run with the arguments after `kafkapy completion`; return the exit status."""
     shells = arguments or ["bash"]
     if len(shells) > 1 or shells[0] not in SCRIPTS:
-        return print_usage(arguments, USAGE, __doc__)
+        return print_usage(arguments, "completion", USAGE, __doc__)
     sys.stdout.write(SCRIPTS[shells[0]]())
     return 0

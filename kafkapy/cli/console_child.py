@@ -7,6 +7,7 @@ import contextlib
 import logging
 import subprocess
 import threading
+import time
 from typing import Final
 
 from kafkapy.child_command import child_command, child_environment
@@ -16,6 +17,9 @@ from kafkapy.errors import ConfigError
 
 STOP_TIMEOUT_S: Final = 5
 MAX_RESTARTS: Final = 5
+SERVED_S: Final = 10
+"""One that has lived so long has served, and is started again if it fails. Before, it has said what is wrong with its
+options or its port, and would say that again."""
 
 
 class ConsoleChild:
@@ -53,21 +57,20 @@ class ConsoleChild:
         return None if self._process is None else self._process.pid
 
     def _watch(self, command: list[str]) -> None:
-        """Start the console again when a signal has ended it, as a crash does, MAX_RESTARTS times.
-
-        One that ends by itself has said why: another process has its port.
-        """
+        """Start the console again when a signal has ended it, or an error after it has served, MAX_RESTARTS times."""
         logger = logging.getLogger("kafkapy.server")
         for restarts_left in range(MAX_RESTARTS, -1, -1):
             if self._process is None:
                 return
+            started_s = time.monotonic()
             status = self._process.wait()
-            if self._is_stopping.is_set() or status >= 0:
+            if self._is_stopping.is_set() or not is_failure(status, time.monotonic() - started_s):
                 return
+            how = f"by signal {-status}" if status < 0 else f"with exit status {status}"
             if not restarts_left:
-                logger.error("The console has ended by signal %d again: it is not restarted", -status)
+                logger.error("The console has ended %s again: it is not restarted", how)
                 return
-            logger.warning("The console has ended by signal %d: starting it again", -status)
+            logger.warning("The console has ended %s: starting it again", how)
             self._close_pipe()
             self._process = _started(command)
 
@@ -85,6 +88,11 @@ class ConsoleChild:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
+
+
+def is_failure(status: int, lived_s: float) -> bool:
+    """Whether a console that has ended may serve when it is started again."""
+    return status < 0 or (status > 0 and lived_s >= SERVED_S)
 
 
 def _started(command: list[str]) -> "subprocess.Popen[bytes] | None":

@@ -16,7 +16,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import message_type
 from kafkapy.protocol.json_lines import from_json, to_json
 
-USAGE = "usage: kafkapy protocol decode|encode < lines"
+USAGE = "decode|encode"
 
 
 class TextOutput(Protocol):
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     if arguments in (["decode"], ["encode"]):
         convert = decode_lines if arguments == ["decode"] else encode_lines
         return convert(sys.stdin.buffer, sys.stdout)
-    return print_usage(arguments, USAGE, __doc__)
+    return print_usage(arguments, "protocol", USAGE, __doc__)
 
 
 def _convert(stdin: Iterable[str | bytes], stdout: TextOutput, fill_in: Callable[[dict[str, Any]], None]) -> int:

@@ -1,12 +1,17 @@
-"""Help and usage of the commands that have no parser: completion, man, protocol."""
+"""Help and errors of the commands that have no parser: completion, protocol."""
 
 import sys
 from collections.abc import Sequence
 
 
-def print_usage(arguments: Sequence[str], usage: str, text: str = "") -> int:
-    """Print the usage, with the text if the arguments ask for help; return the exit status: 0 for help, else 2."""
-    is_help = not {"-h", "--help"}.isdisjoint(arguments)
-    shown = f"{usage}\n\n{text}" if is_help and text else usage
-    print(shown, file=sys.stdout if is_help else sys.stderr)
-    return 0 if is_help else 2
+def print_usage(arguments: Sequence[str], command: str, usage: str, text: str) -> int:
+    """Print the help if the arguments ask for it, else what is wrong, in one line; return the exit status: 0 or 2.
+
+    usage: what may follow the command.
+    """
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        print(f"usage: kafkapy {command} {usage}\n\n{text}")
+        return 0
+    given = f"not {' '.join(arguments)}" if arguments else "nothing was given"
+    print(f"kafkapy: expected {usage}, {given} (see kafkapy {command} -h)", file=sys.stderr)
+    return 2

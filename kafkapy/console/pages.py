@@ -236,12 +236,15 @@ class Pages:
     def brokers(self, request: Request) -> Response:
         brokers = self._console.brokers
         nodes = brokers.nodes()
+        log_dirs = cluster.log_dirs(brokers, nodes)
         return self._page(
             request,
             "brokers.html",
             nodes=nodes,
+            led=self._console.topic_lists.current().led,
+            silent={each.node_id for each in log_dirs if each.is_silent},
             controller_id=brokers.controller_id,
-            log_dirs=cluster.log_dirs(brokers, nodes),
+            log_dirs=log_dirs,
             quorum=access.section(lambda requested: [cluster.quorum(requested)], brokers),
             features=access.section(cluster.features, brokers),
             now_ms=int(time.time() * 1000),

@@ -26,7 +26,9 @@ def test_partitions_of_a_silent_leader_are_at_risk(tmp_path, capsys) -> None:
             assert "does not answer" not in page.get("/").text
             cluster.kill(leader)
             shown = page.get("/").text
+            brokers = page.get("/brokers").text
         assert main(["cluster", "status", "--data-dir", str(tmp_path)]) == 0
         assert "at risk, led by a node that does not answer: 1 (orders-0)" in capsys.readouterr().out
         assert '<span class="badge bad">does not answer</span>' in shown
+        assert '<span class="badge bad">1 at risk</span>' in brokers
         assert "Partitions at risk are led by a broker that does not answer" in shown

@@ -9,7 +9,7 @@ import pytest
 from kafkapy import Broker
 from kafkapy.__main__ import main
 from kafkapy.cli import console_child
-from kafkapy.cli.console_child import ConsoleChild
+from kafkapy.cli.console_child import SERVED_S, ConsoleChild, is_failure
 from kafkapy.config.load import load
 from tests.support.client_requests import until
 
@@ -43,6 +43,20 @@ def test_a_console_that_a_signal_ended_is_started_again(child, caplog, monkeypat
         os.kill(child.pid, signal.SIGKILL)
         until(lambda: "it is not restarted" in caplog.text)
     assert "The console has ended by signal 9: starting it again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "lived_s", "expected"), [(-11, 0, True), (1, 0, False), (1, SERVED_S, True), (0, SERVED_S, False)]
+)
+def test_a_console_that_failed_after_it_served_is_started_again(status: int, lived_s: float, expected: bool) -> None:
+    assert is_failure(status, lived_s) is expected
+
+
+def test_an_exit_status_is_told(child, caplog, monkeypatch) -> None:
+    monkeypatch.setattr(console_child, "MAX_RESTARTS", 0)
+    monkeypatch.setattr(console_child, "SERVED_S", 0)
+    child.start("not an address")
+    until(lambda: "The console has ended with exit status" in caplog.text)
 
 
 def test_the_option_of_the_start_is_named_when_its_port_is_taken(capsys) -> None:
