@@ -16,8 +16,7 @@ from tests.support.client_requests import until
 pytest.importorskip("confluent_kafka")
 
 
-@pytest.fixture
-def child():
+def new_child(command_config: str | None = None) -> ConsoleChild:
     config, _ = load(
         {
             "process.roles": "broker,controller",
@@ -28,7 +27,12 @@ def child():
             "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
         }
     )
-    running = ConsoleChild(config, 0, None)
+    return ConsoleChild(config, 0, command_config)
+
+
+@pytest.fixture
+def child():
+    running = new_child()
     yield running
     running.stop()
 
@@ -52,11 +56,13 @@ def test_a_console_that_failed_after_it_served_is_started_again(status: int, liv
     assert is_failure(status, lived_s) is expected
 
 
-def test_an_exit_status_is_told(child, caplog, monkeypatch) -> None:
+def test_an_exit_status_is_told(caplog, monkeypatch) -> None:
     monkeypatch.setattr(console_child, "MAX_RESTARTS", 0)
     monkeypatch.setattr(console_child, "SERVED_S", 0)
-    child.start("not an address")
+    child = new_child("/nowhere/client.properties")
+    child.start("127.0.0.1:9092")
     until(lambda: "The console has ended with exit status" in caplog.text)
+    child.stop()
 
 
 def test_the_option_of_the_start_is_named_when_its_port_is_taken(capsys) -> None:
