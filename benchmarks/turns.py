@@ -31,7 +31,7 @@ from kafkapy.protocol.messages.broker_registration_request import BrokerRegistra
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.runtime.controller.controller import ControllerRuntime
+from kafkapy.runtime.controller.controller import MetadataRuntime
 from kafkapy.runtime.controller.settings import ControllerSettings
 from kafkapy.runtime.quorum.identity import MetadataDirectory, QuorumIdentity
 from kafkapy.runtime.quorum.quorum import Quorum
@@ -98,7 +98,7 @@ class Node:
             system=System(SystemDisk(), self.clock, SystemRandom(), ThreadIoPool(loop, 2)),
             on_fatal=self.failures.append,
         )
-        self.controller = ControllerRuntime(
+        self.controller = MetadataRuntime(
             quorum=self.quorum,
             settings=ControllerSettings(
                 self.config, DynamicConfigRules(DynamicConfig(self.config)), default_bootstrap_records()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.broker.metadata_publisher import MetadataPublisher
     from kafkapy.runtime.broker.producer_ids import ProducerIdManager
     from kafkapy.runtime.client_telemetry import ClientTelemetry
-    from kafkapy.runtime.controller.controller import ControllerRuntime
+    from kafkapy.runtime.controller.controller import MetadataRuntime
     from kafkapy.runtime.coordinators.group_coordinator import GroupCoordinator
     from kafkapy.runtime.coordinators.transaction_coordinator import TransactionCoordinator
     from kafkapy.runtime.coordinators.transaction_verification import TransactionVerification
@@ -191,7 +191,7 @@ class ControllerServices:
     io_pool: "IoPool"
     authorizer: Authorizer
     metadata: MetadataView
-    controller: "ControllerRuntime"
+    controller: "MetadataRuntime"
     metadata_changes: "MetadataChanges"
     quorum: "Quorum"
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
@@ -218,7 +218,7 @@ class Services:
     heavy_work: "HeavyWork"
     authorizer: Authorizer
     metadata: MetadataView
-    controller: "ControllerRuntime"
+    controller: "MetadataRuntime"
     active_controller: "ActiveController"
     metadata_changes: "MetadataPublisher"
     quorum: "Quorum"

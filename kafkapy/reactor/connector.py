@@ -120,7 +120,7 @@ class _Names:
         if len(waiting) > 1:
             return
         try:
-            self._loop.call_soon(self._settle, name, _addresses(host, port, socket.AI_NUMERICHOST), None)
+            self._loop.call_soon(self._finish_lookup, name, _addresses(host, port, socket.AI_NUMERICHOST), None)
         except (OSError, UnicodeError):  # a name, not an address
             self._start(name)
 
@@ -129,7 +129,7 @@ class _Names:
         try:
             thread.start()
         except RuntimeError as error:
-            self._loop.call_soon(self._settle, name, None, error)
+            self._loop.call_soon(self._finish_lookup, name, None, error)
 
     def _look_up(self, name: tuple[str, int]) -> None:
         found: list[tuple[int, _Address]] | None
@@ -139,11 +139,11 @@ class _Names:
         except (OSError, UnicodeError) as failure:  # UnicodeError for what cannot be a name
             found, error = None, failure
         try:
-            self._loop.call_soon_threadsafe(self._settle, name, found, error)
+            self._loop.call_soon_threadsafe(self._finish_lookup, name, found, error)
         except RuntimeError:  # the loop is closed
             return
 
-    def _settle(
+    def _finish_lookup(
         self, name: tuple[str, int], addresses: list[tuple[int, _Address]] | None, error: Exception | None
     ) -> None:
         if error is None:

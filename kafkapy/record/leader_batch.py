@@ -40,7 +40,7 @@ from kafkapy.record.errors import (
     TooHeavyError,
 )
 from kafkapy.record.varint import read_varint, read_varlong
-from kafkapy.record.walk import Walk, walk_records
+from kafkapy.record.walk import WalkedRecords, walk_records
 from kafkapy.seams import ReadableBuffer
 from kafkapy.types import INT64_MAX
 
@@ -173,7 +173,7 @@ class LeaderBatch:
         self.stats = ValidationStats(HEADER_BYTES + len(inflated))
         return inflated
 
-    def _check_records(self, walk: Walk, now_ms: int) -> None:
+    def _check_records(self, walk: WalkedRecords, now_ms: int) -> None:
         rules = self.rules
         base_timestamp = self.header.base_timestamp
         has_null_keys = walk.null_key_count > 0 and rules.is_compacted
@@ -271,7 +271,7 @@ class LeaderBatch:
             payload,
         )  # fmt: skip
 
-    def _written_anew(self, walk: Walk, base_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
+    def _written_anew(self, walk: WalkedRecords, base_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
         """Return the batch re-encoded in the topic's codec, which differs from the producer's."""
         began_ns = self.rules.now_ns()
         base_timestamp, payload = self._rewritten(walk)
@@ -296,7 +296,7 @@ class LeaderBatch:
         )
         return batch
 
-    def _rewritten(self, walk: Walk) -> tuple[int, bytes | bytearray]:
+    def _rewritten(self, walk: WalkedRecords) -> tuple[int, bytes | bytearray]:
         """Return (base timestamp, payload) like Kafka's builder: offset deltas 0, 1, ..., the first record's time."""
         base_timestamp = self.header.base_timestamp
         if (

@@ -37,7 +37,7 @@ from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import read_varint, read_varlong
 
 
-class Walk(NamedTuple):
+class WalkedRecords(NamedTuple):
     """The result of walking a batch's records. Indexes are relative to the first record, deltas to the base."""
 
     max_timestamp_delta: int
@@ -48,7 +48,7 @@ class Walk(NamedTuple):
     """Whether the offset deltas are 0, 1, 2, ..."""
 
 
-def walk_records(payload: bytes, record_count: int, pause: Callable[[], None] | None = None) -> Walk:
+def walk_records(payload: bytes, record_count: int, pause: Callable[[], None] | None = None) -> WalkedRecords:
     """Walk the records of an uncompressed payload. Raises InvalidRecordsError unless it holds exactly record_count.
 
     pause() is called every few thousand records, so that a worker can let other threads run.
@@ -58,14 +58,14 @@ def walk_records(payload: bytes, record_count: int, pause: Callable[[], None] | 
 
 def walk_records_in(
     data: bytes, start: int, end: int, record_count: int, pause: Callable[[], None] | None = None
-) -> Walk:
+) -> WalkedRecords:
     """As walk_records, for the payload data[start:end]; mostly it is not copied."""
     if not _IS_COMPILED and record_count <= end - start:  # else the fast walk would go on far beyond the end
         try:
             if LEAST_ALIKE <= record_count <= MOST_ALIKE:
                 found = all_alike(data, start, end, record_count)
                 if found is not None:
-                    return Walk(found[0], found[1], 0, found[2], True)
+                    return WalkedRecords(found[0], found[1], 0, found[2], True)
             walk = _walk_fast(data, start, end, record_count, pause)
         except (IndexError, InvalidRecordsError):  # it may have misread an unusual encoding
             walk = None
@@ -97,7 +97,7 @@ _SECOND_OF_TWO = [byte << 6 if 0 < byte < 0x80 else _WRONG for byte in range(256
 
 def _walk_fast(
     data: bytes, start: int, end_of_data: int, record_count: int, pause: Callable[[], None] | None = None
-) -> Walk | None:
+) -> WalkedRecords | None:
     """Walk records in the usual encoding; return None or raise if one has another encoding, valid or not.
 
     Records that are longer than they should be lead beyond the end, from where nothing leads back.
@@ -223,7 +223,7 @@ def _walk_fast(
         first_index += in_this_round
     if position != end_of_data or max_raw < 0:
         return None
-    return Walk(max_raw >> 1, index_of_max, -(min_raw + 1) >> 1 if min_raw > 0 else 0, null_keys, True)
+    return WalkedRecords(max_raw >> 1, index_of_max, -(min_raw + 1) >> 1 if min_raw > 0 else 0, null_keys, True)
 
 
 def _raw_timestamp(data: bytes, position: int) -> tuple[int, int]:
@@ -260,7 +260,7 @@ def _skip_headers(data: bytes, position: i64, end: i64) -> i64:
 
 def _walk_with_care(
     data: bytes, start: i64, end: i64, record_count: int, pause: Callable[[], None] | None = None
-) -> Walk:
+) -> WalkedRecords:
     """Walk the records of data[start:end] in any encoding.
 
     Raises InvalidRecordsError if a record is damaged. Its text is exact only if `data` ends at `end`: otherwise a
@@ -309,7 +309,7 @@ def _walk_with_care(
         raise InvalidRecordsError(what) from error
     if position != end:
         raise InvalidRecordsError(f"{end - position} bytes behind the {record_count} records of the batch")
-    return Walk(most, index_of_max, least, null_keys, is_sequential)
+    return WalkedRecords(most, index_of_max, least, null_keys, is_sequential)
 
 
 def _number(data: bytes, position: i64) -> tuple[i64, i64]:

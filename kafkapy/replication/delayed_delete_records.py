@@ -34,7 +34,7 @@ class PartitionDeletion:
         self.low_watermark = INVALID_LOW_WATERMARK
         self.required_offset = -1
 
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Return whether the outcome is final: all replicas start at or after the offset, or we are not the leader."""
         if self.required_offset < 0:
             return True
@@ -58,7 +58,7 @@ class DelayedDeleteRecords(DelayedOperation):
         self._on_done = on_done
 
     def try_complete(self) -> bool:
-        self._pending = [deletion for deletion in self._pending if not deletion.is_settled()]
+        self._pending = [deletion for deletion in self._pending if not deletion.is_final()]
         return not self._pending and self.complete()
 
     def on_expiration(self) -> None:
@@ -89,15 +89,15 @@ class RecordDeletions:
             except StorageError:
                 deletion.error_code = KAFKA_STORAGE_ERROR
             else:
-                is_done &= deletion.is_settled()
+                is_done &= deletion.is_final()
         return is_done
 
     def wait(self, deletions: Sequence[PartitionDeletion], *, timeout_ms: int, on_done: Callable[[], None]) -> None:
         """Call on_done() when all replicas have the log start offsets that `delete` set, or after timeout_ms."""
-        unsettled = [deletion for deletion in deletions if deletion.required_offset >= 0]
+        unfinished = [deletion for deletion in deletions if deletion.required_offset >= 0]
         self.waiting.try_complete_else_watch(
-            DelayedDeleteRecords(unsettled, on_done),
-            [deletion.partition for deletion in unsettled],
+            DelayedDeleteRecords(unfinished, on_done),
+            [deletion.partition for deletion in unfinished],
             timeout_ms=max(timeout_ms, 0),
             now_ms=self._clock.monotonic_ms(),
         )

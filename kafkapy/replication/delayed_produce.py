@@ -21,10 +21,10 @@ class PartitionAppend:
     error_code, error_message: 0 and None unless refused; record_errors: (index, message) of each refused record.
     base_offset: of the first record, -1 unless appended. log_append_time_ms: -1 with CreateTime. log_start_offset: -1
     with errors whose response lacks it. required_offset: the end of the append; -1 if it failed, has not been made, or
-    is settled. needed: work that a worker must do before the append; checked: its result. follow_count: the partition's
-    at the append. verification: the guard for the first batch of a transaction (ReplicaManager.start_verification).
-    transaction_version: for the markers that a coordinator appends (KIP-1228). stats: if topics are counted, and the
-    batch was compressed or re-encoded.
+    is final. worker_check: work that a worker must do before the append; checked: its result. follow_count: the
+    partition's at the append. verification: the guard for the first batch of a transaction
+    (ReplicaManager.start_verification). transaction_version: for the markers that a coordinator appends (KIP-1228).
+    stats: if topics are counted, and the batch was compressed or re-encoded.
     """
 
     __slots__ = (
@@ -35,7 +35,6 @@ class PartitionAppend:
         "follow_count",
         "log_append_time_ms",
         "log_start_offset",
-        "needed",
         "partition",
         "record_errors",
         "records",
@@ -43,6 +42,7 @@ class PartitionAppend:
         "stats",
         "transaction_version",
         "verification",
+        "worker_check",
     )
 
     def __init__(
@@ -63,7 +63,7 @@ class PartitionAppend:
         self.log_start_offset = -1
         self.required_offset = -1
         self.follow_count = partition.follow_count
-        self.needed: NeedsWorker | None = None
+        self.worker_check: NeedsWorker | None = None
         self.checked: ValidatedRecords | None = None
         self.stats: ValidationStats | None = None
         self.verification = verification
@@ -87,7 +87,7 @@ class PartitionAppend:
         self.base_offset = -1
         self.required_offset = -1
 
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Return whether the outcome is final: failed, replicated, or (an error) no longer able to be replicated."""
         if self.required_offset < 0:
             return True
@@ -99,7 +99,7 @@ class PartitionAppend:
 
 
 class DelayedProduce(DelayedOperation):
-    """Completes when every append of a request is settled. At the timeout the others get REQUEST_TIMED_OUT."""
+    """Completes when every append of a request is final. At the timeout the others get REQUEST_TIMED_OUT."""
 
     __slots__ = ("_on_done", "_pending")
 
@@ -109,7 +109,7 @@ class DelayedProduce(DelayedOperation):
         self._on_done = on_done
 
     def try_complete(self) -> bool:
-        self._pending = [append for append in self._pending if not append.is_settled()]
+        self._pending = [append for append in self._pending if not append.is_final()]
         return not self._pending and self.complete()
 
     def on_expiration(self) -> None:

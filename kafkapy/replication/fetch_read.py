@@ -106,7 +106,7 @@ class FetchRead:
         """Report that warming failed: the partition gets KAFKA_STORAGE_ERROR, its log directory is marked failed."""
         _, partition = self._partitions[len(self.answers)]
         if self._cold_log is not None:
-            self._cold_log.log_dir.note_failure(error, f"reading {partition.topic_partition}")
+            self._cold_log.log_dir.handle_os_error(error, f"reading {partition.topic_partition}")
         self.answers.append(failed_read(KAFKA_STORAGE_ERROR))
         self.must_answer = True
 

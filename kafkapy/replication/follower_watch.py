@@ -12,7 +12,7 @@ retention) are found when runtime/broker/isr_updates checks all partitions.
 A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
 for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with. Those
 that were taken only because they were named keep their place in the queue behind the others, or the same few would be
-named, and be read before all others, in every fetch. Partitions without news are settled as soon as they are read, and
+named, and be read before all others, in every fetch. Partitions without news are requeued as soon as they are read, and
 a response has MOST_NEWS others at most, so that what remains to be done at the end of a fetch is short.
 
 A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
@@ -41,7 +41,7 @@ UNBOUND_AT_ONCE: Final = 2_000
 READ_AT_ONCE: Final = 30
 """Some 2 ms of work. Ten partitions with much to read fill a response (replica.fetch.response.max.bytes)."""
 MOST_NEWS: Final = 2_000
-"""Answers after which a response is sent though it has room: some 10 ms to settle and encode. The next one follows."""
+"""Answers after which a response is sent though it has room: some 10 ms to requeue and encode. The next one follows."""
 
 
 class FollowerWatches:
@@ -104,7 +104,7 @@ class FollowerWatch:
         self._named: dict[FetchedPartition, None] = {}
         """Those of `_to_read` that the request names."""
         self._taken_early: dict[FetchedPartition, None] = {}
-        """Those taken since `settle` that were not next, but named."""
+        """Those taken since `requeue` that were not next, but named."""
         self._min_bytes = 1
         self._is_closed = False
         self._on_enough: Callable[[], None] | None = None
@@ -173,20 +173,20 @@ class FollowerWatch:
             self._unbind(requested)
         return len(taken)
 
-    def settle_without_news(
+    def requeue_without_news(
         self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]"
     ) -> "list[tuple[FetchedPartition, PartitionRead]]":
-        """Settle the answers that a response omits; return the others, for `settle` at the end of the fetch."""
+        """Requeue the partitions whose answers a response omits; return the others, for `requeue` at the end."""
         news = []
         for requested, answer in answers:
             partition = self._partitions.get(requested)
             if partition is None or requested.has_news(answer) or self._is_crowded_out(requested, partition, answer):
                 news.append((requested, answer))
-            elif self._is_unsettled(requested, partition, answer):
+            elif self._must_be_read_again(requested, partition, answer):
                 self._to_read[requested] = None
         return news
 
-    def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
+    def requeue(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
 
         Order: partitions just read that had no room in the response, then those not read yet and those changed
@@ -202,7 +202,7 @@ class FollowerWatch:
             if answer.records:
                 with_records[requested] = None
                 self._to_read.pop(requested, None)
-            elif partition is None or self._is_unsettled(requested, partition, answer):
+            elif partition is None or self._must_be_read_again(requested, partition, answer):
                 has_room = partition is None or not self._is_crowded_out(requested, partition, answer)
                 if has_room:
                     self._to_read[requested] = None
@@ -224,7 +224,9 @@ class FollowerWatch:
         is_held_back = throttle is not None and self._is_held_back(throttle, requested, partition)
         return requested.request.fetch_offset < log.log_end_offset and not is_held_back
 
-    def _is_unsettled(self, requested: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead) -> bool:
+    def _must_be_read_again(
+        self, requested: "FetchedPartition", partition: "HostedPartition", answer: PartitionRead
+    ) -> bool:
         log = partition.log
         return (
             answer.error_code != 0

@@ -6,7 +6,7 @@ does not advance while the ISR is smaller than min.insync.replicas (capped at th
 
 The leader changes the ISR by a request to the controller (AlterPartition, KIP-497). Until the answer, the replicas in
 the old or the new ISR count: the *maximal* ISR. If an error leaves open which ISR the controller has, the maximal ISR
-counts until metadata settles it. The high watermark also waits for a follower outside the ISR that may join and has
+counts until metadata decides it. The high watermark also waits for a follower outside the ISR that may join and has
 caught up within replica.lag.time.max.ms, or that follower could never catch up. The controller's answer may come before
 the same change in the metadata log: metadata of an older partition epoch is ignored. Source: Kafka's replication
 protocol, KIP-101, KIP-320 (fencing), KIP-903 (broker epochs), KIP-966 (high watermark below min ISR). Driven by
@@ -146,7 +146,7 @@ class Partition(Generic[LogT]):
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.pending_isr: PendingIsr | None = None
-        """The ISR requested from the controller, until its answer or newer metadata settles it."""
+        """The ISR requested from the controller, until its answer or newer metadata decides it."""
         self.followers: dict[int, FollowerState] = {}
         self.follow_count = 0
         """How often this replica became a follower: what it had appended as leader may have been truncated then."""
@@ -426,7 +426,7 @@ class Partition(Generic[LogT]):
         A follower that it was to add is tried again by its next fetch.
 
         Not for other errors: an earlier attempt may have succeeded, so the maximal ISR has to count until metadata
-        settles it.
+        decides it.
         """
         assert self.pending_isr is not None
         self.pending_isr = None

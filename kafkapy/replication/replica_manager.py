@@ -173,8 +173,8 @@ class ReplicaManager:
     ) -> bool:
         """Append to partitions that this broker leads, setting each append's outcome.
 
-        Returns whether all outcomes are final. If not: for each append with work `needed` from a worker, set `checked`
-        to its result and call this again; with acks=-1 then call `wait_for_replicas`.
+        Returns whether all outcomes are final. If not: for each append with a `worker_check`, set `checked` to its
+        result and call this again; with acks=-1 then call `wait_for_replicas`.
         """
         now_ms = self._clock.wall_ms()
         is_done = True
@@ -184,7 +184,7 @@ class ReplicaManager:
         if required_acks != ALL_ACKS:
             return is_done
         for append in appends:
-            if not append.is_settled():
+            if not append.is_final():
                 is_done = False
         return is_done
 
@@ -239,7 +239,7 @@ class ReplicaManager:
         self._produces.try_complete_else_watch(operation, [partition], timeout_ms=timeout_ms, now_ms=now_ms)
 
     def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> bool:
-        """Return whether the append has an outcome; if not, it is `needed` by a worker first."""
+        """Return whether the append has an outcome; if not, a worker has to check it first."""
         partition = append.partition
         log = partition.log
         if partition.role is not Role.LEADER or log is None:
@@ -270,7 +270,7 @@ class ReplicaManager:
                     verification=append.verification,
                 )
         except NeedsWorker as needed:
-            append.needed = needed
+            append.worker_check = needed
             return False
         except (ApiError, StorageError, AssertionError) as error:
             self.refuse_append(append, error)
@@ -289,7 +289,7 @@ class ReplicaManager:
             self._owe_flush(append, origin)
         self.notify_appended(partition)
         if partition.is_alone and log.flush_required_to < end_offset:
-            append.required_offset = -1  # it is settled
+            append.required_offset = -1  # it is final
         return True
 
     def append_own(self, append: PartitionAppend, write: "Callable[[Log, int], bool]") -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkapy.gauge import Measured
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metrics.registry import NodeCounts
-    from kafkapy.runtime.controller.controller import ControllerRuntime
+    from kafkapy.runtime.controller.controller import MetadataRuntime
 
 R = TypeVar("R")
 
@@ -140,7 +140,7 @@ class Node:
         return part.result()
 
     @property
-    def controller(self) -> "ControllerRuntime":
+    def controller(self) -> "MetadataRuntime":
         """This node's controller, which holds the metadata image."""
         return self.quorum_node.controller
 

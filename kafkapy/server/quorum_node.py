@@ -25,7 +25,7 @@ from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.runtime.broker.active_controller import ActiveController
-from kafkapy.runtime.controller.controller import ControllerChanges, ControllerRuntime
+from kafkapy.runtime.controller.controller import ControllerChanges, MetadataRuntime
 from kafkapy.runtime.controller.settings import ControllerSettings
 from kafkapy.runtime.quorum.hand_over import hand_over
 from kafkapy.runtime.quorum.identity import MetadataDirectory, QuorumIdentity
@@ -155,7 +155,7 @@ class QuorumNode:
             transport=self._transport,
             counts=None if edge.counts is None else edge.counts.quorum,
         )
-        self.controller = ControllerRuntime(
+        self.controller = MetadataRuntime(
             quorum=self.quorum,
             settings=ControllerSettings(config, DynamicConfigRules(dynamic_config), bootstrap),
             clock=clock,

@@ -115,5 +115,5 @@ class Replication:
             max_lag_ms=lambda: self._dynamic_config.current.replication.replica_lag_time_max_ms,
             clock=self._clock,
         )
-        self._replica_manager.on_isr_wanted = self._isr_updates.want
+        self._replica_manager.on_isr_wanted = self._isr_updates.enqueue
         self._isr_updates.start()

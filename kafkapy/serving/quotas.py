@@ -66,7 +66,7 @@ class Meter:
         self._frame_bytes = frame_bytes
         served = services.apis.get(header.api_key)
         self._is_exempt = served is not None and served.is_between_nodes
-        self._is_settled = False
+        self._is_charged = False
         self._time_ns = 0
         """The time of earlier steps that is not recorded yet."""
         self._step_began_ns = 0
@@ -85,7 +85,7 @@ class Meter:
             return await _Steps(coroutine, self._begin_step, self._end_step)
         finally:
             throttle_ms = self._count_time()
-            if not self._is_settled:
+            if not self._is_charged:
                 self._mute(throttle_ms)
 
     def timed(self, work: Callable[[], R]) -> Callable[[], R]:
@@ -102,7 +102,7 @@ class Meter:
 
     def exempt(self) -> None:
         """Exempt the request, which is a follower's, from quotas."""
-        self._is_exempt = self._is_settled = True
+        self._is_exempt = self._is_charged = True
 
     def refuse_node(self) -> None:
         """Count a request that only nodes may send as a client's: its sender is not authorized as a node."""
@@ -133,7 +133,7 @@ class Meter:
 
         A throttled response does not count, because it is not sent.
         """
-        self._is_settled = True
+        self._is_charged = True
         size_bytes = sum(sent_bytes(answer) for _, answer in answers)
         now_ms = self._clock.monotonic_ms()
         quota = self._quotas.fetch
@@ -144,9 +144,9 @@ class Meter:
             self._mute(throttle_ms)
         return throttle_ms
 
-    def settle(self, response: Any) -> Any:
+    def charge(self, response: Any) -> Any:
         """Count a request after its response (None with acks=0); return the response with throttle_time_ms set."""
-        if self._is_settled:
+        if self._is_charged:
             return response
         given_ms = getattr(response, "throttle_time_ms", 0)  # set by the controller if a part was forwarded
         throttle_ms = max(given_ms, self._throttle_ms(response))
@@ -159,7 +159,7 @@ class Meter:
             response.throttle_time_ms = throttle_ms
         return response
 
-    def settle_forwarded(self, answer: Writer) -> None:
+    def charge_forwarded(self, answer: Writer) -> None:
         """Count a forwarded request; set the larger of the controller's and this throttle in its response."""
         api_key = self._header.api_key
         throttle_ms = self._throttle_ms(None)
@@ -171,7 +171,7 @@ class Meter:
             self._mute(throttle_ms)
 
     def _throttle_ms(self, response: Any) -> int:
-        self._is_settled = True
+        self._is_charged = True
         throttle_ms = 0 if self._mutations is None else self._mutations.throttle_ms()
         is_unanswered = False
         if self._header.api_key == PRODUCE:

@@ -141,7 +141,7 @@ class Router:
             except ApiError as error:
                 response = error_response(header, error)
             if meter is not None:
-                response = meter.settle(response)
+                response = meter.charge(response)
             if response is None:
                 return None
             if self.on_response is not None or self._is_controller:
@@ -216,14 +216,14 @@ class Router:
         except ApiError as error:
             if "error_code" in response_type(header.api_key).field_names():
                 response = error_response(header, error)
-                return encode(header, response if meter is None else meter.settle(response))
+                return encode(header, response if meter is None else meter.charge(response))
             answer, router = None, self._without_controller(error)
         if answer is None:
             serving = router._serve(header, served, connection, frame, position, meter, is_logged)
             frame = NO_FRAME  # `serving` frees the one that it has
             return await serving
         if meter is not None:
-            meter.settle_forwarded(answer)
+            meter.charge_forwarded(answer)
         return answer
 
     def _without_controller(self, error: ApiError) -> "Router":

@@ -94,15 +94,15 @@ class LogDirState:
         try:
             free_bytes = self._free_bytes(self.path) if self._free_bytes is not None else RESUME_FREE_BYTES
         except OSError as error:
-            raise self.note_failure(error, f"looking for room in {self.path}") from error
+            raise self.handle_os_error(error, f"looking for room in {self.path}") from error
         if free_bytes < RESUME_FREE_BYTES:
             raise ApiError(KAFKA_STORAGE_ERROR, f"no room in {self.path}: {free_bytes} bytes are free")
         self.is_full = False
         if self.on_room is not None:
             self.on_room(self)
 
-    def note_failure(self, error: OSError, doing: str) -> ApiError | StorageError:
-        """Record an OSError; return the error to raise.
+    def handle_os_error(self, error: OSError, doing: str) -> ApiError | StorageError:
+        """Take note of an OSError; return the error to raise.
 
         A shortage becomes an ApiError; any other error takes the directory offline and becomes a StorageError. A
         deviation: Apache Kafka takes the directory offline in every case. A full disk can get space again.

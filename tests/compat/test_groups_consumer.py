@@ -250,7 +250,7 @@ def test_apache_kafka_and_kafkapy_go_on_with_each_others_groups(
 
         running.stop()
         running = kafka.start()
-        settle(*members)
+        poll_for_a_while(*members)
         assert (describe_epochs(kafka, "g"), describe_epochs(kafka, "m")) == epochs
         assert partitions_of(*members) == before
         members.remove(new)
@@ -259,7 +259,7 @@ def test_apache_kafka_and_kafkapy_go_on_with_each_others_groups(
 
         running.stop()
         running = kafkapy.start()
-        settle(*members)
+        poll_for_a_while(*members)
         assert describe_epochs(kafkapy, "g") == epochs[0]
         assert partitions_of(*members) == [*before[:2], [0, 1, 2, 3]]
         members.append(member(kafka.bootstrap, "m", "orders"))
@@ -270,7 +270,7 @@ def test_apache_kafka_and_kafkapy_go_on_with_each_others_groups(
         running.stop()
 
 
-def settle(*consumers: Consumer) -> None:
+def poll_for_a_while(*consumers: Consumer) -> None:
     """Poll for so long that everyone has found the coordinator again and heard whatever it has to say."""
     until = time.monotonic() + 6
     poll_until(lambda: time.monotonic() > until, *consumers)

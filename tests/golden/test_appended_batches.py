@@ -61,8 +61,8 @@ async def append_at(hosting: Hosting, partition: HostedPartition, recorded: dict
     records = memoryview(bytearray.fromhex(recorded["batch"]))
     made = PartitionAppend(partition, records)
     if not hosting.manager.append_records([made], required_acks=1):
-        assert made.needed is not None, "a high level of zstd is a worker's"
-        made.checked = made.needed.check()
+        assert made.worker_check is not None, "a high level of zstd is a worker's"
+        made.checked = made.worker_check.check()
         assert hosting.manager.append_records([made], required_acks=1)
     return made
 

@@ -19,7 +19,7 @@ from kafkapy.runtime.coordinators.markers import LocalMarkers, Marker, MarkerSin
 from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop, run
-from tests.support.hosting import settle
+from tests.support.hosting import run_scheduled
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of
 
 PARTITIONS = MOST_MARKERS_NOW + 2
@@ -93,12 +93,12 @@ async def live(hosting: TransactionHosting, steps: list[Step], producer_count: i
         if number % FAULT_EVERY == FAULT_EVERY - 1:
             hosting.disk.hook = leave_no_room_in(number % PARTITIONS)
         answers.append(await asyncio.gather(*(act(producers[number], *each) for number, each in step.items())))
-        await settle()
+        await run_scheduled()
         if hosting.disk.hook is not None:
             hosting.disk.hook = None
             await asyncio.sleep(1)
     answers += [await producer.end(commit=True) for producer in producers]
-    await settle()
+    await run_scheduled()
     found: dict[str, Any] = {
         each.transactional_id: (each.state(), each.epoch, each.producer_id - producers[0].producer_id)
         for each in producers

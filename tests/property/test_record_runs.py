@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.errors import InvalidRecordsError
-from kafkapy.record.walk import Walk, _walk_with_care, walk_records_in
+from kafkapy.record.walk import WalkedRecords, _walk_with_care, walk_records_in
 
 BASE_MS = 1_000_000
 BEFORE = b"before"
@@ -43,14 +43,14 @@ def records_of(
     return found
 
 
-def careful(payload: bytes, count: int) -> Walk | str:
+def careful(payload: bytes, count: int) -> WalkedRecords | str:
     try:
         return _walk_with_care(payload, 0, len(payload), count)
     except InvalidRecordsError as error:
         return error.message
 
 
-def as_walked(data: bytes, start: int, end: int, count: int) -> Walk | str:
+def as_walked(data: bytes, start: int, end: int, count: int) -> WalkedRecords | str:
     try:
         return walk_records_in(data, start, end, count)
     except InvalidRecordsError as error:

@@ -16,7 +16,7 @@ from kafkapy.record.errors import InvalidRecordsError, RecordsError
 from kafkapy.record.legacy import build_message_set
 from kafkapy.record.validate import AppendOrigin, ValidationRules, check_as_is, validate_and_assign
 from kafkapy.record.varint import encode_varint, read_varint, read_varlong
-from kafkapy.record.walk import Walk, walk_records
+from kafkapy.record.walk import WalkedRecords, walk_records
 from tests.support.batches import build_batch
 
 CODECS = st.sampled_from(range(5))
@@ -58,7 +58,7 @@ def test_walk_agrees_with_reading(records: list[NewRecord]) -> None:
     data = build_batch(records)
     deltas = [record.timestamp_ms - records[0][0] for record in RecordBatch(data).records()]
     null_keys = sum(record[1] is None for record in records)
-    expected = Walk(max(deltas), deltas.index(max(deltas)), min(0, *deltas, 0), null_keys, True)
+    expected = WalkedRecords(max(deltas), deltas.index(max(deltas)), min(0, *deltas, 0), null_keys, True)
     assert walk_records(data[61:], len(records)) == expected
 
 

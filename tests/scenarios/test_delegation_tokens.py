@@ -125,13 +125,13 @@ def token_client(token, mechanism: str = "SCRAM-SHA-256", *, hmac: bytes | None 
     return ScramClient(MECHANISMS[mechanism], token.token_id, password, nonce="abc", is_token=True)
 
 
-def settled(client, token):
+def replicated(client, token):
     until(lambda: token.token_id in describe(client))
     return token
 
 
 def test_a_token_is_its_requesters_for_a_day_and_says_so(alice) -> None:
-    token = settled(alice, create(alice, "bob"))
+    token = replicated(alice, create(alice, "bob"))
     assert (token.error_code, len(token.hmac)) == (0, 64)
     assert (token.principal_type, token.principal_name) == ("User", "alice")
     assert (token.token_requester_principal_type, token.token_requester_principal_name) == ("User", "alice")
@@ -146,7 +146,7 @@ def test_a_token_is_its_requesters_for_a_day_and_says_so(alice) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_token_logs_in_as_its_owner_until_it_ends(alice, ports, mechanism) -> None:
-    token = settled(alice, create(alice, max_lifetime_ms=3_600_000))
+    token = replicated(alice, create(alice, max_lifetime_ms=3_600_000))
     with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
         answer = log_in(client, token_client(token, mechanism))
         assert answer.error_code == 0
@@ -160,7 +160,7 @@ def test_a_token_logs_in_as_its_owner_until_it_ends(alice, ports, mechanism) -> 
 
 
 def test_a_session_ends_with_its_token(alice, ports) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     until_ms = expire(alice, token, 5_000).expiry_timestamp_ms
     until(lambda: describe(alice)[token.token_id].expiry_timestamp == until_ms)
     with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
@@ -181,7 +181,7 @@ def test_a_session_ends_with_its_token(alice, ports) -> None:
 
 
 def test_an_ended_token_logs_nobody_in(alice, ports) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     assert expire(alice, token).error_code == 0
     until(lambda: token.token_id not in describe(alice))
     with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
@@ -191,7 +191,7 @@ def test_an_ended_token_logs_nobody_in(alice, ports) -> None:
 
 
 def test_a_token_is_no_user_and_a_user_no_token(alice, ports) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     password = base64.b64encode(token.hmac).decode()
     for sasl in (
         ScramClient(MECHANISMS["SCRAM-SHA-256"], token.token_id, password, nonce="abc"),
@@ -202,7 +202,7 @@ def test_a_token_is_no_user_and_a_user_no_token(alice, ports) -> None:
 
 
 def test_owners_and_renewers_renew_within_the_longest_life(alice, bob, ports) -> None:
-    token = settled(alice, create(alice, "bob", max_lifetime_ms=DAY_MS // 2))
+    token = replicated(alice, create(alice, "bob", max_lifetime_ms=DAY_MS // 2))
     assert token.expiry_timestamp_ms == token.max_timestamp_ms
     assert renew(alice, token, 60_000).expiry_timestamp_ms < token.expiry_timestamp_ms
     assert renew(bob, token).expiry_timestamp_ms == token.max_timestamp_ms
@@ -239,7 +239,7 @@ def test_a_lifetime_is_what_was_requested_within_bounds(alice, requested_ms, val
 
 @pytest.mark.parametrize("period_ms", [-(1 << 63), -1, 0, 1, 60_000, (1 << 63) - 1])
 def test_a_renewal_is_from_now_on(alice, period_ms) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     before_ms = time.time() * 1000
     renewed = renew(alice, token, period_ms)
     longest_ms = period_ms if 0 < period_ms < DAY_MS else DAY_MS
@@ -252,7 +252,7 @@ def test_a_renewal_is_from_now_on(alice, period_ms) -> None:
     ("period_ms", "valid_ms"), [(0, 0), (1, 1), (60_000, 60_000), (3 * DAY_MS, 2 * DAY_MS), ((1 << 63) - 1, 2 * DAY_MS)]
 )
 def test_an_end_may_be_set_within_the_longest_life(alice, period_ms, valid_ms) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     before_ms = time.time() * 1000
     expired = expire(alice, token, period_ms)
     assert expired.error_code == 0
@@ -262,14 +262,14 @@ def test_an_end_may_be_set_within_the_longest_life(alice, period_ms, valid_ms) -
 
 @pytest.mark.parametrize("period_ms", [-1, -2, -(1 << 63)])
 def test_any_negative_period_ends_a_token_at_once(alice, period_ms) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     assert expire(alice, token, period_ms).error_code == 0
     until(lambda: token.token_id not in describe(alice))
     assert expire(alice, token, period_ms).error_code == NOT_FOUND
 
 
 def test_a_token_is_found_by_its_whole_hmac_alone(alice) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     whole = bytes(token.hmac)
     for hmac in (b"", whole[:-1], whole + b"x", token.token_id.encode(), base64.b64encode(whole)):
         assert renew(alice, RenewDelegationTokenRequest(hmac)).error_code == NOT_FOUND
@@ -281,7 +281,7 @@ def test_a_token_is_found_by_its_whole_hmac_alone(alice) -> None:
 
 def test_who_requested_a_token_for_another_may_not_change_it(alice, ports) -> None:
     with logged_in(ports, "admin") as admin:
-        token = settled(admin, create(admin, owner="alice"))
+        token = replicated(admin, create(admin, owner="alice"))
         assert renew(admin, token).error_code == expire(admin, token).error_code == OWNER_MISMATCH
     assert renew(alice, token).error_code == expire(alice, token).error_code == 0
 
@@ -346,7 +346,7 @@ def test_renewers_are_users(alice, kind) -> None:
 
 
 def test_renewers_are_kept_as_they_are_named_and_see_the_token(alice, bob) -> None:
-    token = settled(alice, create(alice, "bob", "bob", "alice", "", "a:b"))
+    token = replicated(alice, create(alice, "bob", "bob", "alice", "", "a:b"))
     found = describe(bob)[token.token_id]
     renewers = [(each.principal_type, each.principal_name) for each in found.renewers]
     assert renewers == [("User", name) for name in ("bob", "bob", "alice", "", "a:b")]
@@ -357,7 +357,7 @@ def test_renewers_are_kept_as_they_are_named_and_see_the_token(alice, bob) -> No
 
 
 def test_a_token_may_be_described_until_it_is_removed(alice) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     ends_ms = expire(alice, token, 0).expiry_timestamp_ms
     until(lambda: describe(alice)[token.token_id].expiry_timestamp == ends_ms)
     until(lambda: time.time() * 1000 > ends_ms + 1)
@@ -366,7 +366,7 @@ def test_a_token_may_be_described_until_it_is_removed(alice) -> None:
 
 
 def test_a_client_may_name_the_tokens_id_as_its_authorization_id_and_not_the_owner(alice, ports) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
 
     def first(authorization_id: str) -> int:
         with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
@@ -391,7 +391,7 @@ def test_a_client_without_a_certificate_may_not_ask_for_tokens(ports, authority,
 
 def test_a_client_with_a_certificate_makes_a_token_that_logs_in_without_it(ports, authority) -> None:
     with tls_client(ports, authority, "erin") as erin:
-        token = settled(erin, create(erin))
+        token = replicated(erin, create(erin))
         assert (token.error_code, token.principal_name) == (0, "CN=erin")
         assert renew(erin, token).error_code == 0
     with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
@@ -400,14 +400,14 @@ def test_a_client_with_a_certificate_makes_a_token_that_logs_in_without_it(ports
 
 
 def test_others_tokens_need_rights(alice, bob, ports) -> None:
-    token = settled(alice, create(alice))
+    token = replicated(alice, create(alice))
     assert token.token_id not in describe(bob)
     assert token.token_id not in describe(bob, "alice")
     with logged_in(ports, "admin") as admin:
         assert token.token_id in describe(admin)
         assert token.token_id in describe(admin, "alice")
         assert token.token_id not in describe(admin, "bob")
-        for_alice = settled(admin, create(admin, owner="alice"))
+        for_alice = replicated(admin, create(admin, owner="alice"))
         assert (for_alice.principal_name, for_alice.token_requester_principal_name) == ("alice", "admin")
     assert for_alice.token_id in describe(alice)
     refused = create(bob, owner="alice")
@@ -439,7 +439,7 @@ def test_who_requested_a_token_for_another_sees_it_without_any_other_right(alice
 
 
 def test_a_token_is_seen_with_a_right_to_it_or_to_its_owners(alice, bob, ports) -> None:
-    one, other, bobs = (settled(client, create(client)).token_id for client in (alice, alice, bob))
+    one, other, bobs = (replicated(client, create(client)).token_id for client in (alice, alice, bob))
     with logged_in(ports, "dave") as dave:
         assert not describe(dave)
         allow(ports, "dave", AclOperation.DESCRIBE, one, ResourceType.DELEGATION_TOKEN)

@@ -25,7 +25,7 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted_partitions import HostedPartition
 from kafkapy.replication.partition import Partition, Role
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
-from kafkapy.runtime.coordinators.commit_waits import settle
+from kafkapy.runtime.coordinators.commit_waits import set_outcome
 from kafkapy.runtime.coordinators.shard_host import ShardHost
 from tests.simulator.cluster_lives import live
 from tests.simulator.crash_enumeration import SOAK_FACTOR
@@ -112,7 +112,7 @@ def answer_before_the_assignment_is_committed(monkeypatch: pytest.MonkeyPatch) -
 
     def answer(self: ShardHost[Any], replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
         for future, response in take_waiting(self, replies):
-            settle(future, response)
+            set_outcome(future, response)
         return []
 
     monkeypatch.setattr(ShardHost, "_take_waiting", answer)

@@ -63,7 +63,7 @@ def test_a_crash_at_any_change_of_a_truncation_leaves_no_gap(policy: str) -> Non
     for _ in range(12):
         append(log, value_bytes=50)
     flush_log(log)
-    disk.settle()
+    disk.sync_all()
     recorder = Recorder(disk, lambda: None)
     truncate_to(log, 4)
     for crash in crashes(recorder.finish()):
@@ -88,7 +88,7 @@ def test_a_crash_at_any_change_of_a_rebuild_forgets_no_aborted_transaction(lost:
     flush_log(log)
     (aborted,) = aborted_transactions(log, 0, 100)
     first_segment = log.segments.first.log.path.removesuffix(".log")
-    disk.settle()
+    disk.sync_all()
     if lost == ".txnindex":
         disk.open(first_segment + lost).truncate(5)
     else:

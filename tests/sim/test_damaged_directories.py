@@ -78,7 +78,7 @@ def directory_of_kafka(name: str) -> SimDisk:
                 file = disk.open(path, create=True)
                 file.pwrite((content.read(),), 0)
                 file.close()
-    disk.settle()
+    disk.sync_all()
     return disk
 
 

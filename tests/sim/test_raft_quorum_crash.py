@@ -129,7 +129,7 @@ def formatted(is_standalone: bool) -> SimDisk:
     else:
         state = b'{"leaderId":-1,"leaderEpoch":0,"votedId":-1,"currentVoters":[{"voterId":1}],"data_version":0}'
         disk.write_file_atomically(f"{DIRECTORY}/quorum-state", state)
-        disk.settle()
+        disk.sync_all()
     disk.changes = 0
     return disk
 

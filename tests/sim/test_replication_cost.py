@@ -139,7 +139,7 @@ async def test_a_followers_log_start_follows_a_deletion_of_records_at_once(loop:
     leader = world.nodes[1]
     deletion = PartitionDeletion(leader.partition(), 3)
     assert not leader.manager.deletions.delete([deletion])
-    await world.until(deletion.is_settled, 2000)
+    await world.until(deletion.is_final, 2000)
     assert (deletion.low_watermark, world.nodes[2].log().log_start_offset) == (3, 3)
     await world.stop()
 

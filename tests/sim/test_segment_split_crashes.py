@@ -99,7 +99,7 @@ def write(disk: SimDisk, case: Case) -> list[bytes]:
         disk.write_file_atomically(f"/logs/{checkpoint.CLEAN_SHUTDOWN_FILE}", checkpoint.encode_clean_shutdown(1))
     points = checkpoint.encode_offsets({PARTITION: case.recovery_point})
     disk.write_file_atomically(f"/logs/{checkpoint.RECOVERY_POINT_FILE}", points)
-    disk.settle()
+    disk.sync_all()
     return written
 
 

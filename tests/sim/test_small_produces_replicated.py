@@ -20,7 +20,7 @@ from kafkapy.protocol.serving import ConnectionInfo
 from tests.simulator.hot_paths import Counter
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.replicas import ReplicaWorld
-from tests.support.hosting import batch, settle, topic_id
+from tests.support.hosting import batch, run_scheduled, topic_id
 from tests.support.wire import request_frame
 
 VERSION = 13
@@ -51,7 +51,7 @@ class Client:
 
     async def send(self, count: int, timeout_ms: int = 1000) -> None:
         self._send(count, timeout_ms)
-        await settle()
+        await run_scheduled()
 
     def _send(self, count: int, timeout_ms: int) -> None:
         frames = [framed(number, timeout_ms) for number in range(self._sent, self._sent + count)]
@@ -159,7 +159,7 @@ async def deposed(world: ReplicaWorld, client: Client) -> list[int]:
     await client.send(COUNT)
     world.commit(Decision(None, [ELECTION]))
     world.nodes[1].follow(world.cluster.image)
-    await settle()
+    await run_scheduled()
     return [ErrorCode.NOT_LEADER_OR_FOLLOWER] * COUNT
 
 
@@ -178,7 +178,7 @@ async def stopped(world: ReplicaWorld, client: Client) -> list[int]:
     world.isolate(2)
     await client.send(COUNT)
     world.nodes[1].manager.shutdown()
-    await settle()
+    await run_scheduled()
     return [ErrorCode.REQUEST_TIMED_OUT] * COUNT
 
 

@@ -82,7 +82,7 @@ class Machine:
     def format(self) -> None:
         """Format the directories as `kafkapy start` does, unless they are; it is on the platter then."""
         format_embedded(self.config, self.disk, self.random, self.clock)
-        self.disk.settle()
+        self.disk.sync_all()
 
     async def boot(self) -> None:
         self.format()

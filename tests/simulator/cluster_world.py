@@ -157,7 +157,7 @@ class Computer:
         request = FormatRequest(config, CLUSTER_ID, voters=voters or None, ignore_formatted=True)
         random = SeededRandom(self.world.seed * 100 + self.node_id)
         format_directories(request, self.disk, random, self.clock, say=lambda line: None)
-        self.disk.settle()
+        self.disk.sync_all()
 
     # -- the process ----------------------------------------------------------------------------------------------
 

@@ -356,17 +356,17 @@ class SimDisk:
         for inode in self._inodes(self.root):
             inode.is_cold = True
 
-    def settle(self) -> None:
+    def sync_all(self) -> None:
         """Make everything durable, as `sync` does."""
-        self._settle(self.root)
+        self._sync_all(self.root)
 
-    def _settle(self, directory: _Directory) -> None:
+    def _sync_all(self, directory: _Directory) -> None:
         directory.sync()
         for node in directory.entries.values():
             if isinstance(node, _Inode):
                 node.sync()
             else:
-                self._settle(node)
+                self._sync_all(node)
 
     def step(self, operation: str, path: str) -> None:
         """Run before each operation."""

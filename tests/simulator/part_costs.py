@@ -128,11 +128,11 @@ async def _send_often(client: KafkaClient, frames: Sequence[bytes], times: int, 
 async def consumer_groups(loop: SimLoop, meter: Meter) -> None:
     """Members of KIP-848 groups join until all have their part; heartbeats in which nothing is new."""
     machine, client, topic_id = await _group_broker(loop)
-    await _settle(client, "before", topic_id)
+    await _join_all(client, "before", topic_id)
     rounds = meter.times(3)
     with meter.measure("consumer groups: a member joins", rounds * MEMBERS):
         for number in range(rounds):
-            epochs = await _settle(client, f"{GROUP}-{number}", topic_id)
+            epochs = await _join_all(client, f"{GROUP}-{number}", topic_id)
     frames = [
         request_frame(
             ConsumerGroupHeartbeatRequest(f"{GROUP}-{rounds - 1}", member_id=member_id, member_epoch=epoch), 1
@@ -145,7 +145,7 @@ async def consumer_groups(loop: SimLoop, meter: Meter) -> None:
     await machine.stop()
 
 
-async def _settle(client: KafkaClient, group_id: str, topic_id: bytes) -> dict[str, int]:
+async def _join_all(client: KafkaClient, group_id: str, topic_id: bytes) -> dict[str, int]:
     """Let MEMBERS join and take what they are given; return their epochs once nothing changes."""
     epochs: dict[str, int] = {}
     owned: dict[str, set[int]] = {}
@@ -165,12 +165,12 @@ async def _settle(client: KafkaClient, group_id: str, topic_id: bytes) -> dict[s
     for number in range(MEMBERS):
         joining = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
         await beat(f"member-{number}", **joining)
-    is_settled = False
-    while not is_settled:
-        is_settled = True
+    is_reconciled = False
+    while not is_reconciled:
+        is_reconciled = True
         for member_id in epochs:
             reported = [TopicPartitions(topic_id, partitions=sorted(owned.get(member_id, ())))]
-            is_settled &= not await beat(member_id, topic_partitions=reported)
+            is_reconciled &= not await beat(member_id, topic_partitions=reported)
     assert [len(each) for each in owned.values()] == [PARTITIONS_EACH] * MEMBERS
     return epochs
 

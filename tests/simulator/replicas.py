@@ -73,7 +73,7 @@ class Node(Hosting):
             max_lag_ms=lambda: self.config.replication.replica_lag_time_max_ms,
             clock=self.clock,
         )
-        self.manager.on_isr_wanted = self.isr_updates.want
+        self.manager.on_isr_wanted = self.isr_updates.enqueue
         self.isr_updates.start()
         self.fetchers = ReplicaFetchers(
             self.manager,

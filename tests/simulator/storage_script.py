@@ -108,7 +108,7 @@ class Script:
     def __init__(self, seed: int) -> None:
         self.disk = SimDisk(seed)
         self.disk.make_directory("/logs")
-        self.disk.settle()
+        self.disk.sync_all()
         self.promises: dict[TopicPartition, Promise] = {}
         self.random = Random(seed)
         self.leader_epoch = 0

@@ -181,7 +181,7 @@ class TransactionComputer:
             await self.stage.machine.stop()
 
         self._run(create, None)
-        self.disk.settle()
+        self.disk.sync_all()
         self.disk.crash("all")
 
     def live(self, *, keep: Keep = "all", dies_at: int | None = None, seconds: float = LIFE_SECONDS) -> None:

@@ -40,7 +40,7 @@ class CompactedLogs:
         self.config = LogConfig(**{**COMPACTED, **config})
         if not disk.exists("/logs"):
             disk.make_directory("/logs")
-            disk.settle()
+            disk.sync_all()
         self.start()
 
     def start(self) -> None:

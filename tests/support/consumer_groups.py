@@ -202,7 +202,7 @@ class FakeConsumer:
             self.owned = {topic.topic_id: set(topic.partitions) for topic in response.assignment.topic_partitions}
 
 
-def settle(*consumers: FakeConsumer, rounds: int = 6) -> None:
+def reconcile(*consumers: FakeConsumer, rounds: int = 6) -> None:
     """Let everyone heartbeat in turn until all must be where they belong."""
     for _ in range(rounds):
         for consumer in consumers:
@@ -231,5 +231,5 @@ def settled_pair(world: GroupWorld) -> tuple[FakeConsumer, FakeConsumer]:
     first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
     first.join()
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     return first, second

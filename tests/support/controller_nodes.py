@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.runtime.broker.active_controller import ActiveController
 from kafkapy.runtime.broker.lifecycle import BrokerLifecycle, Incarnation
-from kafkapy.runtime.controller.controller import ControllerRuntime
+from kafkapy.runtime.controller.controller import MetadataRuntime
 from kafkapy.runtime.controller.settings import ControllerSettings
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
@@ -36,7 +36,7 @@ class Node:
         self.config, _ = load({**PROPERTIES, **keys})
         self.quorum = FakeQuorum(CLUSTER_ID)
         self.failures: list[BaseException] = []
-        self.controller = ControllerRuntime(
+        self.controller = MetadataRuntime(
             quorum=self.quorum,  # type: ignore[arg-type]
             settings=ControllerSettings(self.config, SimpleRules(), default_bootstrap_records()),
             clock=SimClock(loop),

@@ -201,7 +201,7 @@ def _counter() -> Any:
     return lambda: next(numbers)
 
 
-async def settle() -> None:
+async def run_scheduled() -> None:
     """Let everything run that needs no time to pass."""
     for _ in range(10):
         await asyncio.sleep(0)

@@ -25,7 +25,7 @@ PROPERTIES = {
 
 
 class InstantController:
-    """ControllerRuntime's face on a Cluster: what is decided is committed and in the image before write returns."""
+    """MetadataRuntime's face on a Cluster: what is decided is committed and in the image before write returns."""
 
     is_local = True
 

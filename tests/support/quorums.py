@@ -142,7 +142,7 @@ def format_standalone(disk: SimDisk, voters: VoterSet | None = None, directory: 
     writer.finish()
     writer.sync()
     writer.freeze()
-    disk.settle()
+    disk.sync_all()
 
 
 async def committed(quorum: Quorum, offset: int) -> None:

@@ -162,10 +162,10 @@ class Play:
 
     def _written(self, transactional_id: str) -> list[Any]:
         """Return what has been written of the id, waiting until a decided transaction completes, if it can."""
-        until(lambda: self._is_settled(transactional_id))
+        until(lambda: self._is_at_rest(transactional_id))
         return [_hex(each) for each in self._raw.pop(transactional_id, [])]
 
-    def _is_settled(self, transactional_id: str) -> bool:
+    def _is_at_rest(self, transactional_id: str) -> bool:
         """Whether the broker has come to rest: what it describes is what was read last, and complete if it can be."""
         self._catch_up()
         metadata = self._known.get(transactional_id)

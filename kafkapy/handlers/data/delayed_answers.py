@@ -12,7 +12,7 @@ from kafkapy.timer.purgatory import DelayedOperation
 class Replicated(Protocol):
     """Requests whose records are appended, but not yet on all in-sync replicas."""
 
-    def is_settled(self) -> bool: ...
+    def is_final(self) -> bool: ...
 
     def answers(self) -> bytes: ...
 
@@ -28,7 +28,7 @@ class DelayedAnswers(DelayedOperation):
         self._on_answers = on_answers
 
     def try_complete(self) -> bool:
-        return self._together.is_settled() and self.complete()
+        return self._together.is_final() and self.complete()
 
     def on_complete(self) -> None:
         self._on_answers(self._together.answers())

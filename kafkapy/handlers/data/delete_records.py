@@ -47,14 +47,14 @@ async def _delete(services: Services, way: Walk, planned: list[PartitionDeletion
     """
     deletions = services.replica_manager.deletions
     deadline_ms = services.clock.monotonic_ms() + timeout_ms
-    unsettled: list[list[PartitionDeletion]] = []
+    unfinished: list[list[PartitionDeletion]] = []
     for start in range(0, len(planned), DELETED_AT_ONCE):
         some = planned[start : start + DELETED_AT_ONCE]
         if not deletions.delete(some):
-            unsettled.append(some)
+            unfinished.append(some)
         if way.is_over(DELETED_AT_ONCE):
             await way.give_way()
-    for some in unsettled:
+    for some in unfinished:
         future, on_done = completion()
         deletions.wait(some, timeout_ms=deadline_ms - services.clock.monotonic_ms(), on_done=on_done)
         if not future.done():

@@ -124,7 +124,7 @@ async def _fetch_watched(
     if read.must_answer or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
         return answers
     read.release()
-    by.watch.settle(answers)
+    by.watch.requeue(answers)
     await _wait_for_news(by.watch, min_bytes, request.max_wait_ms)
     _, answers = await _read_news(services, context, by, limits, by.watch.take(), notes_progress=False)
     return answers
@@ -161,7 +161,7 @@ async def _read_news(
                 readable, refused = _sort_out_for(services, context, some, by.follower, by.watch)
                 first = 0 if read is None else len(read.answers)
                 read = await read_partitions(services, readable, limits, notes_progress=notes_progress, read=read)
-                answers += by.watch.settle_without_news(_with_refused(some, read.answers[first:], refused))
+                answers += by.watch.requeue_without_news(_with_refused(some, read.answers[first:], refused))
                 read.must_answer |= bool(refused)
             assert read is not None, "there is at least one slice"
             has_most_news = len(answers) >= follower_watch.MOST_NEWS

@@ -107,7 +107,7 @@ class _Lookup:
             try:
                 await warm(self._services, needed)
             except OSError as error:
-                raise log.log_dir.note_failure(error, f"reading {partition.topic_partition}") from error
+                raise log.log_dir.handle_os_error(error, f"reading {partition.topic_partition}") from error
 
     def _known_code(self, code: int) -> int:
         if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < OFFSET_NOT_AVAILABLE_SINCE:

@@ -71,7 +71,7 @@ async def serve(
     services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
 ) -> ProduceResponse | None:
     """Append the batches that the client may write. Raises CloseConnection."""
-    plan = _Plan(services, context, request, access)
+    plan = _PlannedAppends(services, context, request, access)
     if request.acks not in VALID_ACKS:
         plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
     elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
@@ -97,7 +97,7 @@ def _count_conversions(traffic: "BrokerTraffic", appends: list[PartitionAppend])
         )
 
 
-async def _verify(services: Services, context: RequestContext, plan: "_Plan") -> bool:
+async def _verify(services: Services, context: RequestContext, plan: "_PlannedAppends") -> bool:
     """Verify transactional batches with their coordinator; return whether they are all of one producer."""
     from kafkapy.handlers.data import transactional_produce  # imported late: many nodes have no transactions
 
@@ -121,10 +121,10 @@ async def _append(
         await _flush_all(services, manager.take_owed_flushes())
     if is_done:
         return
-    heavy = [append for append in appends if append.needed is not None]
+    heavy = [append for append in appends if append.worker_check is not None]
     if heavy:
         await _append_heavy(services, context, heavy, request.acks)
-        if request.acks != ALL_ACKS or all(append.is_settled() for append in appends):
+        if request.acks != ALL_ACKS or all(append.is_final() for append in appends):
             return
     _free_frame(context, appends, request)
     future, on_done = completion()
@@ -140,7 +140,7 @@ def _free_frame(context: RequestContext, appends: list[PartitionAppend], request
     """
     for append in appends:
         append.records = b""
-        append.needed = append.checked = None
+        append.worker_check = append.checked = None
     request.unknown_tagged_fields = None
     for topic in request.topic_data:
         if len(topic.name) > MAX_TOPIC_NAME_LENGTH:
@@ -159,10 +159,10 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
     context.connection.is_held = True
     manager = services.replica_manager
     for append in appends:
-        assert append.needed is not None
+        assert append.worker_check is not None
         try:
             append.checked = await services.heavy_work.run(
-                append.needed.check, append.needed.needed_bytes, context.client
+                append.worker_check.check, append.worker_check.needed_bytes, context.client
             )
         except ApiError as error:
             manager.refuse_append(append, error)
@@ -195,7 +195,7 @@ async def _flush(services: Services, append: PartitionAppend) -> None:
         services.replica_manager.refuse_append(append, error)
 
 
-class _Plan:
+class _PlannedAppends:
     """The outcome of each partition of a request: an append, or a refusal, which is its part of the response."""
 
     __slots__ = ("_access", "_context", "_outcomes", "_request", "_services", "_version", "appends", "transactional")

@@ -88,7 +88,7 @@ class SmallProduces:
         self._services = services
         self._authorizer = services.authorizer
         self._manager = services.replica_manager
-        self._plans: dict[bytes, _Plan] = {}
+        self._plans: dict[bytes, _KnownProduce] = {}
         self._sweep_at = MIN_SWEEP
 
     def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
@@ -125,7 +125,7 @@ class SmallProduces:
         assert partition.log is not None, "what was appended has a log"
         if plan.acks == ALL_ACKS and not partition.is_alone:
             together = _Replicated(self._services, connection, plan, correlation_ids, coalesced)
-            if not together.is_settled():
+            if not together.is_final():
                 return Served(len(correlation_ids), end, None, partial(self._wait, together))
             return Served(len(correlation_ids), end, together.answers())
         answers = plan.answers(correlation_ids, coalesced.base_offsets, partition.log.log_start_offset)
@@ -136,7 +136,7 @@ class SmallProduces:
         partition, timeout_ms = together.plan.partition, max(together.plan.timeout_ms, 0)
         self._manager.wait_for_commit(DelayedAnswers(together, on_answers), partition, timeout_ms=timeout_ms)
 
-    def _find(self, data: bytes, position: int) -> "_Plan | None":
+    def _find(self, data: bytes, position: int) -> "_KnownProduce | None":
         """Return the plan of the request at `position`, or None if handlers/data/produce.py must serve it."""
         bytes_left = len(data) - position
         if bytes_left < _LEAST_BYTES:
@@ -162,7 +162,7 @@ class SmallProduces:
         self._remember(key, plan)
         return plan
 
-    def _remember(self, key: bytes, plan: "_Plan") -> None:
+    def _remember(self, key: bytes, plan: "_KnownProduce") -> None:
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[key] = plan
@@ -170,7 +170,7 @@ class SmallProduces:
             self._plans = {key: each for key, each in self._plans.items() if each.partition.role is not Role.GONE}
             self._sweep_at = 2 * len(self._plans) + MIN_SWEEP
 
-    def _plan(self, frame: bytes, prefix: bytes) -> "_Plan | None":
+    def _plan(self, frame: bytes, prefix: bytes) -> "_KnownProduce | None":
         """Return a new plan for the prefix of a request, or None if the request does not qualify."""
         try:
             header, position = read_request_header(frame)
@@ -195,9 +195,9 @@ class SmallProduces:
             )  # imported late: many nodes have no transactions
 
             verify = verifier(self._services, header.api_version, request.transactional_id, partition)
-        return _Plan(header, prefix, request, partition, topic.name, verify)
+        return _KnownProduce(header, prefix, request, partition, topic.name, verify)
 
-    def _is_allowed(self, connection: Connection, plan: "_Plan") -> bool:
+    def _is_allowed(self, connection: Connection, plan: "_KnownProduce") -> bool:
         """Check WRITE without an audit log line: requests left to handlers/data/produce.py are authorized there."""
         if self._authorizer.allows_everything:
             return True
@@ -205,7 +205,7 @@ class SmallProduces:
         is_allowed = self._authorizer.is_allowed
         return all(is_allowed(context, AclOperation.WRITE, kind, name) for kind, name in plan.resources())
 
-    def _log_questions(self, connection: Connection, plan: "_Plan", request_count: int) -> None:
+    def _log_questions(self, connection: Connection, plan: "_KnownProduce", request_count: int) -> None:
         """Write an audit log line for each request that was served here."""
         if not self._authorizer.logs_what_it_allows:
             return
@@ -214,7 +214,7 @@ class SmallProduces:
             for kind, name in plan.resources():
                 self._authorizer.authorize(context, AclOperation.WRITE, kind, name)
 
-    def _refusals(self, plan: "_Plan", correlation_ids: list[int], error: Exception) -> bytes:
+    def _refusals(self, plan: "_KnownProduce", correlation_ids: list[int], error: Exception) -> bytes:
         """Return the encoded responses to requests whose batches could not be written."""
         append = PartitionAppend(plan.partition, b"")
         self._manager.refuse_append(append, error)
@@ -224,7 +224,7 @@ class SmallProduces:
         return b"".join(plan.encode(correlation_id, response) for correlation_id in correlation_ids)
 
 
-class _Plan:
+class _KnownProduce:
     """The decoded prefix of requests, and the constant parts of their responses."""
 
     __slots__ = (
@@ -327,7 +327,7 @@ class _Replicated:
         self,
         services: Services,
         connection: Connection,
-        plan: _Plan,
+        plan: _KnownProduce,
         correlation_ids: list[int],
         coalesced: CoalescedAppend,
     ) -> None:
@@ -342,7 +342,7 @@ class _Replicated:
         self._follow_count = plan.partition.follow_count
         self._log_start_offset = log.log_start_offset
 
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the in-sync replicas have all records, or cannot get them any more."""
         return self.plan.partition.acknowledgement(self._end_offset, self._follow_count)[0]
 
@@ -401,7 +401,9 @@ def _has_attributes(data: bytes, position: int, attributes: bytes) -> bool:
     return data.startswith(attributes, position + _ATTRIBUTES_AT)
 
 
-def _coalesce(plan: _Plan, coalesced: CoalescedAppend, data: bytes, position: int, most: int) -> tuple[list[int], int]:
+def _coalesce(
+    plan: _KnownProduce, coalesced: CoalescedAppend, data: bytes, position: int, most: int
+) -> tuple[list[int], int]:
     """Add the requests of one plan from `position` on; return their correlation ids, and the end of the last one."""
     api, prefix = plan.header.api_version, plan.prefix
     length_at = _PREFIX_START + len(prefix)

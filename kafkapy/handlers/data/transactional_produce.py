@@ -66,7 +66,7 @@ async def verify(
         context.connection.is_held = False
         for append in appends:
             if append.partition in verified:
-                _settle(append, verified[append.partition], producer)
+                _apply_verification(append, verified[append.partition], producer)
 
 
 def verifier(services: "Services", version: int, transactional_id: str, partition: "HostedPartition") -> "Verify":
@@ -102,7 +102,7 @@ def _is_open_in(partitions: Iterable["HostedPartition"], producer_id: int, produ
     return True
 
 
-def _settle(append: "PartitionAppend", verified: Verified, producer: TransactionalProducer) -> None:
+def _apply_verification(append: "PartitionAppend", verified: Verified, producer: TransactionalProducer) -> None:
     append.verification = verified.guard
     code = verified.code
     if code == ErrorCode.NONE:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.runtime.broker.controller_channel import ControllerChannel
-    from kafkapy.runtime.controller.controller import ControllerRuntime
+    from kafkapy.runtime.controller.controller import MetadataRuntime
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -27,7 +27,7 @@ class ActiveController:
     """A broker's access to the active controller."""
 
     def __init__(
-        self, controller: "ControllerRuntime", new_channel: "Callable[[], ControllerChannel] | None" = None
+        self, controller: "MetadataRuntime", new_channel: "Callable[[], ControllerChannel] | None" = None
     ) -> None:
         """`new_channel` makes the connection to another node when it is first needed; None in a cluster of one node."""
         self._controller = controller
@@ -62,7 +62,7 @@ class ActiveController:
     ) -> ResponseT:
         """Return the response to `request`; if this node is the active controller, `decide` makes it.
 
-        may_interrupt: see ControllerRuntime.write. Raises ApiError if the response as a whole is an error.
+        may_interrupt: see MetadataRuntime.write. Raises ApiError if the response as a whole is an error.
         """
         if self.is_local:
             return await self._controller.write(decide, may_interrupt=may_interrupt)

@@ -4,7 +4,7 @@ While its request is pending, a partition uses the maximal ISR (replication/part
 once, before the metadata log delivers the same change. Errors, as in Apache Kafka's Partition:
 
     INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED    nothing was changed: the ISR is as before
-    codes of SETTLED_BY_METADATA                   the change may have been made: the metadata will show it
+    codes of DECIDED_BY_METADATA                   the change may have been made: the metadata will show it
     any other, of a partition or the whole         retried after RETRY_MS; logged once until the code changes
 """
 
@@ -39,7 +39,7 @@ RETRY_MS: Final = 50
 PARTITIONS_PER_REQUEST: Final = 500
 """Partitions per request, some 5 ms to build and to apply. Apache Kafka puts all into one request."""
 REJECTED: Final = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED))
-SETTLED_BY_METADATA: Final = frozenset(
+DECIDED_BY_METADATA: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -73,8 +73,8 @@ class IsrUpdates:
         self._broker_epoch = broker_epoch
         self._max_lag_ms = max_lag_ms
         self._clock = clock
-        self._wanted: dict[HostedPartition, PendingIsr] = {}
-        self._is_wanted = asyncio.Event()
+        self._queued: dict[HostedPartition, PendingIsr] = {}
+        self._has_queued = asyncio.Event()
         self._brokers_changed = asyncio.Event()
         self._failure: str | None = None
         """Why the last request failed."""
@@ -86,7 +86,7 @@ class IsrUpdates:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._send_wanted()), loop.create_task(self._watch_lag())]
+        self._tasks = [loop.create_task(self._send_queued()), loop.create_task(self._watch_lag())]
 
     async def stop(self) -> None:
         tasks, self._tasks = self._tasks, []
@@ -94,11 +94,11 @@ class IsrUpdates:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def want(self, partition: "HostedPartition") -> None:
+    def enqueue(self, partition: "HostedPartition") -> None:
         """Queue a partition's pending ISR for the next request."""
         assert partition.pending_isr is not None
-        self._wanted[partition] = partition.pending_isr
-        self._is_wanted.set()
+        self._queued[partition] = partition.pending_isr
+        self._has_queued.set()
 
     def note_brokers_changed(self) -> None:
         """Re-check the high watermarks soon: they may have waited for a broker that is fenced now.
@@ -117,7 +117,7 @@ class IsrUpdates:
             now_ms = self._clock.monotonic_ms()
             for count, partition in enumerate(list(self._replica_manager.partitions)):
                 try:
-                    self._look_at(partition, now_ms)
+                    self._check_partition(partition, now_ms)
                 except Exception:  # one partition's failure must not affect the others
                     logger.exception(
                         "Checking the ISR of %s for lagging replicas failed unexpectedly", partition.topic_partition
@@ -125,12 +125,12 @@ class IsrUpdates:
                 if count % 200 == 199:
                     await asyncio.sleep(0)
 
-    def _look_at(self, partition: "HostedPartition", now_ms: int) -> None:
+    def _check_partition(self, partition: "HostedPartition", now_ms: int) -> None:
         isr = partition.isr_without_stragglers(now_ms)
         if isr is not None:
             logger.info("Shrinking ISR of %s from %s to %s", partition.topic_partition, _ids(partition.isr), _ids(isr))
             partition.begin_isr_change(isr)
-            self.want(partition)
+            self.enqueue(partition)
         elif (
             partition.is_leader
             and not partition.is_alone
@@ -138,19 +138,19 @@ class IsrUpdates:
         ):
             self._replica_manager.complete_waiting(partition)
 
-    async def _send_wanted(self) -> None:
+    async def _send_queued(self) -> None:
         while True:
-            await self._is_wanted.wait()
+            await self._has_queued.wait()
             await asyncio.sleep(0)  # lets changes of the same loop pass share a request
-            sent = self._next_wanted()
+            sent = self._next_batch()
             if not sent:
                 continue
             try:
                 response = await self._send_request(sent)
                 self._note_failure(ErrorCode(response.error_code).name if response.error_code else None)
-                unsettled = self._take(response, sent)
-                if unsettled:
-                    await self._send_again(unsettled)
+                refused = self._apply_response(response, sent)
+                if refused:
+                    await self._send_again(refused)
             except ApiError as error:
                 self._note_failure(str(error))
                 await self._send_again(sent)
@@ -158,18 +158,18 @@ class IsrUpdates:
                 logger.exception("AlterPartition failed unexpectedly")
                 await self._send_again(sent)
 
-    def _next_wanted(self) -> "dict[HostedPartition, PendingIsr]":
+    def _next_batch(self) -> "dict[HostedPartition, PendingIsr]":
         """Take the next request's changes from the queue, at most PARTITIONS_PER_REQUEST."""
-        self._is_wanted.clear()
+        self._has_queued.clear()
         sent = {}
-        for partition in list(islice(self._wanted, PARTITIONS_PER_REQUEST)):
-            pending = self._wanted.pop(partition)
+        for partition in list(islice(self._queued, PARTITIONS_PER_REQUEST)):
+            pending = self._queued.pop(partition)
             if partition.pending_isr is pending:
                 sent[partition] = pending
-            else:  # newer metadata has settled it, or the partition is gone
+            else:  # newer metadata has decided it, or the partition is gone
                 self._refusals.pop(partition, None)
-        if self._wanted:
-            self._is_wanted.set()
+        if self._queued:
+            self._has_queued.set()
         return sent
 
     def _note_failure(self, failure: str | None) -> None:
@@ -183,8 +183,8 @@ class IsrUpdates:
     async def _send_again(self, sent: "dict[HostedPartition, PendingIsr]") -> None:
         await asyncio.sleep(RETRY_MS / 1000)
         for partition, pending in sent.items():  # queue them after newer ones
-            self._wanted.setdefault(partition, pending)
-        self._is_wanted.set()
+            self._queued.setdefault(partition, pending)
+        self._has_queued.set()
 
     async def _send_request(self, sent: "dict[HostedPartition, PendingIsr]") -> AlterPartitionResponse:
         request = AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
@@ -213,23 +213,23 @@ class IsrUpdates:
             for replica_id, broker_epoch in zip(pending.isr, pending.broker_epochs, strict=True)
         ]
 
-    def _take(
+    def _apply_response(
         self, response: AlterPartitionResponse, sent: "dict[HostedPartition, PendingIsr]"
     ) -> "dict[HostedPartition, PendingIsr]":
         """Apply a response; return the changes to be sent again."""
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
-        unsettled = {}
+        refused = {}
         for partition, pending in sent.items():
             answer = answers.get((partition.topic_id, partition.topic_partition.partition))
-            if partition.pending_isr is not pending:  # newer metadata has settled it
+            if partition.pending_isr is not pending:  # newer metadata has decided it
                 self._refusals.pop(partition, None)
                 if answer is not None and not answer.error_code:
                     self._note_change(partition, pending)
-            elif answer is None or not self._settle(partition, pending, answer):
-                unsettled[partition] = pending
-        return unsettled
+            elif answer is None or not self._apply_answer(partition, pending, answer):
+                refused[partition] = pending
+        return refused
 
     def _note_change(self, partition: "HostedPartition", made: "PendingIsr") -> None:
         """Count a change that the controller has made. Its metadata often arrives before its answer."""
@@ -237,7 +237,7 @@ class IsrUpdates:
         self.expand_count += made.added_count > 0
         logger.info("ISR of %s updated to %s", partition.topic_partition, _ids(partition.isr))
 
-    def _settle(self, partition: "HostedPartition", pending: "PendingIsr", answer: PartitionAnswer) -> bool:
+    def _apply_answer(self, partition: "HostedPartition", pending: "PendingIsr", answer: PartitionAnswer) -> bool:
         """Apply one partition's result; return False if the change is to be sent again."""
         if answer.error_code:
             self.failure_count += 1
@@ -249,7 +249,7 @@ class IsrUpdates:
                     _ids(partition.isr),
                     code.name,
                 )
-            if code not in REJECTED and code not in SETTLED_BY_METADATA:
+            if code not in REJECTED and code not in DECIDED_BY_METADATA:
                 self._refusals[partition] = code
                 return False
             self._refusals.pop(partition, None)

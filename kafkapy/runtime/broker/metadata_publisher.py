@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.runtime.controller.controller import ControllerRuntime
+    from kafkapy.runtime.controller.controller import MetadataRuntime
     from kafkapy.seams import Clock
 
 R = TypeVar("R")
@@ -44,7 +44,7 @@ class MetadataPublisher:
 
     def __init__(
         self,
-        controller: "ControllerRuntime",
+        controller: "MetadataRuntime",
         publish: "Callable[[MetadataDelta, MetadataImage], Iterator[None]]",
         *,
         clock: "Clock",
@@ -111,7 +111,7 @@ class MetadataPublisher:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         self._waiting.append((self._begun_count + len(self._changes), future))
-        timer = loop.call_later(timeout_ms / 1000, _settle, future, False) if timeout_ms is not None else None
+        timer = loop.call_later(timeout_ms / 1000, _set_outcome, future, False) if timeout_ms is not None else None
         try:
             return await future
         finally:
@@ -171,9 +171,9 @@ class MetadataPublisher:
         done_count = self._begun_count - (self._steps is not None)
         while self._waiting and self._waiting[0][0] <= done_count:
             _, future = self._waiting.popleft()
-            _settle(future, True)
+            _set_outcome(future, True)
 
 
-def _settle(future: "asyncio.Future[bool]", is_caught_up: bool) -> None:
+def _set_outcome(future: "asyncio.Future[bool]", is_caught_up: bool) -> None:
     if not future.done():
         future.set_result(is_caught_up)

@@ -57,7 +57,7 @@ IMPORTS_AFTER_MS: Final = 1000
 log = logging.getLogger(__name__)
 
 
-class ControllerRuntime:
+class MetadataRuntime:
     """One node's part in the controller quorum. Implements QuorumListener."""
 
     def __init__(
@@ -429,7 +429,7 @@ class ControllerRuntime:
 class ControllerChanges:
     """Changes made on a controller listener: done once committed, without waiting for a broker to apply them."""
 
-    def __init__(self, controller: ControllerRuntime) -> None:
+    def __init__(self, controller: MetadataRuntime) -> None:
         self._controller = controller
 
     async def change(

@@ -57,7 +57,7 @@ class CommitWait(DelayedOperation):
 
     def on_complete(self) -> None:
         for future, response in self._answers:
-            settle(future, self._error or response)
+            set_outcome(future, self._error or response)
 
 
 class EffectWait(DelayedOperation):
@@ -88,7 +88,7 @@ class EffectWait(DelayedOperation):
                 self._host.carry_out_effect(effect)
 
 
-def settle(future: asyncio.Future[Any], response: Any) -> None:
+def set_outcome(future: asyncio.Future[Any], response: Any) -> None:
     """Complete one request, unless it was cancelled."""
     if future.done():
         return

@@ -188,13 +188,13 @@ class MarkerWriter:
         if pending.to_write:
             pending.begin_again()  # else the refused would wait for the answers to the others, which may take long
             if written:
-                self._settle(pending, written)
+                self._record_written(pending, written)
             return False
         assert self._queued[-1] is pending
         self._queued.pop()
         pending.is_queued = False
         try:
-            self._settle(pending, written)
+            self._record_written(pending, written)
         finally:
             self._end_try(pending)
         return True
@@ -298,7 +298,7 @@ class MarkerWriter:
                 else:
                     by_partition.setdefault(partition, []).append(pending)
             if gone or not partitions:
-                self._settle(pending, gone)
+                self._record_written(pending, gone)
         markers = {partition: [each.marker for each in waiting] for partition, waiting in by_partition.items()}
         self._sink.write(
             markers, timeout_ms=self._timeout_ms(), on_done=lambda results: self._on_written(by_partition, results)
@@ -322,11 +322,11 @@ class MarkerWriter:
             by_host.setdefault(pending.host, []).append((pending, partitions))
         for host, of_host in by_host.items():
             if len(of_host) == 1:
-                self._settle(*of_host[0])
+                self._record_written(*of_host[0])
             else:
-                self._settle_together(host, of_host)
+                self._record_all_written(host, of_host)
 
-    def _settle(self, pending: PendingMarkers, written: Sequence[TopicPartition]) -> None:
+    def _record_written(self, pending: PendingMarkers, written: Sequence[TopicPartition]) -> None:
         """Record the written markers, which may complete the transaction; schedule a retry of the refused ones."""
         is_noted = True
         try:
@@ -336,10 +336,10 @@ class MarkerWriter:
             _log_incomplete([pending], error)
         self._end_or_retry(pending, is_noted)
 
-    def _settle_together(
+    def _record_all_written(
         self, host: "TransactionHost", written: Sequence[tuple[PendingMarkers, Sequence[TopicPartition]]]
     ) -> None:
-        """As `_settle`, for transactions of one shard: their completions are one write."""
+        """As `_record_written`, for transactions of one shard: their completions are one write."""
         is_noted = True
         try:
             host.note_all_written([(pending.effect, partitions) for pending, partitions in written])

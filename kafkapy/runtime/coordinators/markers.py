@@ -133,9 +133,9 @@ class LocalMarkers:
             }
             on_done({**codes, **refused})
 
-        unsettled = [append for each in appends.values() for append in each if not append.is_settled()]
-        if unsettled:
-            self._replica_manager.wait_for_replicas(unsettled, timeout_ms=timeout_ms, on_done=finish)
+        unacknowledged = [append for each in appends.values() for append in each if not append.is_final()]
+        if unacknowledged:
+            self._replica_manager.wait_for_replicas(unacknowledged, timeout_ms=timeout_ms, on_done=finish)
         else:
             finish()
 
@@ -154,7 +154,7 @@ class LocalMarkers:
         except ApiError as error:
             return error.code
         failpoint("transaction.marker.after_append")
-        assert append.is_settled(), "there is no replica and no flush to wait for"
+        assert append.is_final(), "there is no replica and no flush to wait for"
         return append.error_code
 
     def _append(self, topic_partition: TopicPartition, markers: Sequence[Marker]) -> Sequence[PartitionAppend]:
@@ -286,7 +286,7 @@ class Write:
         self._codes = {partition: [0] * len(of_partition) for partition, of_partition in markers.items()}
         self._missing_count = sum(map(len, markers.values()))
 
-    def settle(self, partition: TopicPartition, index: int, code: int) -> None:
+    def set_code(self, partition: TopicPartition, index: int, code: int) -> None:
         """Record the code of a partition's marker with this index."""
         self._codes[partition][index] = code
         self._missing_count -= 1
@@ -343,7 +343,7 @@ class BrokerMarkers:
             for each in queued:
                 code = codes.get((each.marker.producer_id, each.partition), int(ErrorCode.NETWORK_EXCEPTION))
                 try:
-                    each.write.settle(each.partition, each.place, code)
+                    each.write.set_code(each.partition, each.place, code)
                 except Exception:  # one callback's failure must not affect the others
                     logger.exception(
                         "Handling the response to the transaction marker for %s (error code %d) failed",

@@ -26,7 +26,7 @@ from kafkapy.record.builder import NewRecord
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.runtime.coordinators.commit_waits import CommitWait, EffectWait, settle
+from kafkapy.runtime.coordinators.commit_waits import CommitWait, EffectWait, set_outcome
 from kafkapy.runtime.coordinators.shared_write import SharedWrite, SharingRule
 from kafkapy.runtime.coordinators.writer import CoordinatorLog, CoordinatorWriter, TransactionalWrite, size_bound
 from kafkapy.seams import Clock
@@ -216,7 +216,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             self._carry_out(decision)
         except ApiError as error:
             if decision.on_failed is None:
-                settle(future, error)
+                set_outcome(future, error)
         try:
             self.on_decided(key)
             return await future
@@ -228,7 +228,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         if self.log.is_committed(self.replayed_offset):
             return
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._settle_when_committed([(future, None)])
+        self._respond_when_committed([(future, None)])
         await future
 
     def check_active(self) -> None:
@@ -297,7 +297,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             self._shared.error, self._shared = ApiError(code), None
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
-            settle(future, ApiError(code))
+            set_outcome(future, ApiError(code))
 
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
@@ -307,20 +307,20 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             try:
                 self._write(decision, write)
             except ApiError as error:
-                self._settle_failed(decision, error)
+                self._respond_failed(decision, error)
                 raise
         if decision.replies:
-            self._settle_when_committed(self._take_waiting(decision.replies))
+            self._respond_when_committed(self._take_waiting(decision.replies))
         if decision.effects:
             self._carry_out_when_committed(decision.effects)
 
-    def _settle_failed(self, decision: Decision, error: ApiError) -> None:
+    def _respond_failed(self, decision: Decision, error: ApiError) -> None:
         if decision.on_failed is not None:
             answers = self._take_waiting(decision.on_failed(error.code))
         else:
             answers = [(future, error) for future, _ in self._take_waiting(decision.replies)]
         for future, response in answers:
-            settle(future, response)
+            set_outcome(future, response)
 
     def _write(self, decision: Decision, write: TransactionalWrite | None) -> None:
         assert self._shared is None, "those that share a write were decided before"
@@ -376,10 +376,10 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         taken = ((self._waiting.pop(reply.token, None), reply.response) for reply in replies)
         return [(future, response) for future, response in taken if future is not None]
 
-    def _settle_when_committed(self, answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    def _respond_when_committed(self, answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
         if self.log.is_committed(self.replayed_offset):
             for future, response in answers:
-                settle(future, response)
+                set_outcome(future, response)
             return
         self._watch(CommitWait(self, answers))
 

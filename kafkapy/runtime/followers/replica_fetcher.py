@@ -330,7 +330,7 @@ class ReplicaFetcher:
             if code and code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise answered_error(code)
             if code:
-                await self._settle_range(key, partition, requested)
+                await self._reset_offset(key, partition, requested)
             elif answer.diverging_epoch.end_offset >= 0:
                 diverging = OffsetAndEpoch(answer.diverging_epoch.end_offset, answer.diverging_epoch.epoch)
                 logs.truncate_to_agreement(partition, log, diverging)
@@ -399,7 +399,7 @@ class ReplicaFetcher:
                 self._delayed[key] = until_ms
                 self._session.drop(key)
 
-    async def _settle_range(self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition) -> None:
+    async def _reset_offset(self, key: PartitionKey, partition: "HostedPartition", requested: FetchPartition) -> None:
         """Handle OFFSET_OUT_OF_RANGE: the leader's log ends earlier or starts later. Raises ApiError."""
         end_offset = await self._list_offset(partition, requested, LATEST)
         start_offset = await self._list_offset(partition, requested, EARLIEST)

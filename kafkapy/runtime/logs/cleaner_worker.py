@@ -172,7 +172,7 @@ class CleanerWorker:
             await run_in_pool(self._io_pool, log.local_log.sync_names)
         except OSError as error:
             if self._manager.is_current(cleaning):
-                raise log.log_dir.note_failure(error, f"cleaning {log.topic_partition}") from error
+                raise log.log_dir.handle_os_error(error, f"cleaning {log.topic_partition}") from error
         return True
 
     async def _pause(self, cleaning: "Cleaning", until_ms: float, pass_id: int) -> None:

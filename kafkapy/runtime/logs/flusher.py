@@ -38,13 +38,13 @@ class LogFlusher:
     def request(self, log: "Log", on_done: Callable[[], None]) -> None:
         """Call on_done() once all records now in the log are durable, or the flush has failed."""
 
-        def settled(future: asyncio.Future[None]) -> None:
+        def on_outcome(future: asyncio.Future[None]) -> None:
             error = future.exception()
             if error is not None:
                 logger.warning("Could not flush %s: %s", log.topic_partition, error)
             on_done()
 
-        self._begin(log).add_done_callback(settled)
+        self._begin(log).add_done_callback(on_outcome)
 
     def _begin(self, log: "Log") -> "asyncio.Future[None]":
         loop = asyncio.get_running_loop()
@@ -67,9 +67,9 @@ class LogFlusher:
                 try:
                     await self._flush(log)
                 except (ApiError, StorageError, AssertionError) as error:
-                    _settle(waiting, error)
+                    _set_outcomes(waiting, error)
                 else:
-                    _settle(waiting, None)
+                    _set_outcomes(waiting, None)
         finally:
             del self._tasks[log]
 
@@ -88,7 +88,7 @@ async def _end_of(flush: Flush) -> None:
     await future
 
 
-def _settle(waiting: "list[asyncio.Future[None]]", error: Exception | None) -> None:
+def _set_outcomes(waiting: "list[asyncio.Future[None]]", error: Exception | None) -> None:
     for future in waiting:
         if future.done():
             continue  # the waiter was cancelled

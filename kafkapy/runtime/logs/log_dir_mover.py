@@ -319,7 +319,7 @@ class LogDirMover:
         try:
             await run_in_pool(self._io_pool, cold.warm)
         except OSError as error:
-            raise move.current.log_dir.note_failure(error, f"reading {move.partition.topic_partition}") from error
+            raise move.current.log_dir.handle_os_error(error, f"reading {move.partition.topic_partition}") from error
 
     async def _report(self, move: "LogMove") -> None:
         """Report the new directory to the controller; return once it is accepted."""

@@ -108,13 +108,13 @@ class LogMaintenance:
         try:
             await run_in_pool(self._io_pool, sync.run)
         except OSError as error:
-            sync.log_dir.note_failure(error, f"syncing the names in {sync.log_dir.path}")
+            sync.log_dir.handle_os_error(error, f"syncing the names in {sync.log_dir.path}")
 
     async def _delete(self, deletion: "Deletion | FileDeletion") -> None:
         try:
             await run_in_pool(self._io_pool, deletion.run)
         except OSError as error:
-            deletion.log_dir.note_failure(error, f"deleting {deletion.path}")
+            deletion.log_dir.handle_os_error(error, f"deleting {deletion.path}")
             if not deletion.log_dir.is_offline:
                 deletion.put_back(self._clock.wall_ms())
         else:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.registrations import BrokerRegistration
     from kafkapy.metrics.operations import OperationCounts
     from kafkapy.metrics.registry import NodeCounts
-    from kafkapy.runtime.controller.controller import ControllerRuntime
+    from kafkapy.runtime.controller.controller import MetadataRuntime
     from kafkapy.runtime.quorum.quorum import Quorum
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController"
@@ -75,7 +75,7 @@ def _raft_rates(quorum: "Quorum", counts: "NodeCounts") -> Iterator[Gauge]:
     yield Gauge(LOADER, "AvgIdleRatio", counts.idle.share)
 
 
-def controller_gauges(controller: "ControllerRuntime", now_ms: int) -> Iterator[Gauge | None]:
+def controller_gauges(controller: "MetadataRuntime", now_ms: int) -> Iterator[Gauge | None]:
     """Yield a controller's gauges, with None after each counted topic; counts are 0 if it is not active.
 
     now_ms: wall clock.
@@ -131,7 +131,7 @@ def batch_gauges(counts: "OperationCounts") -> Iterator[Distribution]:
     yield Distribution(LISTENER, "MetadataBatchSizes", (), [counts.batch_records.copy()])
 
 
-def snapshot_gauges(controller: "ControllerRuntime", quorum: "Quorum") -> Iterator[Gauge]:
+def snapshot_gauges(controller: "MetadataRuntime", quorum: "Quorum") -> Iterator[Gauge]:
     """Yield the snapshots of the metadata that every node loads and takes."""
     yield Gauge(LOADER, "HandleLoadSnapshotCount", controller.snapshot_count)
     yield Gauge(EMITTER, "LatestSnapshotGeneratedBytes", quorum.snapshots.latest_bytes)

@@ -168,7 +168,7 @@ class CleanerManager:
         try:
             to_clean = log_to_clean(_state_of(log), now_ms)
         except OSError as error:
-            log.log_dir.note_failure(error, f"looking at {log.topic_partition} for the cleaner")
+            log.log_dir.handle_os_error(error, f"looking at {log.topic_partition} for the cleaner")
             return None
         if to_clean.is_reset:
             self._note_reset(log, to_clean.first_dirty_offset)
@@ -223,7 +223,7 @@ class CleanerManager:
         try:
             aborted = aborted_transactions(log, start_offset, end_offset)
         except OSError as error:
-            raise log.log_dir.note_failure(error, f"cleaning {log.topic_partition}") from error
+            raise log.log_dir.handle_os_error(error, f"cleaning {log.topic_partition}") from error
         plan = CleaningPlan(
             directory=log.directory,
             segments=[(segment.base_offset, segment.size) for segment in segments],
@@ -310,7 +310,7 @@ class CleanerManager:
             return  # retention deleted a segment during the pass
         if error_number and error_number != errno.ENOENT:
             self._note_trouble(log)
-            log.log_dir.note_failure(OSError(error_number, message), f"cleaning {log.topic_partition}")
+            log.log_dir.handle_os_error(OSError(error_number, message), f"cleaning {log.topic_partition}")
             return
         self.set_aside(log, message)
 
@@ -360,7 +360,7 @@ class CleanerManager:
                 if name.endswith(CLEANED_SUFFIX):
                     self._disk.delete(f"{log.directory}/{name}")
         except OSError as error:
-            log.log_dir.note_failure(error, f"deleting what the cleaner left of {log.topic_partition}")
+            log.log_dir.handle_os_error(error, f"deleting what the cleaner left of {log.topic_partition}")
 
 
 def _state_of(log: Log) -> "LogState":

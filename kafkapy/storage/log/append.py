@@ -108,7 +108,7 @@ class PlacedBatch:
         self.leader_epoch = leader_epoch
 
 
-class Sequel:
+class InSequenceBatch:
     """A batch of a producer that is in sequence; added to the producer's entry after it is written."""
 
     __slots__ = ("last_offset", "last_sequence", "offset_delta", "producer", "timestamp_ms")
@@ -163,7 +163,7 @@ def _level(config: LogConfig) -> int | None:
     return levels.get(config.compression_type)
 
 
-def check_apart(records: ReadableBuffer, rules: ValidationRules, now_ms: int) -> ValidatedRecords:
+def validate_on_worker(records: ReadableBuffer, rules: ValidationRules, now_ms: int) -> ValidatedRecords:
     """Validate a batch on a worker, before its offsets are known. Blocks for long; raises as validate_and_assign.
 
     The event loop keeps running: decompression releases the GIL, and the walk over the records yields to other threads.

@@ -15,7 +15,7 @@ from kafkapy.record.batch import LOG_OVERHEAD_BYTES
 from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.log.append import PlacedBatch, Sequel
+from kafkapy.storage.log.append import InSequenceBatch, PlacedBatch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerBatch, ProducerEntry, VerificationGuard
 from kafkapy.storage.producers.state import PreparedAppend
@@ -39,6 +39,7 @@ class CoalescedAppend:
         "_buffers",
         "_earliest_ms",
         "_epoch",
+        "_in_sequence",
         "_index_room",
         "_latest_ms",
         "_log",
@@ -46,7 +47,6 @@ class CoalescedAppend:
         "_most_bytes",
         "_now_ms",
         "_prepared",
-        "_sequels",
         "_tail",
         "_verify",
         "base_offsets",
@@ -72,7 +72,7 @@ class CoalescedAppend:
         self._buffers: list[ReadableBuffer] = [self._tail]
         self.size_bytes = 0
         self._batches: list[PlacedBatch] = []
-        self._sequels: list[Sequel] = []
+        self._in_sequence: list[InSequenceBatch] = []
         self._max_timestamp = -1
         self.base_offsets: list[int] = []
         self.end_offset = log.log_end_offset
@@ -111,7 +111,7 @@ class CoalescedAppend:
             if last_sequence > INT32_MAX:
                 return False
             if producer is not None:
-                self._sequels.append(Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
+                self._in_sequence.append(InSequenceBatch(producer, last_sequence, last_offset, delta, max_timestamp))
             elif (
                 self._verify is None
                 or self._batches
@@ -174,7 +174,7 @@ class CoalescedAppend:
         """Return the producer if this batch is next in its sequence, after the batches already added, else None."""
         if self._prepared is not None:
             return None
-        for sequel in reversed(self._sequels):
+        for sequel in reversed(self._in_sequence):
             producer = sequel.producer
             if producer.producer_id == producer_id:
                 is_in_sequence = producer_epoch == producer.producer_epoch and base_sequence == sequel.last_sequence + 1
@@ -195,13 +195,13 @@ class CoalescedAppend:
             return False
         if not self._tail:
             self._buffers.pop()
-        log.commit_append(
+        log.write_batches(
             log.segments.active,
             self._buffers,
             self.size_bytes,
             self._batches,
             self._now_ms,
-            self._sequels,
+            self._in_sequence,
             self._prepared,
         )
         return True

@@ -51,7 +51,7 @@ class LocalLog:
         """Whether partition.metadata, and the directory's own name, may not be durable."""
         self._files = files
         self._disk = files.disk
-        self.pending_deletions = PendingFileDeletions(files.disk, loaded.pending_deletions)
+        self.pending_file_deletions = PendingFileDeletions(files.disk, loaded.pending_deletions)
         self._jitter = jitter
         self._syncing: list[int] = []
         """Offsets of the snapshots covered by the calls that other_syncs last returned."""
@@ -144,7 +144,7 @@ class LocalLog:
     def _mark_deleted(self, segment: Segment) -> None:
         segment.rename_suffix("", DELETED_SUFFIX)
         failpoint("log.delete.after_rename")
-        self.pending_deletions.add(segment, self.snapshots.mark_deleted(segment.base_offset))
+        self.pending_file_deletions.add(segment, self.snapshots.mark_deleted(segment.base_offset))
 
     def load_cleaned(self, base_offset: int, *, has_txn_index: bool, now_ms: int) -> Segment:
         """Load the segment in the .cleaned files at `base_offset`; it is not part of the log yet."""
@@ -168,7 +168,7 @@ class LocalLog:
         for segment in replaced:
             segment.rename_suffix("", DELETED_SUFFIX)
             is_followed = segment.base_offset != cleaned.base_offset
-            self.pending_deletions.add(
+            self.pending_file_deletions.add(
                 segment, self.snapshots.mark_deleted(segment.base_offset) if is_followed else None
             )
         failpoint("log.swap.after_delete")
@@ -181,12 +181,12 @@ class LocalLog:
 
     def take_due_files(self, now_ms: int) -> list[str]:
         """Release the files whose delay has passed and return their paths, for a worker to unlink."""
-        pending = self.pending_deletions
+        pending = self.pending_file_deletions
         return pending.take_due_files(now_ms, self.config.file_delete_delay_ms) if len(pending) else []
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due (ms), or None if there are none."""
-        return self.pending_deletions.delete_due_files(now_ms, self.config.file_delete_delay_ms)
+        return self.pending_file_deletions.delete_due_files(now_ms, self.config.file_delete_delay_ms)
 
     def facts(self, log_end_offset: int) -> list[SegmentFacts]:
         """Return the facts that retention needs, a segment each."""
@@ -304,7 +304,7 @@ class LocalLog:
         """Close the files without syncing."""
         for segment in self.segments:
             segment.close()
-        self.pending_deletions.close_files()
+        self.pending_file_deletions.close_files()
 
     def rename_directory(self, directory: str) -> None:
         """Rename the log's directory; open files stay open."""
@@ -315,14 +315,14 @@ class LocalLog:
         for segment in self.segments:
             for handle in segment.handles():
                 handle.path = directory + handle.path[len(self.directory) :]
-        self.pending_deletions.move(self.directory, directory)
+        self.pending_file_deletions.move(self.directory, directory)
         self.snapshots.directory = self.directory = directory
 
     def let_go_of_files(self) -> None:
         """Close the files of a log that is being deleted; pinned regions stay readable until they are released."""
         for segment in self.segments:
             segment.let_go()
-        self.pending_deletions.let_go()
+        self.pending_file_deletions.let_go()
 
 
 class SharedByLogs(NamedTuple):

@@ -30,13 +30,13 @@ from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE, REC
 from kafkapy.storage.log.append import (
     AppendedBatch,
     AppendResult,
+    InSequenceBatch,
     RulesByOrigin,
-    Sequel,
     assign_leader_epochs,
-    check_apart,
     commit_producers,
     duplicate_result,
     prepare_producers,
+    validate_on_worker,
 )
 from kafkapy.storage.log.flush import Flush, prepare_closing_flush, run_flush
 from kafkapy.storage.log.local_log import LocalLog, SharedByLogs
@@ -148,11 +148,11 @@ class Log:
 
     @contextlib.contextmanager
     def failures(self, doing: str) -> Iterator[None]:
-        """Convert an OSError by LogDirState.note_failure, a CorruptIndexError to KAFKA_STORAGE_ERROR."""
+        """Convert an OSError by LogDirState.handle_os_error, a CorruptIndexError to KAFKA_STORAGE_ERROR."""
         try:
             yield
         except OSError as error:
-            raise self.log_dir.note_failure(error, f"{doing} in {self.topic_partition}") from error
+            raise self.log_dir.handle_os_error(error, f"{doing} in {self.topic_partition}") from error
         except CorruptIndexError as error:
             raise self._corrupt(error) from error
 
@@ -197,7 +197,7 @@ class Log:
             )
         except TooHeavyError:
             needed_bytes = bytes_to_check(memoryview(records), rules)
-            raise NeedsWorker(lambda: check_apart(records, rules, now_ms), needed_bytes) from None
+            raise NeedsWorker(lambda: validate_on_worker(records, rules, now_ms), needed_bytes) from None
         return self._append(validated, origin, now_ms, verification, transaction_version)
 
     def append_checked(
@@ -253,32 +253,34 @@ class Log:
             prepared = prepare_producers(self.producer_state, validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
                 return duplicate_result(prepared.duplicate, self.log_start_offset, stats)
-        sequels: Sequence[Sequel] = ()
+        in_sequence: Sequence[InSequenceBatch] = ()
         if producer is not None:
-            sequels = (Sequel(producer, span.last_sequence, last_offset, last_offset - first_offset, max_timestamp),)
+            in_sequence = (
+                InSequenceBatch(producer, span.last_sequence, last_offset, last_offset - first_offset, max_timestamp),
+            )
         segment = self.segments.active
         if self.must_roll(size_bytes, max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, at_offset=first_offset)
-        self.commit_append(segment, data, size_bytes, batches, now_ms, sequels, prepared)
+        self.write_batches(segment, data, size_bytes, batches, now_ms, in_sequence, prepared)
         return AppendResult(
             first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes, stats=stats
         )
 
-    def commit_append(
+    def write_batches(
         self,
         segment: Segment,
         data: list[ReadableBuffer],
         size_bytes: int,
         batches: Sequence[AppendedBatch],
         now_ms: int,
-        sequels: Sequence[Sequel] = (),
+        in_sequence: Sequence[InSequenceBatch] = (),
         prepared: PreparedAppend | None = None,
     ) -> None:
         """Write validated batches at the log end offset and update offsets, leader epochs and producers.
 
-        Every append ends here: a leader's, a follower's, single or coalesced. sequels: batches of producers that are in
-        sequence; prepared: the result of ProducerState.prepare for the others. Raises ApiError (no room) and
-        StorageError if the records cannot be written; the log is then unchanged.
+        Every append ends here: a leader's, a follower's, single or coalesced. in_sequence: those that follow their
+        producer's last batch; prepared: the result of ProducerState.prepare for the others. Raises ApiError (no room)
+        and StorageError if the records cannot be written; the log is then unchanged.
         """
         last = batches[-1]
         end_offset = last.last_offset + 1
@@ -287,13 +289,13 @@ class Log:
         try:
             segment.append(data, size_bytes, batches)
         except OSError as error:
-            raise self.log_dir.note_failure(error, f"appending to {self.topic_partition}") from error
+            raise self.log_dir.handle_os_error(error, f"appending to {self.topic_partition}") from error
         self.now_ms = now_ms
         self.log_end_offset = end_offset
         self._reader.known.note(end_offset, segment, segment.size)
         if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never decrease along a log
             assign_leader_epochs(self.leader_epochs, batches)
-        for each in sequels:
+        for each in in_sequence:
             each.producer.add_batch(each.last_sequence, each.last_offset, each.offset_delta, each.timestamp_ms)
         if prepared is not None:
             commit_producers(self, prepared, segment)
@@ -304,14 +306,14 @@ class Log:
     # Rolling
 
     def must_roll(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Return whether an append needs a new segment. Raises ApiError and StorageError as commit_append does."""
+        """Return whether an append needs a new segment. Raises ApiError and StorageError as write_batches does."""
         try:
             return self.segments.active.should_roll(
                 self.config, size_bytes=size_bytes, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms,
                 roll_ms=self.roll_ms,
             )  # fmt: skip
         except OSError as error:  # the first append to a loaded segment reads its first batch
-            raise self.log_dir.note_failure(error, f"reading {self.topic_partition}") from error
+            raise self.log_dir.handle_os_error(error, f"reading {self.topic_partition}") from error
 
     def roll(self, now_ms: int, *, at_offset: int = 0) -> Segment:
         """Start a new segment at the log end offset (or at `at_offset`, if that is higher); return it.
@@ -373,7 +375,7 @@ class Log:
                 wait=wait,
             )
         except OSError as error:
-            raise self.log_dir.note_failure(error, f"reading {self.topic_partition}") from error
+            raise self.log_dir.handle_os_error(error, f"reading {self.topic_partition}") from error
         except CorruptIndexError as error:
             raise self._corrupt(error) from error
         return read

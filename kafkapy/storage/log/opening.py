@@ -62,7 +62,7 @@ def open_log(
         shared.files.close_in(directory)
         if error.errno in NOT_THE_DISK and not last_stop.was_clean:
             raise DamagedLogError(shared.log_dir.path, f"loading {topic_partition}: {error}") from error
-        raise shared.log_dir.note_failure(error, f"loading {topic_partition}") from error
+        raise shared.log_dir.handle_os_error(error, f"loading {topic_partition}") from error
     except RecordsError as error:  # after a clean stop nothing is truncated: an operator decides
         shared.files.close_in(directory)
         failure = StorageError if last_stop.was_clean else DamagedLogError

@@ -107,5 +107,5 @@ def _write(
 ) -> bool:
     if len(data) > log.config.segment_bytes or log.must_roll(len(data), now_ms, batches[-1].last_offset, now_ms):
         return False
-    log.commit_append(log.segments.active, [data], len(data), batches, now_ms, (), prepared)
+    log.write_batches(log.segments.active, [data], len(data), batches, now_ms, (), prepared)
     return True

@@ -11,7 +11,7 @@ from kafkapy.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP
 from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import PLAIN, TRANSACTIONAL, check_plain
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.log.append import AppendResult, PlacedBatch, Sequel
+from kafkapy.storage.log.append import AppendResult, InSequenceBatch, PlacedBatch
 from kafkapy.types import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _pack_place: Final = PLACE.pack_into
 def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms: int) -> AppendResult | None:
     """Append a client's plain batch; return None, with nothing changed, if append_as_leader must examine it.
 
-    Call it only for a log that `takes_plain_batches`. Raises ApiError and StorageError as commit_append does.
+    Call it only for a log that `takes_plain_batches`. Raises ApiError and StorageError as write_batches does.
     """
     size = len(records)
     if not HEADER_BYTES < size <= MAX_PLAIN_BYTES or size > log.config.segment_bytes:
@@ -62,11 +62,11 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
     delta, max_timestamp = header[6], header[8]
     base_offset = log.log_end_offset
     last_offset = base_offset + delta
-    sequels: tuple[Sequel, ...] = ()
+    in_sequence: tuple[InSequenceBatch, ...] = ()
     if producer is not None:
         if base_sequence + delta > INT32_MAX:
             return None
-        sequels = (Sequel(producer, base_sequence + delta, last_offset, delta, max_timestamp),)
+        in_sequence = (InSequenceBatch(producer, base_sequence + delta, last_offset, delta, max_timestamp),)
     if log.log_dir.is_full:
         log.log_dir.check_room()
     view = memoryview(records)
@@ -77,5 +77,5 @@ def append_plain(log: "Log", records: ReadableBuffer, leader_epoch: int, now_ms:
     if log.must_roll(size, max_timestamp, last_offset, now_ms):
         segment = log.roll(now_ms, at_offset=base_offset)
     batch = PlacedBatch(size, base_offset, last_offset, max_timestamp, leader_epoch)
-    log.commit_append(segment, [view], size, (batch,), now_ms, sequels)
+    log.write_batches(segment, [view], size, (batch,), now_ms, in_sequence)
     return AppendResult(base_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, size)

@@ -68,5 +68,5 @@ class DamagedLogs:
             self._disk.rename(damaged.path, path)
             self._disk.sync_directory(damaged.log_dir.path)
         except OSError as error:
-            raise damaged.log_dir.note_failure(error, f"renaming {damaged.path}") from error
+            raise damaged.log_dir.handle_os_error(error, f"renaming {damaged.path}") from error
         logger.warning("Damaged log of %s is marked as stray and renamed to %s", topic_partition, path)

@@ -206,7 +206,7 @@ class LogLoading:
         if item.marker == DELETE_DIRECTORY_SUFFIX:
             # Its deletion began before the restart. Its files may not be durable, so they are not read.
             due_ms = self._now_ms + manager.default_config.file_delete_delay_ms
-            manager.pending_deletions.add(item.directory.state, item.path, due_ms)
+            manager.pending_log_deletions.add(item.directory.state, item.path, due_ms)
             return None
         log = manager.open_log(
             item.directory,
@@ -225,7 +225,7 @@ class LogLoading:
         manager, partition = self._manager, log.topic_partition
         table = manager.future_logs if is_future else manager.logs
         if self._is_stray is not None and self._is_stray(log):
-            manager.pending_deletions.set_aside(log)
+            manager.pending_log_deletions.set_aside(log)
             return
         other = table.get(partition)
         if other is None:

@@ -101,7 +101,7 @@ class LogManager:
             on_room=None if watcher is None else watcher.on_room,
         )
         self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
-        self.pending_deletions = PendingLogDeletions(disk, random)
+        self.pending_log_deletions = PendingLogDeletions(disk, random)
         self.damaged_logs = DamagedLogs(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
         self._random = random
@@ -157,7 +157,7 @@ class LogManager:
         Raises as `open_log`, and ApiError INCONSISTENT_TOPIC_ID if the directory holds another topic.
         """
         path = directory.file(name)
-        self.pending_deletions.make_way(path)
+        self.pending_log_deletions.make_way(path)
         shared = SharedByLogs(self.files, directory.state, self._new_producer_state, self._jitter)
         log = open_log(self.disk, path, topic_partition, config, now_ms=now_ms, last_stop=last_stop, shared=shared)
         if topic_id is not None:
@@ -275,10 +275,10 @@ class LogManager:
         current, future = self.logs.get(topic_partition), self.future_logs[topic_partition]
         logger.info("Attempting to replace current log %s with %s for %s", current, future, topic_partition)
         failpoint("log_manager.move.before_rename")
-        self.pending_deletions.make_way(future.log_dir.path + f"/{topic_partition}")
+        self.pending_log_deletions.make_way(future.log_dir.path + f"/{topic_partition}")
         self.damaged_logs.make_way(topic_partition, is_replaceable=True)
         with future.failures("renaming the directory"):
-            self.pending_deletions.rename(future, str(topic_partition))
+            self.pending_log_deletions.rename(future, str(topic_partition))
         failpoint("log_manager.move.after_rename")
         if current is not None:
             from kafkapy.storage.log.replacement import take_over  # only for moves
@@ -325,15 +325,15 @@ class LogManager:
         If there is no space for the longer name, the log keeps its name and `due_log_deletions` tries again.
         """
         log.note_retired()
-        self.pending_deletions.schedule(log, now_ms)
+        self.pending_log_deletions.schedule(log, now_ms)
 
     def due_syncs(self) -> list[DirectorySync]:
         """Return the directories in which logs were renamed, in order of their first rename, for a worker to sync."""
-        return self.pending_deletions.due_syncs()
+        return self.pending_log_deletions.due_syncs()
 
     def due_log_deletions(self, now_ms: int) -> Iterator[Deletion]:
         """Yield the directories whose delay has passed, one at a time; a worker deletes each."""
-        return self.pending_deletions.due_log_deletions(now_ms)
+        return self.pending_log_deletions.due_log_deletions(now_ms)
 
     # Truncating
 
@@ -421,7 +421,7 @@ class LogManager:
                 yield None
             paths = [] if log.is_offline else log.local_log.take_due_files(now_ms)
             if paths:
-                yield FileDeletion(self.disk, log.log_dir, log.directory, paths, log.local_log.pending_deletions)
+                yield FileDeletion(self.disk, log.log_dir, log.directory, paths, log.local_log.pending_file_deletions)
 
     # Facts and the end
 
@@ -442,7 +442,7 @@ class LogManager:
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             except OSError as error:
-                directory.state.note_failure(error, f"looking for room in {directory.path}")
+                directory.state.handle_os_error(error, f"looking for room in {directory.path}")
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             described.is_cordoned = directory.path in self.directories.cordoned
@@ -477,7 +477,7 @@ class LogManager:
                     directory.state.go_offline(f"closing: {described(error)}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.local_log.close_files()
-        self.pending_deletions.close()
+        self.pending_log_deletions.close()
         self.directories.unlock()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:

@@ -140,7 +140,7 @@ class PendingLogDeletions:
             self._name(nameless)
         except OSError as error:
             if error.errno not in NO_SPACE:
-                nameless.log.log_dir.note_failure(error, f"renaming {nameless.log.directory}")
+                nameless.log.log_dir.handle_os_error(error, f"renaming {nameless.log.directory}")
             return False
         return True
 
@@ -194,7 +194,7 @@ class PendingLogDeletions:
             for handle in reversed(segment.handles()):  # the .log first: recovery deletes orphaned indexes
                 self._disk.delete(handle.path)
         except OSError as error:
-            log.log_dir.note_failure(error, f"deleting segments in {log.directory}")
+            log.log_dir.handle_os_error(error, f"deleting segments in {log.directory}")
             return False
         return True
 

@@ -11,7 +11,7 @@ from kafkapy.record.alike import all_alike
 from kafkapy.record.builder import NewRecord
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint
-from kafkapy.record.walk import Walk, _walk_fast, _walk_with_care, walk_records, walk_records_in
+from kafkapy.record.walk import WalkedRecords, _walk_fast, _walk_with_care, walk_records, walk_records_in
 from tests.support.batches import build_batch
 from tests.support.interpreter import needs_interpreter
 
@@ -20,18 +20,18 @@ def payload_of(records: list[NewRecord]) -> bytes:
     return build_batch(records)[61:]
 
 
-def fast(payload: bytes, count: int) -> Walk | None:
+def fast(payload: bytes, count: int) -> WalkedRecords | None:
     return _walk_fast(payload, 0, len(payload), count)
 
 
-def careful(payload: bytes, count: int) -> Walk:
+def careful(payload: bytes, count: int) -> WalkedRecords:
     return _walk_with_care(payload, 0, len(payload), count)
 
 
-def expected(records: list[NewRecord]) -> Walk:
+def expected(records: list[NewRecord]) -> WalkedRecords:
     deltas = [record[0] - records[0][0] for record in records]
     null_keys = sum(record[1] is None for record in records)
-    return Walk(max(deltas), deltas.index(max(deltas)), min(0, *deltas), null_keys, True)
+    return WalkedRecords(max(deltas), deltas.index(max(deltas)), min(0, *deltas), null_keys, True)
 
 
 SHAPES: dict[str, list[NewRecord]] = {
@@ -82,7 +82,7 @@ def test_the_fast_way_goes_beyond_a_million_records() -> None:
     count = (1 << 20) + 70
     deltas = (encode_varint(index) for index in range(count))
     payload = b"".join(encode_varint(len(delta) + 5) + b"\0\0" + delta + b"\1\1\0" for delta in deltas)
-    assert fast(payload, count) == Walk(0, 0, 0, count, True)
+    assert fast(payload, count) == WalkedRecords(0, 0, 0, count, True)
     damaged = payload[:-4] + bytes((payload[-4] ^ 1,)) + payload[-3:]
     assert fast(damaged, count) is None
 
@@ -157,7 +157,7 @@ def test_what_is_damaged_beyond_8192_records_is_found() -> None:
             assert outcome_of(walk_records, damaged, 8200) == outcome_of(careful, damaged, 8200)
 
 
-def outcome_of(walk: Callable[[bytes, int], Walk], payload: bytes, count: int) -> Walk | None:
+def outcome_of(walk: Callable[[bytes, int], WalkedRecords], payload: bytes, count: int) -> WalkedRecords | None:
     """Return what a walk finds, None if it refuses the records."""
     try:
         return walk(payload, count)
@@ -188,7 +188,7 @@ def test_errors_are_those_of_the_records_alone(name: str) -> None:
         assert amid == alone
 
 
-def words_of(walk: Callable[[], Walk]) -> Walk | str:
+def words_of(walk: Callable[[], WalkedRecords]) -> WalkedRecords | str:
     try:
         return walk()
     except InvalidRecordsError as error:
@@ -267,7 +267,7 @@ def test_what_lies_behind_the_records_is_not_walked(claims: str) -> None:
 
 def test_padded_varints_are_read_as_kafka_reads_them() -> None:
     body = b"\0" + b"\x82\x80\x00" + b"\x80\x00" + b"\x81\x00" + b"\x82\x00" + b"v" + b"\x80\x00"
-    assert walk_records(encode_varint(len(body)) + body, 1) == Walk(1, 0, 0, 1, True)
+    assert walk_records(encode_varint(len(body)) + body, 1) == WalkedRecords(1, 0, 0, 1, True)
 
 
 def test_offset_deltas_that_do_not_count_are_reported() -> None:

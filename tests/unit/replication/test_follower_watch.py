@@ -35,7 +35,7 @@ async def test_a_partition_without_room_is_read_next_without_a_copy_of_the_other
     no_room = PartitionRead(0, 0, 0, 0, b"")
     tracemalloc.start()
     try:
-        watch.settle([(first, no_room), (second, no_room)])
+        watch.requeue([(first, no_room), (second, no_room)])
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -68,10 +68,10 @@ async def test_partitions_without_news_are_settled_at_once_and_the_others_left_t
         (requests[3], PartitionRead(0, 0, 0, 0, b"records")),
         (requests[4], quiet),  # there was no room for its records
     ]
-    news = watch.settle_without_news(answers)
+    news = watch.requeue_without_news(answers)
     assert news == [answers[1], answers[3], answers[4]]
     assert watch.take() == [requests[2]]
-    watch.settle(news)
+    watch.requeue(news)
     assert watch.take() == [requests[4], requests[1], requests[3]]
     await world.stop()
 

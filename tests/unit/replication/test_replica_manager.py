@@ -225,7 +225,7 @@ async def test_a_leader_that_has_followed_since_does_not_acknowledge_what_it_app
     )
     assert partition.log is not None
     assert partition.log.high_watermark == 1
-    assert append.is_settled()
+    assert append.is_final()
     assert append.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -69,8 +69,8 @@ async def test_a_guard_reaches_the_log_with_a_heavy_batch(loop: SimLoop) -> None
     partition = hosting.create_topic(configs={"max.message.bytes": str(2 * HEAVY_BYTES)})
     append = new_append(partition, guard=verified(hosting, partition), value=bytes(HEAVY_BYTES))
     assert not hosting.manager.append_records([append], required_acks=1)
-    assert append.needed is not None
-    append.checked = append.needed.check()
+    assert append.worker_check is not None
+    append.checked = append.worker_check.check()
     assert hosting.manager.append_records([append], required_acks=1)
     assert (append.error_code, append.base_offset) == (0, 0)
 

@@ -76,7 +76,7 @@ def test_time_is_counted_but_while_the_request_waits() -> None:
         asyncio.get_running_loop().call_soon(world.clock.work, 500)
         await asyncio.sleep(0)
         world.clock.work(10)
-        assert world.meter.settle(ApiVersionsResponse()).throttle_time_ms == 0
+        assert world.meter.charge(ApiVersionsResponse()).throttle_time_ms == 0
         assert world.percent_seconds == pytest.approx(4)
         world.clock.work(5)
         return "answer"
@@ -132,7 +132,7 @@ def test_what_a_worker_decodes_is_part_of_the_time() -> None:
     world.meter.timed(lambda: world.clock.work(40))()
 
     async def handle() -> None:
-        world.meter.settle(ApiVersionsResponse())
+        world.meter.charge(ApiVersionsResponse())
 
     drive(world.meter, handle)
     assert world.percent_seconds == pytest.approx(4)
@@ -142,14 +142,14 @@ def test_what_a_worker_decodes_is_part_of_the_time() -> None:
 def test_requests_between_nodes_are_exempt(api_key, apis) -> None:
     world = World(api_key, apis=apis, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()
-    assert world.meter.settle(BrokerHeartbeatResponse()).throttle_time_ms == 0
+    assert world.meter.charge(BrokerHeartbeatResponse()).throttle_time_ms == 0
 
 
 def test_who_is_no_node_is_not_exempt() -> None:
     world = World(BROKER_HEARTBEAT, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()
     refused = BrokerHeartbeatResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
-    assert world.meter.settle(refused).throttle_time_ms == 1000
+    assert world.meter.charge(refused).throttle_time_ms == 1000
     assert world.info.throttle_ms == 1000
 
 
@@ -161,7 +161,7 @@ def test_who_may_not_write_markers_is_not_exempt() -> None:
     request = WriteTxnMarkersRequest(markers=[marker])
     response = answer(write_txn_markers.handle(running, world.meter.new_context(), request))
     world.meter.timed(lambda: world.clock.work(40))()
-    assert world.meter.settle(response) is response
+    assert world.meter.charge(response) is response
     assert world.info.throttle_ms == 1000
 
 
@@ -170,7 +170,7 @@ def test_a_produce_without_an_answer_takes_no_time_and_mutes_nothing() -> None:
 
     async def handle() -> None:
         world.clock.work(40)
-        world.meter.settle(None)
+        world.meter.charge(None)
         world.clock.work(5)
 
     drive(world.meter, handle)
@@ -180,7 +180,7 @@ def test_a_produce_without_an_answer_takes_no_time_and_mutes_nothing() -> None:
 
 def test_a_produce_without_an_answer_counts_its_bytes() -> None:
     world = World(PRODUCE, request_percentage=0.0001, producer_byte_rate=5.0)
-    world.meter.settle(None)
+    world.meter.charge(None)
     assert world.info.throttle_ms == 10_000, "100 bytes are 10 a second over ten seconds"
 
 
@@ -189,14 +189,14 @@ def test_a_throttle_that_the_controller_told_of_a_part_counts_if_it_is_larger() 
     world.meter.timed(lambda: world.clock.work(40))()
     response: Any = response_type(CREATE_TOPICS)()
     response.throttle_time_ms = 5000
-    assert world.meter.settle(response).throttle_time_ms == world.info.throttle_ms == 5000
+    assert world.meter.charge(response).throttle_time_ms == world.info.throttle_ms == 5000
 
 
 def test_a_shorter_throttle_does_not_end_the_one_of_another_request() -> None:
     world = World(request_percentage=0.0001)
     world.info.throttle_ms = 7000
     world.meter.timed(lambda: world.clock.work(40))()
-    assert world.meter.settle(ApiVersionsResponse()).throttle_time_ms == 1000
+    assert world.meter.charge(ApiVersionsResponse()).throttle_time_ms == 1000
     assert world.info.throttle_ms == 7000
 
 
@@ -204,7 +204,7 @@ def test_a_forwarded_request_gets_the_throttle_and_mutes_nothing() -> None:
     world = World(request_percentage=0.0001)
     world.info.is_forwarded = True
     world.meter.timed(lambda: world.clock.work(40))()
-    assert world.meter.settle(ApiVersionsResponse()).throttle_time_ms == 1000
+    assert world.meter.charge(ApiVersionsResponse()).throttle_time_ms == 1000
     assert world.info.throttle_ms == 0
 
 
@@ -214,7 +214,7 @@ def test_the_throttle_of_mutations_is_what_is_left_of_it() -> None:
     count(21)
     world.clock.work(3000)
     response: Any = response_type(CREATE_TOPICS)()
-    assert world.meter.settle(response).throttle_time_ms == 7000
+    assert world.meter.charge(response).throttle_time_ms == 7000
     assert world.info.throttle_ms == 7000
 
 
@@ -226,7 +226,7 @@ def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_returned(api_ke
     world.meter.timed(lambda: world.clock.work(40))()
     version = response_type(api_key).MAX_VERSION
     reported, expected = (encoded(api_key, version, throttle_ms) for throttle_ms in (controllers_ms, returned_ms))
-    world.meter.settle_forwarded(reported)
+    world.meter.charge_forwarded(reported)
     assert bytes(reported) == bytes(expected)
     assert world.info.throttle_ms == returned_ms
 
@@ -240,7 +240,7 @@ def test_the_one_answer_without_a_throttle_time_is_passed_on_as_it_is() -> None:
     write_response_header(reported, api_key, version, 7)
     response_type(api_key)().write(reported, version)
     before = bytes(reported)
-    world.meter.settle_forwarded(reported)
+    world.meter.charge_forwarded(reported)
     assert bytes(reported) == before
     assert world.info.throttle_ms == 1000
 

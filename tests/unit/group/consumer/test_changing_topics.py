@@ -8,7 +8,7 @@ from tests.support.consumer_groups import (
     image_of,
     image_with,
     names_of,
-    settle,
+    reconcile,
     topic_id,
 )
 
@@ -30,7 +30,7 @@ def test_topic_that_goes_is_taken_from_its_members() -> None:
     consumer.join()
 
     world.image = image_of(2, foo=2)
-    settle(consumer)
+    reconcile(consumer)
 
     assert consumer.partitions() == [("foo", 0), ("foo", 1)]
     assert world.group().log.members["a"].assigned.keys() == {topic_id("foo")}
@@ -43,7 +43,7 @@ def test_topic_made_anew_is_another_topic() -> None:
 
     new_id = b"n" * 16
     world.image = image_with({"foo": (new_id, 1)}, 2)
-    settle(consumer)
+    reconcile(consumer)
 
     assert consumer.owned == {new_id: {0}}
 
@@ -103,11 +103,11 @@ def test_topics_by_name_are_assigned_before_those_that_an_expression_matches() -
 def test_an_expression_that_changes_takes_what_it_no_longer_matches_at_once() -> None:
     world = GroupWorld(image_of(foo=1, bar=1))
     consumer = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo")
-    settle(consumer)
+    reconcile(consumer)
 
     consumer.beat(subscribed_topic_regex="bar")
     assert consumer.partitions() == []
-    settle(consumer)
+    reconcile(consumer)
 
     assert consumer.partitions() == [("bar", 0)]
 
@@ -134,7 +134,7 @@ def test_expression_that_nobody_has_any_more_is_forgotten() -> None:
 
     first.beat(subscribed_topic_regex="bar")
     assert "-RegularExpression" in names_of(world.written)
-    settle(first, second)
+    reconcile(first, second)
     assert world.group().log.subscriptions.resolved.keys() == {"bar"}
     second.leave()
     assert "-RegularExpression" not in names_of(world.written)

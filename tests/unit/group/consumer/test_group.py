@@ -24,7 +24,7 @@ from tests.support.consumer_groups import (
     error_of,
     image_of,
     names_of,
-    settle,
+    reconcile,
     topic_id,
 )
 
@@ -165,7 +165,7 @@ def test_assignment_waits_for_the_interval() -> None:
     second.join()
     assert (second.epoch, world.group().state_name) == (2, "Assigning")
     world.pass_time(1_000)
-    settle(first, second)
+    reconcile(first, second)
 
     assert (first.epoch, second.epoch, world.group().state_name) == (3, 3, "Stable")
     assert len(second.partitions()) == 1
@@ -178,7 +178,7 @@ def test_assignment_does_not_wait_for_a_coordinators_clock_to_reach_that_of_the_
 
     world.restart(wall_ahead_ms=-120_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
 
     assert world.group().state_name == "Stable"
     assert len(second.partitions()) == 1
@@ -269,7 +269,7 @@ def test_group_is_the_same_after_its_log_is_read_again() -> None:
     ]
     for consumer in consumers:
         consumer.join()
-    settle(*consumers)
+    reconcile(*consumers)
     before = world.group()
 
     world.restart()

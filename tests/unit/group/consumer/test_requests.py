@@ -11,7 +11,7 @@ from tests.support.consumer_groups import (
     GroupWorld,
     error_of,
     image_of,
-    settle,
+    reconcile,
     settled_pair,
     topic_id,
 )
@@ -89,7 +89,7 @@ def test_assignor_that_most_members_request_is_used() -> None:
     consumers.append(FakeConsumer(world, "c", "foo", "bar", server_assignor="uniform"))
     for consumer in consumers:
         consumer.join()
-    settle(*consumers)
+    reconcile(*consumers)
 
     assert world.consumer.describe("g").assignor_name == "range"
     assert consumers[0].partitions() == [("bar", 0), ("foo", 0)]

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.delete_records_request import (
 from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, settle
+from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, run_scheduled
 from tests.support.metadata_services import Deny
 
 
@@ -85,7 +85,7 @@ async def test_a_deletion_waits_for_the_followers_or_times_out(loop: SimLoop) ->
     partition = fill(hosting, replicas=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=5, log_start_offset=0, now_ms=0)
     task = hosting.start(delete(hosting, 3))
-    await settle()
+    await run_scheduled()
     assert not task.done()
     partition.note_follower_fetch(2, fetch_offset=5, log_start_offset=3, now_ms=0)
     hosting.manager.complete_waiting(partition)

@@ -22,7 +22,7 @@ from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, settle, topic_id
+from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, run_scheduled, topic_id
 from tests.support.metadata_services import Deny
 
 VERSIONS = range(4, 19)
@@ -259,7 +259,7 @@ async def test_an_append_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = hosting.create_topic()
     task = hosting.start(parts_of(hosting, request(18, 0, max_wait_ms=500)))
-    await settle()
+    await run_scheduled()
     assert hosting.manager.waiting_count == 1
     append(partition, b"a", hosting=hosting)
     (part,) = await task
@@ -272,9 +272,9 @@ async def test_min_bytes_counts_over_all_partitions(loop: SimLoop) -> None:
     second = hosting.manager.partitions.find("orders", 1)
     size = len(batch(b"x" * 100))
     task = hosting.start(parts_of(hosting, request(18, 0, 0, min_bytes=2 * size, max_wait_ms=500)))
-    await settle()
+    await run_scheduled()
     append(first, b"x" * 100, hosting=hosting)
-    await settle()
+    await run_scheduled()
     assert not task.done()
     append(second, b"x" * 100, hosting=hosting)
     assert [spans(part) for part in await task] == [[(0, 0)], [(0, 0)]]
@@ -302,7 +302,7 @@ async def test_a_deleted_topic_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
     task = hosting.start(parts_of(hosting, request(18, 0, max_wait_ms=500)))
-    await settle()
+    await run_scheduled()
     hosting.delete_topic()
     (part,) = await task
     assert (loop.now_ms(), part.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -312,7 +312,7 @@ async def test_a_new_leader_epoch_wakes_a_waiting_fetch(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
     task = hosting.start(parts_of(hosting, request(18, 0, current_leader_epoch=0, max_wait_ms=500)))
-    await settle()
+    await run_scheduled()
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
     (part,) = await task
     assert (loop.now_ms(), part.error_code) == (0, ErrorCode.FENCED_LEADER_EPOCH)
@@ -322,9 +322,9 @@ async def test_a_request_that_goes_away_waits_no_more(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     hosting.create_topic()
     task = hosting.start(parts_of(hosting, request(18, 0, max_wait_ms=500)))
-    await settle()
+    await run_scheduled()
     task.cancel()
-    await settle()
+    await run_scheduled()
     assert hosting.manager.waiting_count == 0
 
 
@@ -355,7 +355,7 @@ async def test_read_committed_waits_for_the_commit(loop: SimLoop) -> None:
     (part,) = await parts_of(hosting, request(18, 0))
     assert (spans(part), part.last_stable_offset, part.high_watermark) == ([(0, 0)], 0, 1)
     task = hosting.start(parts_of(hosting, request(18, 0, isolation_level=1, max_wait_ms=500)))
-    await settle()
+    await run_scheduled()
     assert not task.done()
     end_transaction(hosting, partition, 7, commit=True)
     (part,) = await task
@@ -555,7 +555,7 @@ async def test_a_fetch_of_many_partitions_waits_for_the_data_of_one(loop: SimLoo
         topic.partitions[0].partition_max_bytes = MIB
     requested = FetchRequest(max_wait_ms=5_000, min_bytes=1, max_bytes=MIB, topics=names, session_epoch=0)
     waiting = loop.create_task(send(hosting, requested, 12))
-    await settle()
+    await run_scheduled()
     assert not waiting.done()
     append(partitions[-1], b"late", hosting=hosting)
     response = await waiting

@@ -6,7 +6,7 @@ from kafkapy.protocol.messages.fetch_request import ReplicaState
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, run_scheduled, topic_id
 from tests.unit.handlers.data.test_fetch import append, epoch_of, parts_of, request
 
 
@@ -22,7 +22,7 @@ async def test_a_follower_has_not_what_the_leader_appended_since_it_led_again(lo
     hosting.disk.chill()
     state = ReplicaState(replica_id=2, replica_epoch=epoch_of(hosting, 2))
     fetching = hosting.start(parts_of(hosting, request(18, 1, 150, replica_state=state)))
-    await settle()
+    await run_scheduled()
     assert not fetching.done(), "it waits for cold pages"
 
     partition = hosting.manager.partitions.find(*changing)
@@ -47,7 +47,7 @@ async def test_a_follower_that_has_all_from_before_the_read_is_caught_up(loop: S
     await asyncio.sleep(1)
     state = ReplicaState(replica_id=2, replica_epoch=epoch_of(hosting, 2))
     fetching = hosting.start(parts_of(hosting, request(18, 1, 150, replica_state=state)))
-    await settle()
+    await run_scheduled()
     assert not fetching.done(), "it waits for cold pages"
     partition = hosting.manager.partitions.find(*whole)
     append(partition, b"more")

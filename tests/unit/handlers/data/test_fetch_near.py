@@ -13,7 +13,7 @@ from kafkapy.replication.replica_selector import RACK_AWARE
 from kafkapy.seams import FileRegion
 from tests.simulator.loop import SimLoop
 from tests.support.controllers import Cluster
-from tests.support.hosting import NOW_MS, Hosting, batch, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, run_scheduled, topic_id
 
 RACKS = {1: "a", 2: "b", 3: "b", 4: "c"}
 
@@ -112,7 +112,7 @@ async def test_a_consumer_waits_at_a_follower_for_what_is_committed(loop: SimLoo
     hosting = new_hosting(loop)
     partition = follow(hosting, 2, 1)
     waiting = hosting.start(consume(hosting, 1, max_wait_ms=500))
-    await settle()
+    await run_scheduled()
     assert not waiting.done()
     partition.log.update_high_watermark(2)
     hosting.manager.complete_waiting(partition)

@@ -62,7 +62,7 @@ async def test_a_stranger_has_quotas_and_a_follower_has_none(
     meter = Meter(running, RequestHeader(1, 18, 1, "tester"), peer, frame_bytes=100)
     response = await fetch.handle(running, meter.new_context(), request(18, 0, **STRANGER))
     meter.timed(lambda: loop.block(40))()
-    assert meter.settle(response).throttle_time_ms == peer.throttle_ms == throttle_ms
+    assert meter.charge(response).throttle_time_ms == peer.throttle_ms == throttle_ms
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.record.compression import ZSTD
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, batch, run_scheduled, topic_id
 from tests.support.metadata_services import Deny, answer, on_wire
 
 VERSIONS = range(3, 14)
@@ -247,7 +247,7 @@ async def test_acks_all_waits_for_the_followers(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     task = hosting.start(produce.handle(hosting.services(), context(), request(13, (0, batch(b"a")), acks=-1)))
-    await settle()
+    await run_scheduled()
     assert not task.done()
     if partition.note_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=0):
         hosting.manager.complete_waiting(partition)
@@ -269,7 +269,7 @@ async def test_a_waiting_append_learns_that_the_isr_shrank_or_the_leader_went(lo
     hosting.create_topic(replicas=(1, 2), configs={"min.insync.replicas": "2"})
     services = hosting.services()
     task = hosting.start(produce.handle(services, context(), request(13, (0, batch(b"a")), acks=-1)))
-    await settle()
+    await run_scheduled()
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2]))
     reported = (await task).responses[0].partition_responses[0]
     assert reported.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

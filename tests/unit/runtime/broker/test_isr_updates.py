@@ -88,7 +88,7 @@ def new_updates(hosting: Hosting, controller: Any) -> IsrUpdates:
         max_lag_ms=lambda: 30_000,
         clock=hosting.clock,
     )
-    hosting.manager.on_isr_wanted = updates.want
+    hosting.manager.on_isr_wanted = updates.enqueue
     updates.start()
     return updates
 
@@ -264,7 +264,7 @@ async def test_a_request_that_fails_does_not_end_the_watch_over_lagging_follower
         max_lag_ms=lambda: 30_000,
         clock=hosting.clock,
     )
-    hosting.manager.on_isr_wanted = updates.want
+    hosting.manager.on_isr_wanted = updates.enqueue
     updates.start()
     assert partition.log is not None
     hosting.manager.wait_for_commit(Failing(), partition, timeout_ms=100_000)

@@ -1,4 +1,4 @@
-"""ControllerRuntime over a quorum in memory, in virtual time."""
+"""MetadataRuntime over a quorum in memory, in virtual time."""
 
 import asyncio
 import errno

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.hosting import settle
+from tests.support.hosting import run_scheduled
 from tests.unit.runtime.controller.test_controller import Node, on_node
 
 
@@ -16,7 +16,7 @@ def test_who_does_not_wait_hears_of_any_failure() -> None:
             raise mistake
 
         node.controller.write_soon(decide, results.append)
-        await settle()
+        await run_scheduled()
         assert results == [mistake]
 
     on_node(scenario)

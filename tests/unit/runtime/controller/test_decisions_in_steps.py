@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.broker_registration_change_record import BrokerRe
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
-from kafkapy.runtime.controller.controller import STEPS_PER_TURN, ControllerRuntime
+from kafkapy.runtime.controller.controller import STEPS_PER_TURN, MetadataRuntime
 from kafkapy.runtime.controller.settings import ControllerSettings
 from kafkapy.runtime.controller.term import RECORDS_PER_STEP
 from tests.simulator.loop import SimClock, SimLoop, run
@@ -46,7 +46,7 @@ class Node:
         self.loop = loop
         self.quorum = FakeQuorum(CLUSTER_ID)
         self.failures: list[BaseException] = []
-        self.controller = ControllerRuntime(
+        self.controller = MetadataRuntime(
             quorum=self.quorum,  # type: ignore[arg-type]
             settings=ControllerSettings(config, SimpleRules(), default_bootstrap_records()),
             clock=SimClock(loop),

@@ -9,7 +9,7 @@ from kafkapy.config.load import load
 from kafkapy.machine import Decision
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
-from kafkapy.runtime.controller.controller import ControllerRuntime
+from kafkapy.runtime.controller.controller import MetadataRuntime
 from kafkapy.runtime.controller.settings import ControllerSettings
 from tests.simulator.loop import SimClock, SimLoop
 from tests.support.chance import SeededRandom
@@ -28,9 +28,9 @@ PROPERTIES = {
 }
 
 
-def controller_of(loop: SimLoop, failures: list[BaseException], **more: str) -> ControllerRuntime:
+def controller_of(loop: SimLoop, failures: list[BaseException], **more: str) -> MetadataRuntime:
     quorum: Any = FakeQuorum(CLUSTER_ID)
-    controller = ControllerRuntime(
+    controller = MetadataRuntime(
         quorum=quorum,
         settings=ControllerSettings(load({**PROPERTIES, **more})[0], SimpleRules(), default_bootstrap_records()),
         clock=SimClock(loop),
@@ -42,7 +42,7 @@ def controller_of(loop: SimLoop, failures: list[BaseException], **more: str) -> 
     return controller
 
 
-async def create(controller: ControllerRuntime, loop: SimLoop, max_lifetime_ms: int = -1) -> DelegationTokenRecord:
+async def create(controller: MetadataRuntime, loop: SimLoop, max_lifetime_ms: int = -1) -> DelegationTokenRecord:
     now_ms = SimClock(loop).wall_ms()
     created = await controller.write(
         lambda active, _: active.tokens.decide_create(

@@ -20,7 +20,7 @@ from kafkapy.runtime.coordinators.shard_host import HostState
 from tests.simulator.loop import SimLoop
 from tests.support.batches import build_batch
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import NOW_MS, new_walk, settle, topic_id
+from tests.support.hosting import NOW_MS, new_walk, run_scheduled, topic_id
 
 
 def records_of(hosting: GroupHosting) -> list[tuple[bytes | None, bytes | None]]:
@@ -128,7 +128,7 @@ async def test_a_partition_that_is_lost_takes_its_groups_along_and_waiting_reque
     hosting.create_offsets_topic(replicas=[1, 2], isr=[1])
     await hosting.commit_offset(5)
     waiting = hosting.start(hosting.groups.call(GROUP, lambda shard, token, now_ms: GroupDecision()))
-    await settle()
+    await run_scheduled()
     assert not waiting.done()
     hosting.commit(lead_by(0, 2))
     assert await code_of(waiting) == ErrorCode.NOT_COORDINATOR
@@ -143,7 +143,7 @@ async def test_answers_wait_for_the_replicas(loop: SimLoop):
     partition = hosting.create_offsets_topic(replicas=[1, 2])
     commit = hosting.start(hosting.commit_offset(5))
     fetch = hosting.start(hosting.committed_offset())
-    await settle()
+    await run_scheduled()
     assert not commit.done()
     assert not fetch.done(), "a failover could take back what it would tell"
     partition.note_follower_fetch(2, fetch_offset=1, log_start_offset=0, now_ms=NOW_MS)
@@ -180,7 +180,7 @@ async def test_a_failed_append_answers_waiting_requests_as_its_decision_says(loo
     hosting.create_offsets_topic()
     first = hosting.start(hosting.groups.call(GROUP, lambda shard, token, now_ms: GroupDecision()))
     second = hosting.start(hosting.groups.call(GROUP, lambda shard, token, now_ms: GroupDecision()))
-    await settle()
+    await run_scheduled()
     too_large = [offset_record(GROUP, "orders", 0, OffsetCommitValue(1, metadata="x" * 30_000))] * 50
 
     def decide(shard, token, now_ms):
@@ -203,7 +203,7 @@ async def test_a_later_decision_answers_a_request_that_waits(loop: SimLoop):
         return GroupDecision()
 
     waiting = hosting.start(hosting.groups.call(GROUP, join))
-    await settle()
+    await run_scheduled()
     decision = GroupDecision("mine", replies=[Reply(tokens[0], "yours")])
     assert await hosting.groups.call(GROUP, lambda shard, token, now_ms: decision) == "mine"
     assert await waiting == "yours"
@@ -223,9 +223,9 @@ async def test_a_request_that_is_given_up_leaves_nothing_behind(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
     waiting = hosting.start(hosting.groups.call(GROUP, lambda shard, token, now_ms: GroupDecision()))
-    await settle()
+    await run_scheduled()
     waiting.cancel()
-    await settle()
+    await run_scheduled()
     assert hosting.groups._hosts[0]._waiting == {}
 
 
@@ -233,7 +233,7 @@ async def test_a_stop_answers_what_waits_and_refuses_what_comes(loop: SimLoop):
     hosting = GroupHosting(loop)
     hosting.create_offsets_topic()
     waiting = hosting.start(hosting.groups.call(GROUP, lambda shard, token, now_ms: GroupDecision()))
-    await settle()
+    await run_scheduled()
     await hosting.groups.close()
     assert await code_of(waiting) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await code_of(hosting.commit_offset(5)) == ErrorCode.COORDINATOR_NOT_AVAILABLE

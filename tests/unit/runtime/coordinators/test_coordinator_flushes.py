@@ -11,7 +11,7 @@ from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GroupHosting
-from tests.support.hosting import NOW_MS, Hosting, settle
+from tests.support.hosting import NOW_MS, Hosting, run_scheduled
 
 STALL_MS = 2000
 
@@ -31,7 +31,7 @@ async def test_an_offset_commit_is_answered_once_its_records_are_durable(loop: S
     stall_syncs(hosting, "__consumer_offsets-0")
     started_ms = hosting.clock.monotonic_ms()
     commit = hosting.start(hosting.commit_offset(5))
-    await settle()
+    await run_scheduled()
     assert partition.log.high_watermark == 1
     assert partition.log.recovery_point == 0
     assert not commit.done()

@@ -21,7 +21,7 @@ from kafkapy.runtime.coordinators.shard_host import HostState, ShardHost
 from kafkapy.runtime.coordinators.writer import CoordinatorLog, TransactionalWrite
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import NOW_MS, Hosting, settle, topic_id
+from tests.support.hosting import NOW_MS, Hosting, run_scheduled, topic_id
 
 PRODUCER_ID = 7
 
@@ -106,7 +106,7 @@ async def test_effects_are_left_to_the_next_leader_when_the_partition_is_lost(lo
     hosting = Hosting(loop, broker_count=2)
     host = NameHost(hosting, hosting.create_topic(replicas=[1, 2]))
     answer = hosting.start(host.call("k", decided(NameDecision("done", ("a",), ("tell",)))))
-    await settle()
+    await run_scheduled()
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2))
     with pytest.raises(ApiError):
         await answer
@@ -118,7 +118,7 @@ async def test_a_shard_ends_with_its_leader_epoch_though_this_node_leads_on(loop
     partition = hosting.create_topic(replicas=[1, 2])
     host = NameHost(hosting, partition)
     answer = hosting.start(host.call("k", decided(NameDecision("done", ("a",), ("tell",)))))
-    await settle()
+    await run_scheduled()
     hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
     fetched_by_follower(hosting, partition, 1)
     await asyncio.gather(answer, return_exceptions=True)

@@ -18,7 +18,7 @@ from kafkapy.runtime.coordinators.shared_write import WRITTEN_AT_ONCE, WRITTEN_A
 from kafkapy.runtime.coordinators.writer import TransactionalWrite
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import NOW_MS, settle, topic_id
+from tests.support.hosting import NOW_MS, run_scheduled, topic_id
 
 Commit = Coroutine[Any, Any, list[int]]
 PRODUCER_ID = 7
@@ -66,7 +66,7 @@ def record_counts(hosting: GroupHosting, first_offset: int) -> list[int]:
 async def test_commits_of_one_pass_are_one_batch(loop: SimLoop) -> None:
     hosting = await with_group(loop)
     commits = [hosting.start(hosting.commit_offset(number, partition=number)) for number in range(10, 20)]
-    await settle()
+    await run_scheduled()
     assert [commit.result() for commit in commits] == [[0]] * 10
     assert record_counts(hosting, 0) == [1] * (1 + WRITTEN_AT_ONCE) + [10]
     assert [await hosting.committed_offset(partition=number) for number in range(10, 20)] == list(range(10, 20))
@@ -77,7 +77,7 @@ async def test_they_are_one_write(loop: SimLoop) -> None:
     writes: list[str] = []
     hosting.disk.hook = lambda operation, path: writes.append(path) if operation == "write" else None
     commits = [hosting.start(hosting.commit_offset(number, partition=number)) for number in range(10)]
-    await settle()
+    await run_scheduled()
     assert all(commit.done() for commit in commits)
     assert writes == ["/data/__consumer_offsets-0/00000000000000000000.log"]
 
@@ -165,9 +165,9 @@ async def test_the_answers_wait_for_the_replicas(loop: SimLoop) -> None:
     hosting = GroupHosting(loop, broker_count=2)
     partition = hosting.create_offsets_topic(replicas=[1, 2])
     commits = [hosting.start(hosting.commit_offset(5))]
-    await settle()
+    await run_scheduled()
     commits += [hosting.start(hosting.commit_offset(number)) for number in range(10)]
-    await settle()
+    await run_scheduled()
     assert not any(commit.done() for commit in commits)
     partition.note_follower_fetch(2, fetch_offset=11, log_start_offset=0, now_ms=NOW_MS)
     hosting.manager.complete_waiting(partition)

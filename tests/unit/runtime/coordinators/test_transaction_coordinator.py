@@ -21,7 +21,7 @@ from kafkapy.transaction.settings import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, settle, topic_id
+from tests.support.hosting import NOW_MS, run_scheduled, topic_id
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
 
 
@@ -119,7 +119,7 @@ async def test_markers_wait_for_another_transaction_of_the_partition(loop: SimLo
     await other.send()
     assert not is_answered_at_once(producer.end())
     assert producer.state() == "PrepareCommit"
-    await settle()
+    await run_scheduled()
     assert producer.state() == "CompleteCommit"
     assert is_answered_at_once(other.end()), "no other is open any more"
 
@@ -130,7 +130,7 @@ async def test_markers_of_many_partitions_wait_for_the_next_pass(loop: SimLoop):
     for partition_id in range(MOST_MARKERS_NOW + 1):
         await producer.send("wide", partition_id=partition_id)
     assert not is_answered_at_once(producer.end())
-    await settle()
+    await run_scheduled()
     assert producer.state() == "CompleteCommit"
 
 
@@ -230,7 +230,7 @@ async def test_a_transaction_that_is_decided_is_completed_by_the_next_start(loop
     await hosting.transactions.close()
     hosting.restart()
     await hosting.loaded()
-    await settle()
+    await run_scheduled()
     assert producer.state() == "CompleteAbort"
     assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
 
@@ -304,7 +304,7 @@ async def test_a_transaction_over_its_timeout_is_aborted_with_a_higher_epoch(loo
     assert producer.state() == "Ongoing"
     await asyncio.sleep(5.001)
     await hosting.transactions.abort_timed_out()
-    await settle()
+    await run_scheduled()
     assert producer.state() == "CompleteAbort"
     assert await producer.end() == ErrorCode.INVALID_TXN_STATE
     assert hosting.log().last_stable_offset == hosting.log().log_end_offset

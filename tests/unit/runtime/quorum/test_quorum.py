@@ -294,7 +294,7 @@ def unpack(kind: str) -> tuple[SimDisk, int, bytes]:
             elif member.name.endswith("meta.properties"):
                 lines = file.read().decode().splitlines()
                 properties = dict(line.split("=", 1) for line in lines if "=" in line)
-    disk.settle()
+    disk.sync_all()
     return disk, int(properties["node.id"]), uuid_from_string(properties["directory.id"])
 
 

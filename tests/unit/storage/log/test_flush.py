@@ -108,7 +108,7 @@ def test_what_a_flush_left_undone_is_done_under_the_directorys_new_name(disk: Si
             flush_log(log)
     log.local_log.rename_directory("/logs/other-0")
     assert not log.is_offline
-    disk.settle()
+    disk.sync_all()
     synced = []
     disk.hook = lambda operation, path: synced.append(path) if operation == "sync" else None
     flush_log(log)
@@ -135,7 +135,7 @@ def test_a_flush_of_appended_records_syncs_what_they_changed(disk: SimDisk) -> N
 
 def test_index_entries_of_flushed_records_outlive_a_crash_after_the_roll(disk: SimDisk) -> None:
     log = open_small_log(disk, index_interval_bytes=0)
-    disk.settle()
+    disk.sync_all()
     for count in range(5):
         append(log, timestamp_ms=NOW_MS + count)
     flush_log(log)

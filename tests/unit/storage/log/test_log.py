@@ -418,7 +418,7 @@ def test_what_was_flushed_survives_the_power_going_off(disk: SimDisk) -> None:
     log = open_small_log(disk, segment_bytes=500)
     for _ in range(9):
         append(log, value_bytes=100, leader_epoch=4)
-    disk.settle()
+    disk.sync_all()
     flush_log(log)
     disk.crash("none")
     log = open_small_log(disk, was_clean_shutdown=False)

@@ -20,6 +20,6 @@ def test_a_closed_log_leaves_no_file_open_that_is_pending_deletion() -> None:
     for _ in range(9):
         append(log, value_bytes=100)
     delete_old_segments(log, NOW_MS + 1001)
-    assert len(log.local_log.pending_deletions) > 0
+    assert len(log.local_log.pending_file_deletions) > 0
     log.close()
     assert len(files) == 0

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.record.builder import NewRecord
-from kafkapy.storage.log.append import AppendResult, check_apart
+from kafkapy.storage.log.append import AppendResult, validate_on_worker
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.plain_append import MAX_PLAIN_BYTES, append_plain
 from kafkapy.types import INT32_MAX
@@ -43,7 +43,7 @@ def append_plainly(log: Log, batch: bytes) -> dict[str, object] | None:
 
 
 def append_examined(log: Log, batch: bytes) -> dict[str, object]:
-    checked = check_apart(bytearray(batch), log.client_rules, NOW_MS)
+    checked = validate_on_worker(bytearray(batch), log.client_rules, NOW_MS)
     return facts_of(log.append_checked(checked, leader_epoch=EPOCH, now_ms=NOW_MS))
 
 

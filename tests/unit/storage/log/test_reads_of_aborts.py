@@ -39,7 +39,7 @@ def log_of_aborts(disk: SimDisk) -> Log:
         chunk += data_at(2 * number + 1, 7, number) + abort_at(2 * number + 2, 7)
         if number % CHUNK == CHUNK - 1:
             log.append_as_follower(chunk, NOW_MS, leader_epoch=0)
-            disk.settle()
+            disk.sync_all()
             chunk = bytearray()
     log.append_as_follower(chunk + abort_at(2 * COUNT + 1, LONG_ONE), NOW_MS, leader_epoch=0)
     log.update_high_watermark(log.log_end_offset)

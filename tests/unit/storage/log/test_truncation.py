@@ -102,7 +102,7 @@ def test_old_segments_without_room_for_other_names_stay_until_there_is_some(disk
     disk.fail("rename", errno.ENOSPC, path=f"{second:020d}{part}")
     refuses(KAFKA_STORAGE_ERROR, delete_old_segments, log, NOW_MS + 1001)
     assert (bases(log)[0], log.is_offline) == (second, False)
-    disk.settle()
+    disk.sync_all()
     crashed = disk.fork(1)
     crashed.crash("all")
     recovered = open_small_log(crashed, segment_bytes=500, retention_ms=-1, was_clean_shutdown=False)

@@ -251,7 +251,7 @@ def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:
     manager = started(disk)
     log = flushed_log(manager, 12)
     manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
-    disk.settle()
+    disk.sync_all()
     manager.truncate_to({A0: 4})
     for _ in range(12):
         append(log, value_bytes=100, leader_epoch=1)

@@ -40,7 +40,7 @@ def test_logs_that_fall_due_together_are_let_go_of_one_by_one() -> None:
     create(manager, A0, A1, B0)
     for partition in (A0, A1, B0):
         manager.delete_log(partition, NOW_MS)
-    waiting_counts = [len(manager.pending_deletions) for _ in manager.due_log_deletions(NOW_MS + 60_000)]
+    waiting_counts = [len(manager.pending_log_deletions) for _ in manager.due_log_deletions(NOW_MS + 60_000)]
     assert waiting_counts == [2, 1, 0]
 
 

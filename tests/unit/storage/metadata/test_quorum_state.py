@@ -65,7 +65,7 @@ def test_a_crash_leaves_the_old_state_or_the_new_one() -> None:
         disk.make_directory("/log")
         file = QuorumStateFile(disk, "/log")
         file.write(ElectionState(1, 1), 1, ())
-        disk.settle()
+        disk.sync_all()
         disk.changes, disk.crash_after = 0, crash_after
         try:
             file.write(ElectionState(2, 2), 1, ())

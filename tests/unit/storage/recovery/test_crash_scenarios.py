@@ -15,7 +15,7 @@ from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, SMALL, append, batc
 
 def new_log(disk: SimDisk) -> Log:
     log = open_small_log(disk)
-    disk.settle()
+    disk.sync_all()
     return log
 
 
@@ -89,7 +89,7 @@ def test_a_producer_snapshot_from_before_the_first_segment_is_not_used() -> None
         for suffix in (".log", ".index", ".timeindex"):
             disk.delete(f"{DIRECTORY}/{base_offset:020d}{suffix}")
     disk.write_file_atomically(f"{DIRECTORY}/{2:020d}.snapshot", b"damaged")
-    disk.settle()
+    disk.sync_all()
     log = after_power_cut(disk, recovery_point=0)
     assert log.last_stable_offset == log.log_end_offset == 3
     assert log.read(2, 1, isolation=FetchIsolation.TXN_COMMITTED).region is not None

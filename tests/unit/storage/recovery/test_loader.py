@@ -85,7 +85,7 @@ def test_what_recovery_cuts_stays_cut_after_a_power_loss() -> None:
     damaged = bytearray(files[second])
     damaged[100] ^= 1
     replace(disk, second, bytes(damaged))
-    disk.settle()
+    disk.sync_all()
     end_offset = reopen(disk).log_end_offset
     disk.crash("none")
     assert b"".join(files_of(disk)[name] for name in segment_names(files_of(disk))) == files[first]

@@ -132,7 +132,7 @@ def test_a_cold_page_is_requested() -> None:
     disk = SimDisk()
     index = filled(disk, short_aborts(3))
     index.check()
-    disk.settle()
+    disk.sync_all()
     disk.chill()
     with pytest.raises(NeedsWarming) as cold:
         index.overlapping(0, 2)

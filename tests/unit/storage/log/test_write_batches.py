@@ -107,7 +107,7 @@ def test_a_batch_that_does_not_follow_the_log_is_an_assertion(log: Log, base_off
     data = bytes(batch())
     placed = PlacedBatch(len(data), base_offset, last_offset, NOW_MS, 3)
     with pytest.raises(AssertionError):
-        log.commit_append(log.segments.active, [data], len(data), [placed], NOW_MS)
+        log.write_batches(log.segments.active, [data], len(data), [placed], NOW_MS)
     assert log.log_end_offset == 1
 
 
