@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -102,7 +103,10 @@ class Load:
         before = list(self.progress)
         eventually(lambda: all(now > then + 1 for now, then in zip(self.progress, before, strict=True)))
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
         self._is_over.set()
         for thread in self._threads:
             thread.join()
@@ -124,19 +128,18 @@ def test_writes_and_commits_go_on_without_a_full_node_and_it_comes_back(disk: Mo
         client = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topics.create(cluster.bootstrap, TOPIC, partitions=PARTITIONS, replicas=3, config={"min.insync.replicas": "2"})
         eventually(lambda: in_sync(client, TOPIC) == {3})
-        load = Load(cluster.bootstrap)
-        load.all_go_on()
-        for _ in range(2):
-            load.longest_s = [0.0] * len(load.longest_s)
-            disk.fill()
-            eventually(lambda: in_sync(client, TOPIC) == {2})
+        with Load(cluster.bootstrap) as load:
             load.all_go_on()
-            waits = ", ".join(f"{each:.1f}" for each in load.longest_s)
-            print(f"\nlongest waits in s, {PARTITIONS} writers and {GROUPS} committers: {waits}")
-            disk.repair()
-            eventually(lambda: in_sync(client, TOPIC) == {3})
-            load.all_go_on()
-        load.end()
+            for _ in range(2):
+                load.longest_s = [0.0] * len(load.longest_s)
+                disk.fill()
+                eventually(lambda: in_sync(client, TOPIC) == {2})
+                load.all_go_on()
+                waits = ", ".join(f"{each:.1f}" for each in load.longest_s)
+                print(f"\nlongest waits in s, {PARTITIONS} writers and {GROUPS} committers: {waits}")
+                disk.repair()
+                eventually(lambda: in_sync(client, TOPIC) == {3})
+                load.all_go_on()
         for partition, numbers in enumerate(load.acknowledged):
             assert numbers_of(cluster.bootstrap, partition, len(numbers)) == numbers
         for number, committed in enumerate(load.committed):

@@ -42,7 +42,7 @@ from kafkapy.runtime.quorum.identity import MetadataDirectory, QuorumIdentity
 from kafkapy.runtime.quorum.listeners import Delivery, QuorumListener, SnapshotSource
 from kafkapy.runtime.quorum.snapshots import ImageSource, OwnSnapshots
 from kafkapy.runtime.quorum.voter_candidates import VoterCandidates
-from kafkapy.runtime.quorum.waiters import QuorumWaiters
+from kafkapy.runtime.quorum.waiters import NotLeaderError, QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.seams import System
 from kafkapy.storage.log.log import Log
@@ -58,7 +58,6 @@ __all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "Raft
 
 logger = logging.getLogger(__name__)
 
-NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER.value
 RECORD_LIST_TOO_LARGE: Final = ErrorCode.RECORD_LIST_TOO_LARGE.value
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
@@ -67,13 +66,6 @@ CHUNKS_PER_TURN: Final = 4
 """Maximum number of notifications, or of steps that listeners take, per turn of the loop."""
 CLEAN_INTERVAL_MS: Final = 60_000
 """How often old snapshots and deleted files are cleaned up (as Apache Kafka's RaftMetadataLogCleaner)."""
-
-
-class NotLeaderError(ApiError):
-    """append() was called on a node that does not lead in the given epoch (NOT_CONTROLLER)."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(NOT_CONTROLLER, message)
 
 
 class Quorum:
@@ -339,9 +331,9 @@ class Quorum:
         """Append the records as ONE atomic batch (framed as in metadata.record_serde); return the last offset.
 
         A plain call. Raises NotLeaderError, StorageError, and ApiError: RECORD_LIST_TOO_LARGE above MAX_BATCH_BYTES,
-        KAFKA_STORAGE_ERROR if the disk is full, with nothing changed. The records are committed once on_commit has
-        delivered that offset. If leadership is lost before, on_leader_change is called, and it is unknown whether they
-        will be committed until a later on_commit.
+        KAFKA_STORAGE_ERROR if the disk is full, with nothing changed: the leader then leaves it to another voter. The
+        records are committed once on_commit has delivered that offset. If leadership is lost before, on_leader_change
+        is called, and it is unknown whether they will be committed until a later on_commit.
         """
         if self._is_closed or not self.is_leader or leader_epoch != self.leader_epoch:
             raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
@@ -352,6 +344,11 @@ class Quorum:
             self._log.check_room(size_bytes)
         except StorageError as error:
             self._fail(error)
+            raise
+        except ApiError as error:  # another voter may have room for it
+            if not self._core.is_only_voter:
+                logger.warning("Resigning as the active controller: %s", error.message)
+                asyncio.get_running_loop().call_soon(self.resign, leader_epoch)  # not amid a decision
             raise
         self._step(AppendRequested(leader_epoch, len(records), records, size_bytes))
         if self._fatal is not None:

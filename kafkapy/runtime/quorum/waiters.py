@@ -3,7 +3,16 @@
 import asyncio
 from collections.abc import Callable
 
+from kafkapy.errors import ApiError
 from kafkapy.named_tuple import NamedTuple
+from kafkapy.protocol.error_code import ErrorCode
+
+
+class NotLeaderError(ApiError):
+    """Something was asked of a node that does not lead in the given epoch (NOT_CONTROLLER)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER.value, message)
 
 
 class _Waiter(NamedTuple):

@@ -4,7 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from kafkapy.config.quorum import QuorumConfig
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kafkapy.raft.voters import VoterSet
 from kafkapy.runtime.quorum.quorum import Quorum
@@ -156,6 +160,31 @@ async def test_another_voter_takes_over_when_the_leader_stops(cluster: Cluster) 
     await append(follower, b"after")
     await cluster.start(leader.node_id)
     await cluster.all_have([b"before", b"after"])
+
+
+@in_cluster(1, 2, 3)
+async def test_a_leader_without_room_leaves_the_append_to_a_voter_that_has_some(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    disk = cluster.disks[leader.node_id]
+    disk.capacity_bytes = disk.used_bytes() + (64 << 10)  # enough to follow
+    with pytest.raises(ApiError) as refused:
+        await append(leader, b"refused")
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    await leader.wait_until(lambda: leader.leader_id not in (-1, leader.node_id))
+    await append(await cluster.leader(), b"written")
+    await cluster.all_have([b"written"])
+
+
+@in_cluster(1)
+async def test_a_sole_voter_without_room_goes_on_leading(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    disk = cluster.disks[1]
+    disk.capacity_bytes = disk.used_bytes()
+    with pytest.raises(ApiError):
+        await append(leader, b"refused")
+    disk.capacity_bytes = None
+    await append(leader, b"written")
+    assert leader.is_leader
 
 
 @in_cluster(1, 2, 3)
