@@ -64,6 +64,8 @@ class Connection(Protocol):
     is_frame_free: bool
     is_by_token: bool
     is_forwarded: bool
+    is_metered: bool
+    is_metered_producer: bool
     is_replica: bool
 
 

@@ -60,6 +60,10 @@ class ConnectionInfo:
     """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
     close_after_answer: bool = False
     """Set by a handler: close the connection once its response is sent (failed login; a failed acks=0 produce)."""
+    is_metered: bool = False
+    """Whether a request of it was counted for a client quota, so that its throttles mute it from then on."""
+    is_metered_producer: bool = False
+    """Whether a Produce was."""
     traffic: ConnectionTraffic | None = None
     """Where to count, with an admin listener."""
 

@@ -139,8 +139,19 @@ class ClientQuota:
         if self._max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, self._max_throttle_ms)
         if throttle_ms > 0:
+            rate.throttled_until_ms = max(rate.throttled_until_ms, now_ms + throttle_ms)
+            rate.throttled_by = limit
             self._throttles.get(bucket.key, now_ms).record(throttle_ms, now_ms)
         return throttle_ms
+
+    def throttled_ms(self, user: str, client_id: str, now_ms: int) -> int:
+        """Return for how long the client is throttled still, on any connection; 0 if it is not, or has no limit."""
+        bucket = self.limits.bucket(user, client_id)
+        limit = self.limits.limit(bucket)
+        rate = self._rates.peek(bucket.key, now_ms) if limit is not None else None
+        if rate is None or limit is None or limit > rate.throttled_by:  # it was raised
+            return 0
+        return max(rate.throttled_until_ms - now_ms, 0)
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Subtract a recorded value, because the bytes it stands for are not sent."""
@@ -219,6 +230,8 @@ class ClientQuotas:
         self.request = ClientQuota(window_count, window_ms, max_throttle_ms=window_ms)
         """Event loop time that requests take, in percent of real time (KIP-124)."""
         self.mutation = MutationQuota(mutation_window_count, mutation_window_ms)
+        self.held_bytes = 0
+        """The size of the requests that are held back (serving/quotas.py)."""
         self._concerned: dict[tuple[str, str], int] = {}
         """By principal and client-id: the flags _ANY_QUOTA and _PRODUCE_QUOTA."""
 

@@ -28,7 +28,7 @@ V = TypeVar("V")
 class WindowedRate:
     """Values per second. Callers pass the time."""
 
-    __slots__ = ("_window_count", "_window_ms", "_windows")
+    __slots__ = ("_window_count", "_window_ms", "_windows", "throttled_by", "throttled_until_ms")
 
     def __init__(self, window_count: int, window_ms: int) -> None:
         assert window_count >= 1, "quota.window.num"
@@ -37,6 +37,10 @@ class WindowedRate:
         self._window_ms = window_ms
         self._windows: deque[tuple[int, int, float]] = deque()
         """(start, time of the last value, sum) of each window, the newest last; times in ms."""
+        self.throttled_until_ms = 0
+        """The end of the longest throttle so far. The windows may have forgotten by then what it was for."""
+        self.throttled_by = 0.0
+        """The limit that it was for."""
 
     def record(self, value: float, now_ms: int) -> None:
         windows = self._windows

@@ -20,14 +20,24 @@ error; Apache Kafka counts the encoded response.
 Deviation: BrokerHeartbeat, BrokerRegistration and other requests that only nodes may send are exempt from
 request_percentage; Apache Kafka throttles some of these. Deviation: a Fetch that names a replica without CLUSTER_ACTION
 is not exempt, so that no client can escape its quotas that way; in Apache Kafka it is.
+Deviation: Apache Kafka mutes the connection alone. Here the first request of another connection, and its first Produce,
+wait until the client's throttle ends, because a client that reconnected was served 82 times its quota.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import Connection, ControllerServices, MeteredContext, RequestContext, Services
+from kafkapy.handlers.context import (
+    CloseConnection,
+    Connection,
+    ControllerServices,
+    MeteredContext,
+    RequestContext,
+    Services,
+)
 from kafkapy.handlers.data_plane import sent_bytes
 from kafkapy.handlers.encoded_answers import EncodedAnswer
 from kafkapy.protocol.error_code import ErrorCode
@@ -46,6 +56,8 @@ PRODUCE: Final = 0
 WITHOUT_THROTTLE: Final = frozenset((55,))
 """DescribeQuorum: the only API forwarded unchanged whose response has no throttle_time_ms."""
 METADATA_THROTTLE_SINCE: Final = 3
+MAX_HELD_BYTES: Final = 16 << 20
+"""The size of all requests that are held back; the connection of one beyond is closed. They take request memory."""
 HEADER_BYTES: Final = 8
 """An upper bound of the size of a response header without tagged fields."""
 
@@ -87,6 +99,32 @@ class Meter:
             throttle_ms = self._count_time()
             if not self._is_charged:
                 self._mute(throttle_ms)
+
+    async def hold_back(self) -> None:
+        """Hold a connection's first request, and its first Produce, as long as the client is throttled.
+
+        Raises CloseConnection if MAX_HELD_BYTES are held.
+        """
+        connection, is_produce = self._connection, self._header.api_key == PRODUCE
+        if connection.is_forwarded:
+            return
+        throttle_ms, now_ms = 0, self._clock.monotonic_ms()
+        if not connection.is_metered and not self._is_exempt:
+            throttle_ms = self._quotas.request.throttled_ms(self._user, self._client_id, now_ms)
+        if is_produce and not connection.is_metered_producer:
+            throttle_ms = max(throttle_ms, self._quotas.produce.throttled_ms(self._user, self._client_id, now_ms))
+            connection.is_metered_producer = True
+        connection.is_metered = True
+        if throttle_ms == 0:
+            return
+        if self._quotas.held_bytes + self._frame_bytes > MAX_HELD_BYTES:
+            raise CloseConnection(f"{self._quotas.held_bytes} bytes of throttled clients' requests are held back")
+        self._quotas.held_bytes += self._frame_bytes
+        connection.is_held = True
+        try:
+            await asyncio.sleep(throttle_ms / 1000)
+        finally:
+            self._quotas.held_bytes -= self._frame_bytes
 
     def timed(self, work: Callable[[], R]) -> Callable[[], R]:
         """Return `work` wrapped so that its time on a worker is added to the request's."""

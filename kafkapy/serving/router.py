@@ -238,6 +238,7 @@ class Router:
         from kafkapy.serving.quotas import Meter  # most brokers have no quotas
 
         meter = Meter(self._services, header, connection, len(frame))
+        await meter.hold_back()
         handling = self.route(connection, frame, meter=meter)
         frame = NO_FRAME  # `handling` frees the one that it has
         return await meter.drive(handling)

@@ -183,3 +183,11 @@ def test_a_followers_fetch_is_not_counted(connect: Connect, limited: str) -> Non
     connect().call(fetch_request(limited), FETCH_VERSION, client_id=limited)
     follower = FetchRequest(replica_id=1, topics=[fetch_topic(limited, fetch_partition(0))])
     assert connect().call(follower, FETCH_VERSION, client_id=limited).throttle_time_ms == 0
+
+
+def test_another_connection_of_the_client_waits_as_long(connect: Connect, topic: str, limited: str) -> None:
+    since_s = time.monotonic()
+    throttle_ms = throttle_of_produce(connect(), topic, bytes(120_000), client_id=limited)
+    assert throttle_ms > 0
+    throttle_of_produce(connect(), topic, b"", client_id=limited)
+    assert time.monotonic() - since_s >= throttle_ms / 1000 * 0.95

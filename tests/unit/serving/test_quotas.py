@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.handlers.context import CloseConnection
 from kafkapy.handlers.data import write_txn_markers
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS
 from kafkapy.protocol.api import response_type
@@ -22,7 +23,8 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.security.quotas import ClientQuotas
-from kafkapy.serving.quotas import WITHOUT_THROTTLE, Meter
+from kafkapy.serving.quotas import MAX_HELD_BYTES, WITHOUT_THROTTLE, Meter
+from tests.simulator.loop import SimClock, SimLoop
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import Deny, answer, services
 
@@ -252,3 +254,68 @@ def encoded(api_key: int, version: int, throttle_ms: int) -> Writer:
     response.throttle_time_ms = throttle_ms
     response.write(out, version)
     return out
+
+
+class Reconnecting:
+    """A client whose requests come on connections of their own, in virtual time."""
+
+    def __init__(self, loop: SimLoop, **quotas: float) -> None:
+        self.clock = SimClock(loop)
+        self.client_quotas = ClientQuotas(11, 1000)
+        self.client_quotas.set_entity((("user", "u"),), quotas)
+        self.apis = BROKER_APIS
+
+    def connection(self) -> ConnectionInfo:
+        return ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1, principal="User:u")
+
+    def request(self, api_key: int, connection: ConnectionInfo, frame_bytes: int = 100) -> Meter:
+        services: Any = self
+        return Meter(services, RequestHeader(api_key, 0, 7, "c"), connection, frame_bytes)
+
+    async def held_ms(self, api_key: int, connection: ConnectionInfo) -> int:
+        before_ms = self.clock.monotonic_ms()
+        await self.request(api_key, connection).hold_back()
+        return self.clock.monotonic_ms() - before_ms
+
+
+async def test_the_first_produce_of_a_connection_waits_until_the_throttle_of_another_ends(loop: SimLoop) -> None:
+    client = Reconnecting(loop, producer_byte_rate=100.0)
+    throttle_ms = client.client_quotas.produce.record("u", "c", 10_000, client.clock.monotonic_ms())
+    assert throttle_ms > 80_000
+    connection = client.connection()
+    assert await client.held_ms(FETCH, connection) == 0
+    await asyncio.sleep(15)  # the windows have forgotten by then what the throttle was for
+    assert await client.held_ms(PRODUCE, connection) == throttle_ms - 15_000
+    assert connection.is_held
+    assert await client.held_ms(PRODUCE, connection) == 0
+    assert await client.held_ms(PRODUCE, client.connection()) == 0
+    assert client.client_quotas.held_bytes == 0
+
+
+async def test_nothing_waits_any_more_once_the_quota_is_raised(loop: SimLoop) -> None:
+    client = Reconnecting(loop, producer_byte_rate=100.0)
+    client.client_quotas.produce.record("u", "c", 10_000, client.clock.monotonic_ms())
+    client.client_quotas.set_entity((("user", "u"),), {"producer_byte_rate": 1e6})
+    assert await client.held_ms(PRODUCE, client.connection()) == 0
+
+
+async def test_the_first_request_of_a_connection_waits_until_the_request_throttle_of_another_ends(
+    loop: SimLoop,
+) -> None:
+    client = Reconnecting(loop, request_percentage=1.0)
+    client.client_quotas.request.record("u", "c", 100, client.clock.monotonic_ms())
+    connection = client.connection()
+    assert await client.held_ms(FETCH, connection) == 1000
+    assert await client.held_ms(FETCH, connection) == 0
+
+
+async def test_what_is_held_has_a_bound(loop: SimLoop) -> None:
+    client = Reconnecting(loop, producer_byte_rate=100.0)
+    client.client_quotas.produce.record("u", "c", 10_000, client.clock.monotonic_ms())
+    held = asyncio.create_task(client.request(PRODUCE, client.connection(), MAX_HELD_BYTES).hold_back())
+    await asyncio.sleep(0)
+    with pytest.raises(CloseConnection):
+        await client.request(PRODUCE, client.connection(), 1).hold_back()
+    held.cancel()
+    await asyncio.gather(held, return_exceptions=True)
+    assert client.client_quotas.held_bytes == 0
