@@ -58,14 +58,13 @@ class Link:
         "is_queued",
         "last_active",
         "processor",
+        "unsent_bytes",
         "unstarted_bytes",
     )
 
     def __init__(self, processor: "Processor", channel: Channel, info: ConnectionInfo) -> None:
-        self.processor = processor
-        self._loop = processor.loop
-        self._route = processor.serving.route
-        self._coalesce = processor.serving.coalesce
+        self.processor, self._loop = processor, processor.loop
+        self._route, self._coalesce = processor.serving.route, processor.serving.coalesce
         self._request_memory = processor.shared.request_memory
         self._turns = processor.shared.turns
         self._channel = channel
@@ -82,7 +81,7 @@ class Link:
         self._is_reading = False
         self._rest = READING
         self._is_writing = False  # waiting for the channel to become writable
-        self.unstarted_bytes = 0
+        self.unstarted_bytes = self.unsent_bytes = 0
         self.awaited_bytes = ANY_BYTES  # how many have to arrive for the next call of on_readable
         self._regions = RegionSender(channel, processor.shared.read_ahead)
         self.is_closed = self.is_dirty = self.is_queued = False
@@ -364,8 +363,7 @@ class Link:
         self.processor.release(pending.frame_bytes)
 
     def _answer(self, sequence: int, response: Any) -> None:
-        info = self.info
-        machine = self._machine
+        info, machine = self.info, self._machine
         if self.is_closed:
             discard(response)
             return
@@ -446,6 +444,8 @@ class Link:
             if output and (sent < wanted or bytes_left <= 0):
                 self._is_writing = True
                 self._channel.on_writable(self.on_writable)
+        if output or self.unsent_bytes:
+            self.processor.shared.unsent.update(self, output)
         if machine.is_finished:
             self.close()
 

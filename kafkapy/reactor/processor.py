@@ -17,6 +17,7 @@ from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.receiving import ANY_BYTES
 from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.turn_queue import TurnQueue
+from kafkapy.reactor.unsent import UnsentResponses
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel
 
@@ -41,6 +42,7 @@ class Shared:
     request_memory: RequestMemory
     read_ahead: ReadAhead
     turns: TurnQueue
+    unsent: UnsentResponses
 
 
 class Processor:
@@ -152,6 +154,7 @@ class Processor:
         if self.request_memory.forget(link):
             self._resume_soon()
         self.release(unstarted_bytes)
+        self.shared.unsent.update(link, ())
         self._on_closed(link.info)
 
     # ---- callbacks of the loop

@@ -17,6 +17,7 @@ from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.reactor.stall_watch import StallWatch
 from kafkapy.reactor.turn_queue import TurnQueue
+from kafkapy.reactor.unsent import UnsentResponses
 from kafkapy.seams import Channel, IoPool, Listener
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Reactor:
         self._stall_watch = StallWatch(loop, self.request_memory, self._links)
         self.acceptors: list[Acceptor] = []
         self._turns = TurnQueue(loop, self.request_memory, self._accept_between_turns)
-        shared = Shared(self.request_memory, ReadAhead(io_pool), self._turns)
+        self.unsent = UnsentResponses(loop)
+        shared = Shared(self.request_memory, ReadAhead(io_pool), self._turns, self.unsent)
         self.processors = [
             Processor(loop=loop, limits=limits, serving=serving, shared=shared, on_closed=self._on_closed)
             for _ in range(limits.num_network_threads)

@@ -67,6 +67,31 @@ async def test_500_stuck_consumers_hold_no_memory_and_do_not_delay_the_others(lo
     assert world.reactor.request_memory.bytes == 0
 
 
+async def test_beyond_the_bound_of_all_unread_answers_those_that_wait_for_longest_are_closed(
+    loop: SimLoop, caplog: pytest.LogCaptureFixture
+):
+    """The next answer of each is larger than what a connection may have unread when its request is started."""
+    world = World(loop, big=big_handler, rules=LinkRules(capacity_bytes=10_000))
+    world.reactor.unsent.max_bytes = 11_000_000
+    stuck = [world.connect() for _ in range(20)]
+    for client in stuck:
+        client.stop_reading()
+        await client.send(frame(b"big 2000000") * 3)
+        await asyncio.sleep(0.01)
+        assert world.reactor.unsent.bytes <= 11_000_000
+    assert world.reactor.connection_count == 5
+    assert caplog.text.count("bytes of its responses are not read") == 15
+    other = world.connect()
+    assert await world.round_trip_ms(other) < 1
+    for client in stuck[-4:]:
+        client.read()
+        for _ in range(3):
+            assert len(await client.receive_frame()) == 2_000_000
+    assert world.reactor.connection_count == 5, "the one that did not read was closed for those that do"
+    await asyncio.sleep(0.1)
+    assert world.reactor.unsent.bytes == 0
+
+
 # ---- requests beyond what the broker holds
 
 

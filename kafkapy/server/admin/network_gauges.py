@@ -50,6 +50,7 @@ def network_gauges(reactor: "Reactor", idle: "IdleShare", rates: "Rates") -> Ite
     request_memory = reactor.request_memory
     yield Gauge(SOCKET_SERVER, "MemoryPoolUsed", request_memory.bytes)
     yield Gauge(SOCKET_SERVER, "MemoryPoolAvailable", max(request_memory.max_bytes - request_memory.bytes, 0))
+    yield Gauge("", "kafkapy_unsent_response_bytes", reactor.unsent.bytes)
     traffic = reactor.traffic if reactor.traffic is not None else {}
     yield Gauge(SOCKET_SERVER, "ExpiredConnectionsKilledCount", sum(each.expired for each in traffic.values()))
     yield Gauge(REQUEST_CHANNEL, "RequestQueueSize", request_memory.requests)
