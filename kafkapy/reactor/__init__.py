@@ -4,7 +4,7 @@ reactor.py acceptor.py processor.py    listeners, accepting, and the owner of ea
 link.py rest.py    the driver of one connection, which runs `protocol/connection.py`; why it is not reading
 turn_queue.py pending_request.py throttle.py    turns within a pass of the loop; waiting handlers; muted connections
 receiving.py request_memory.py stall_watch.py    large frames, bounded memory for requests, stalled frames closed
-unsent.py          bounded memory for responses that peers do not read
+byte_account.py    bounded memory for unread responses, logins and TLS handshakes
 regions.py region_sender.py read_ahead.py    records from files to the socket
 limits.py connection_quotas.py ip_rates.py    bounds
 socket_channel.py connector.py counted_channel.py    channels on sockets, outbound ones, counted ones

@@ -65,10 +65,8 @@ class Link:
     def __init__(self, processor: "Processor", channel: Channel, info: ConnectionInfo) -> None:
         self.processor, self._loop = processor, processor.loop
         self._route, self._coalesce = processor.serving.route, processor.serving.coalesce
-        self._request_memory = processor.shared.request_memory
-        self._turns = processor.shared.turns
-        self._channel = channel
-        self.info = info
+        self._request_memory, self._turns = processor.shared.request_memory, processor.shared.turns
+        self._channel, self.info = channel, info
         self._login: Login | None = None
         self._login_deadline: asyncio.TimerHandle | None = None
         self._throttle: Throttle | None = None
@@ -78,9 +76,8 @@ class Link:
             self._machine.admit()
         else:
             self._begin_login(processor.serving.new_login(info))
-        self._is_reading = False
+        self._is_reading = self._is_writing = False  # writing: waiting for the channel to become writable
         self._rest = READING
-        self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = self.unsent_bytes = 0
         self.awaited_bytes = ANY_BYTES  # how many have to arrive for the next call of on_readable
         self._regions = RegionSender(channel, processor.shared.read_ahead)
@@ -258,6 +255,8 @@ class Link:
             return 0
         self.unstarted_bytes += count
         request_memory.bytes += count
+        if not self._is_admitted:
+            self.processor.shared.logins.count(self, self.unstarted_bytes)
         return bytes_left - count if count == wanted else 0
 
     def _serve_together(self, most: int) -> int:
@@ -287,8 +286,7 @@ class Link:
 
     def _start(self, frame: memoryview) -> None:
         """Run a request's handler until it returns or first suspends."""
-        machine = self._machine
-        sequence = machine.started_count
+        sequence = self._machine.started_count
         frame_bytes = len(frame) + _FRAME_OVERHEAD
         self.unstarted_bytes -= frame_bytes
         try:
@@ -370,8 +368,10 @@ class Link:
         if info.close_after_answer:
             machine.close_after(sequence)
         machine.answer(sequence, response)
-        if not self._is_admitted and info.is_authenticated:
-            self._admit()
+        if not self._is_admitted:
+            if info.is_authenticated:
+                self._admit()
+            self.processor.shared.logins.count(self, 0 if self._is_admitted else self.unstarted_bytes)
         if info.throttle_ms > 0:
             self._mute(info.throttle_ms)
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from kafkapy.dataclass import dataclass
 from kafkapy.protocol.serving import ConnectionInfo, Serving
+from kafkapy.reactor.byte_account import ByteAccount, UnsentResponses
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.receiving import ANY_BYTES
 from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.turn_queue import TurnQueue
-from kafkapy.reactor.unsent import UnsentResponses
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel
 
@@ -43,6 +43,7 @@ class Shared:
     read_ahead: ReadAhead
     turns: TurnQueue
     unsent: UnsentResponses
+    logins: "ByteAccount[Link]"
 
 
 class Processor:
@@ -155,6 +156,7 @@ class Processor:
             self._resume_soon()
         self.release(unstarted_bytes)
         self.shared.unsent.update(link, ())
+        self.shared.logins.count(link, 0)
         self._on_closed(link.info)
 
     # ---- callbacks of the loop

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkapy.protocol.serving import ConnectionInfo, Serving
 from kafkapy.protocol.traffic import ConnectionTraffic
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
+from kafkapy.reactor.byte_account import MAX_LOGIN_BYTES, ByteAccount, UnsentResponses
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.processor import Processor, Shared
@@ -17,7 +18,6 @@ from kafkapy.reactor.request_memory import RequestMemory
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.reactor.stall_watch import StallWatch
 from kafkapy.reactor.turn_queue import TurnQueue
-from kafkapy.reactor.unsent import UnsentResponses
 from kafkapy.seams import Channel, IoPool, Listener
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Reactor:
         self.acceptors: list[Acceptor] = []
         self._turns = TurnQueue(loop, self.request_memory, self._accept_between_turns)
         self.unsent = UnsentResponses(loop)
-        shared = Shared(self.request_memory, ReadAhead(io_pool), self._turns, self.unsent)
+        self.logins: ByteAccount[Link] = ByteAccount(loop, MAX_LOGIN_BYTES, "requests of peers that have not logged in")
+        shared = Shared(self.request_memory, ReadAhead(io_pool), self._turns, self.unsent, self.logins)
         self.processors = [
             Processor(loop=loop, limits=limits, serving=serving, shared=shared, on_closed=self._on_closed)
             for _ in range(limits.num_network_threads)

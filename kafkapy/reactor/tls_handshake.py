@@ -1,8 +1,9 @@
 """TLS handshakes, with a bound on their work per pass of the event loop and on the duration of each.
 
 A handshake costs the loop 0.3 ms (P-256) to 1.1 ms (RSA, with a client certificate) of CPU, in two steps. Handshakes
-with bytes to read queue up; at most STEPS_PER_TURN of them run a step per pass, so that established connections get
-their turns. OpenSSL's state (17 KiB) is created when the first bytes arrive; before that a peer costs only a socket.
+with bytes to read queue up, and addresses take turns; at most STEPS_PER_TURN of them run a step per pass, so that
+established connections get their turns. OpenSSL's state (17 KiB) is created when the first bytes arrive; before that a
+peer costs only a socket. What all peers have sent is bounded together (byte_account.py).
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Final, TypeAlias
 
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.foreign import foreign_protocol
+from kafkapy.reactor.byte_account import MAX_HANDSHAKE_BYTES, ByteAccount
 from kafkapy.reactor.tls import TlsChannel, TlsSession
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel
@@ -22,8 +24,12 @@ STEPS_PER_TURN: Final = 2
 """Handshake steps in one pass of the loop, which delay the turns of connections."""
 
 HANDSHAKE_RECEIVE_BYTES: Final = 16 * 1024
-MOST_HANDSHAKE_BYTES: Final = 256 * 1024
-"""Limit of the bytes that a peer sends before its handshake is done. OpenSSL accepts certificates of 100 KiB."""
+MOST_HANDSHAKE_BYTES: Final = 64 * 1024
+"""Limit of the bytes that a peer sends before its handshake is done: a ClientHello, and a chain of certificates.
+
+Deviation: OpenSSL, and with it Apache Kafka, accepts chains of 100 KiB."""
+STATE_BYTES: Final = 17 * 1024
+"""OpenSSL's memory for a handshake that has begun."""
 
 FOREIGN_CLIENT: Final = "the client speaks "
 """How the reason begins if a peer speaks another protocol to a TLS port."""
@@ -40,8 +46,10 @@ class Handshakes:
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
         self.loop = loop
         self.timeout_ms = timeout_ms
-        self.running: set[Handshake] = set()
-        self._queue: deque[Handshake] = deque()
+        self.running: dict[Handshake, None] = {}
+        self.bytes: ByteAccount[Handshake] = ByteAccount(loop, MAX_HANDSHAKE_BYTES, "TLS handshakes")
+        self._queues: dict[str, deque[Handshake]] = {}
+        """Those that wait for a step, by the peer's address; the address whose turn it is first."""
 
     def accept(self, transport: Channel, context: ssl.SSLContext, on_done: OnDone) -> "Handshake":
         """Start a handshake as the server."""
@@ -57,9 +65,9 @@ class Handshakes:
 
     def enqueue(self, handshake: "Handshake") -> None:
         """Queue a handshake for a step."""
-        if not self._queue:
+        if not self._queues:
             self.loop.call_soon(self._run)
-        self._queue.append(handshake)
+        self._queues.setdefault(handshake.address, deque()).append(handshake)
 
     def close(self) -> None:
         """Abort all handshakes without calling on_done."""
@@ -67,9 +75,16 @@ class Handshakes:
             handshake.cancel()
 
     def _run(self) -> None:
-        for _ in range(min(STEPS_PER_TURN, len(self._queue))):
-            self._queue.popleft().step()
-        if self._queue:
+        for _ in range(STEPS_PER_TURN):
+            if not self._queues:
+                return
+            address = next(iter(self._queues))
+            queue = self._queues.pop(address)
+            handshake = queue.popleft()
+            if queue:
+                self._queues[address] = queue  # after all others
+            handshake.step()
+        if self._queues:
             self.loop.call_soon(self._run)
 
 
@@ -85,6 +100,7 @@ class Handshake:
         "_session",
         "_timer",
         "_transport",
+        "address",
         "began_at",
     )
 
@@ -99,9 +115,10 @@ class Handshake:
         self._on_done: OnDone | None = on_done
         self._session: TlsSession | None = None
         self._received_bytes = 0
+        self.address = transport.peer[0]
         self.began_at = owner.loop.time()
         self._timer = AfterReads(owner.loop, owner.timeout_ms / 1000, self._expire)
-        owner.running.add(self)
+        owner.running[self] = None
 
     def watch(self) -> None:
         """Run a step once bytes arrive."""
@@ -112,6 +129,10 @@ class Handshake:
         self._on_done = None
         self._forget()
         self._transport.close()
+
+    def close(self) -> None:
+        """End it to make room for others."""
+        self.fail(f"all handshakes together have more than {MAX_HANDSHAKE_BYTES} bytes")
 
     def fail(self, reason: str) -> None:
         """Abort, send OpenSSL's alert if there is one, and call on_done with `reason`."""
@@ -166,6 +187,8 @@ class Handshake:
         self._received_bytes += len(data)
         if self._received_bytes > MOST_HANDSHAKE_BYTES:
             raise ProtocolError(f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes")
+        if self._host is None:
+            self._owner.bytes.count(self, self._received_bytes + STATE_BYTES)
         session.incoming.write(data)
         try:
             session.tls.do_handshake()
@@ -196,7 +219,8 @@ class Handshake:
 
     def _forget(self) -> None:
         self._timer.cancel()
-        self._owner.running.discard(self)
+        self._owner.running.pop(self, None)
+        self._owner.bytes.count(self, 0)
 
     def _send_alert(self, session: TlsSession) -> None:
         """Send OpenSSL's alert, if accepted at once, and read pending input, which would make close() send a reset."""

@@ -80,7 +80,7 @@ async def test_beyond_the_bound_of_all_unread_answers_those_that_wait_for_longes
         await asyncio.sleep(0.01)
         assert world.reactor.unsent.bytes <= 11_000_000
     assert world.reactor.connection_count == 5
-    assert caplog.text.count("bytes of its responses are not read") == 15
+    assert caplog.text.count("Closed 1 connections: there were more than 11000000 bytes of responses") == 15
     other = world.connect()
     assert await world.round_trip_ms(other) < 1
     for client in stuck[-4:]:
@@ -90,6 +90,23 @@ async def test_beyond_the_bound_of_all_unread_answers_those_that_wait_for_longes
     assert world.reactor.connection_count == 5, "the one that did not read was closed for those that do"
     await asyncio.sleep(0.1)
     assert world.reactor.unsent.bytes == 0
+
+
+async def test_begun_frames_of_peers_that_have_not_logged_in_have_a_bound_of_their_own(loop: SimLoop):
+    """Those that have had something in it for longest are closed; others log in without waiting."""
+    world = World(loop, security_protocol="SASL_PLAINTEXT")
+    world.reactor.logins.max_bytes = 4500
+    stuck = [world.connect() for _ in range(20)]
+    for client in stuck:
+        await client.send(frame(bytes(900))[:-4])
+        await asyncio.sleep(0.001)
+        assert world.reactor.logins.bytes == world.reactor.request_memory.bytes <= 4500
+    assert world.reactor.connection_count == 5
+    other = world.connect()
+    assert await world.round_trip_ms(other) < 1
+    assert world.reactor.connection_count == 6
+    world.reactor.close()
+    assert world.reactor.logins.bytes == 0
 
 
 # ---- requests beyond what the broker holds

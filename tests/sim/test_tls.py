@@ -11,10 +11,11 @@ import pytest
 
 from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.serving import ConnectionInfo, ConnectionLimits
+from kafkapy.reactor import tls_handshake
 from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
 from kafkapy.reactor.tls import MOST_WASTED_BYTES
 from kafkapy.reactor.tls_admission import ServerTls
-from kafkapy.reactor.tls_handshake import MOST_HANDSHAKE_BYTES, STEPS_PER_TURN
+from kafkapy.reactor.tls_handshake import MOST_HANDSHAKE_BYTES, STATE_BYTES, STEPS_PER_TURN
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
 from tests.simulator.loop import SimLoop, run
@@ -402,18 +403,56 @@ def test_a_flood_amid_a_handshake_is_broken_off(
 
 
 def test_a_hello_of_records_of_one_byte_is_broken_off(tls: ServerTls, caplog: pytest.LogCaptureFixture):
-    """OpenSSL would wait for all of the 128 KiB that it announces: 768 KiB of such records."""
+    """OpenSSL would wait for all of the 128 KiB that it announces."""
 
     async def main(loop: SimLoop) -> None:
         world = World(loop, tls=tls)
         client = world.connect()
-        hello = b"\1\2\0\0" + bytes(70_000)
+        hello = b"\1\2\0\0" + bytes(12_000)
         await client.send(b"".join(b"\x16\x03\x01\0\1" + bytes((byte,)) for byte in hello))
         await client.wait_end()
 
     caplog.set_level(logging.INFO)
     run(main)
     assert f"the handshake is longer than {MOST_HANDSHAKE_BYTES} bytes" in caplog.text
+
+
+def test_begun_handshakes_have_a_bound_together(
+    tls: ServerTls, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(tls_handshake, "MAX_HANDSHAKE_BYTES", 500_000)
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        for _ in range(40):
+            await world.connect().send(_client_hello(context)[:100])
+            await asyncio.sleep(0.001)
+        assert 20 <= world.reactor.connection_count <= 500_000 // STATE_BYTES
+        client = await world.connect_tls(context)
+        assert await world.round_trip_ms(client) < 1
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert "there were more than 500000 bytes of TLS handshakes" in caplog.text
+
+
+async def test_the_handshakes_of_addresses_take_turns(
+    loop: SimLoop, tls: ServerTls, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+):
+    steps: list[str] = []
+    step = tls_handshake.Handshake.step
+
+    def note(handshake: tls_handshake.Handshake) -> None:
+        steps.append(handshake.address)
+        step(handshake)
+
+    monkeypatch.setattr(tls_handshake.Handshake, "step", note)
+    world = World(loop, tls=tls)
+    for host in (*["10.0.0.1"] * 50, "10.0.0.2"):
+        await world.connect(from_host=host).send(_client_hello(context))
+    await asyncio.sleep(0.1)
+    assert len(steps) == 51
+    assert steps.index("10.0.0.2") <= STEPS_PER_TURN
 
 
 # ---- records without data
