@@ -129,7 +129,7 @@ def test_command_shows_its_usage(capsys):
     assert main(["--help"]) == 0
     assert "decode|encode" in capsys.readouterr().out
     assert main(["fly"]) == 2
-    assert "usage" in capsys.readouterr().err
+    assert capsys.readouterr().err == "kafkapy: expected decode|encode, not fly (see kafkapy protocol -h)\n"
 
 
 def test_command_reads_bytes_and_loads_nothing_it_does_not_need():
