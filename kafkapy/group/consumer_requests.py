@@ -17,7 +17,7 @@ from kafkapy.group.consumer.history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.regex_resolution import decide_resolution
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
-from kafkapy.group.consumer.subscriptions import MetadataHashes, ResolvedRegex
+from kafkapy.group.consumer.subscriptions import MOST_NAMES, MetadataHashes, ResolvedRegex
 from kafkapy.group.consumer.update import RequestContext
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.migration.classic_join import check_classic_join, decide_classic_join
@@ -239,6 +239,8 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, settin
     _refuse_blank(request.group_id, "GroupId can't be empty.")
     _refuse_blank(request.instance_id, "InstanceId can't be empty.")
     _refuse_blank(request.rack_id, "RackId can't be empty.")
+    if request.subscribed_topic_names is not None and len(request.subscribed_topic_names) > MOST_NAMES:
+        raise _invalid(f"SubscribedTopicNames has {len(request.subscribed_topic_names)} names, more than {MOST_NAMES}.")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:

@@ -6,6 +6,7 @@ here (deadlines, the metadata last compared with). The order of the records is A
 """
 
 from kafkapy.dataclass import dataclass
+from kafkapy.errors import ApiError
 from kafkapy.group.assignors import ASSIGNORS
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupSpec, MemberSpec
 from kafkapy.group.consumer.group import ConsumerGroup
@@ -22,10 +23,11 @@ from kafkapy.group.consumer.records import (
     target_record,
 )
 from kafkapy.group.consumer.state import ConsumerGroupLog
-from kafkapy.group.consumer.subscriptions import Subscriptions, check_regex, topic_ids
+from kafkapy.group.consumer.subscriptions import MOST_NAMES_OF_GROUP, Subscriptions, check_regex, topic_ids
 from kafkapy.group.decision import Client
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
 
 
@@ -101,6 +103,11 @@ class MemberUpdate:
         if updated is not self.member or not self._is_known(self.member):
             self.subscriptions = group.subscriptions_with(self._replaced_member(), updated)
         subscriptions = self.subscriptions
+        if MOST_NAMES_OF_GROUP < len(subscriptions.names) > len(group.log.subscriptions.names):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"The members of the group name {len(subscriptions.names)} topics, more than {MOST_NAMES_OF_GROUP}.",
+            )
         if has_changed and new_regex and new_regex not in group.log.subscriptions.regexes:
             check_regex(new_regex)
         if has_changed and old_regex in group.log.subscriptions.resolved and old_regex not in subscriptions.regexes:

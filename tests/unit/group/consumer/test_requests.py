@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.group.consumer import update
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from tests.support.consumer_groups import (
@@ -53,6 +54,10 @@ INVALID = [
     ),
     ({"member_epoch": -2}, "InstanceId can't be null."),
     ({"member_epoch": -3}, "MemberEpoch is invalid."),
+    (
+        {"subscribed_topic_names": [str(number) for number in range(5_001)]},
+        "SubscribedTopicNames has 5001 names, more than 5000.",
+    ),
 ]
 
 
@@ -72,6 +77,16 @@ def test_invalid_request_says_what_to_change(fields: dict[str, Any], message: st
         message,
     )
     assert world.groups == {}
+
+
+def test_the_names_of_all_members_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "MOST_NAMES_OF_GROUP", 3)
+    world = GroupWorld(image_of(foo=1))
+    first, second = FakeConsumer(world, "a", "foo", "bar"), FakeConsumer(world, "b", "foo", "other", "more")
+    first.join()
+    assert error_of(second.join) == (ErrorCode.INVALID_REQUEST, "The members of the group name 4 topics, more than 3.")
+    FakeConsumer(world, "b", "foo", "other").join()
+    first.beat()
 
 
 def test_unknown_assignor_is_refused_with_the_known_ones() -> None:

@@ -13,6 +13,7 @@ from kafkapy.group.consumer.subscriptions import (
     check_regex,
     hash_of,
     match_topics,
+    topic_ids,
 )
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicImage, TopicsImage
 from kafkapy.metadata.persistent import PersistentMap
@@ -21,7 +22,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.types import ONE_UUID
-from tests.support.consumer_groups import error_of, image_of
+from tests.support.consumer_groups import error_of, image_of, topic_id
 
 
 def cluster_image(name: str, most: int, least: int, replicas: list[list[int]], racks: dict[int, str]) -> MetadataImage:
@@ -57,6 +58,13 @@ def test_hash_of_a_topic_is_kafkas(
     image = cluster_image(name, most, least, replicas, racks)
 
     assert MetadataHashes().of({name, "missing"}, image) == hash_of(pack("<q", topic_hash))
+
+
+def test_names_beyond_the_topics_that_exist_change_nothing() -> None:
+    image = image_of(foo=3, bar=2)
+    many = {"foo", "bar", *map(str, range(100))}
+    assert MetadataHashes().of(many, image) == MetadataHashes().of({"foo", "bar"}, image)
+    assert topic_ids(many, image) == topic_ids({"foo", "bar"}, image) == {topic_id("foo"), topic_id("bar")}
 
 
 def test_hash_of_a_group_is_that_of_its_topics_in_order_of_name() -> None:
