@@ -87,8 +87,13 @@ CI_PYTHONS_TESTS := $(addprefix tests/unit/,config decoders group protocol raft 
   $(filter-out $(addprefix tests/golden/,__init__.py conftest.py test_served_directories.py test_served_groups.py),$(wildcard tests/golden/*.py)) \
   tests/texts tests/scenarios/test_bad_input.py::test_a_batch_that_inflates_a_thousandfold_is_not_inflated_whole
 
+# 3.11 runs every test and 3.14 these; what differs between them showed in the class makers, tasks and codecs so far.
+CI_BETWEEN := 3.12 3.13
+CI_BETWEEN_TESTS := $(addprefix tests/unit/,protocol reactor record embedded/test_any_python.py test_dataclass.py test_named_tuple.py) \
+  tests/golden/test_messages.py tests/golden/test_record_batches.py tests/texts
+
 ci-pythons: pythons  ## those of them whose outcome depends on the interpreter: what CI can run
-	+@$(call ON_OTHERS,test-python PYTHONS_TESTS="$(CI_PYTHONS_TESTS)")
+	+@$(call ON_OTHERS,test-python PYTHONS_TESTS='$$(if $$(filter $$(addprefix %,$(CI_BETWEEN)),$$(VENV)),$(CI_BETWEEN_TESTS),$(CI_PYTHONS_TESTS))')
 
 compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv-compiled; needs a C compiler
 	$(BIN)/python -m tools.compiled

@@ -14,6 +14,7 @@ from tests.support import topics
 from tests.support.committed import commit
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.ours,
     pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="restarts its own nodes"),
 ]

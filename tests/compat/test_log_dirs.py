@@ -20,6 +20,8 @@ from tests.compat.conftest import new_server
 from tests.compat.test_confluent_kafka import consume
 from tests.support.quick_kafka import QuickKafka
 
+pytestmark = pytest.mark.long
+
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 VALUE_BYTES = 20_000
 SLOW = 100_000

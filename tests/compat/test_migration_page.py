@@ -18,6 +18,7 @@ from tests.support.pages import ROOT, Block, Reader, blocks, new_reader
 from tools.kafka import JAVA_LIBS
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both kinds as it is"),
     pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"),
 ]

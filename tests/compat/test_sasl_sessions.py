@@ -25,6 +25,8 @@ from tests.support.logins import SCRAM_MODULE, jaas_keys
 from tests.support.scram_users import add_user
 from tools.kafka import kcat
 
+pytestmark = pytest.mark.long
+
 LISTENER = "SASL_PLAINTEXT"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SESSION_MS = 2000

@@ -14,7 +14,7 @@ from tests.compat.test_cluster import eventually
 from tests.support.certificates import Authority
 from tests.support.security_page import SNIPPETS, SecureNode
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.long, pytest.mark.ours]
 CLIENTS: Final = {
     title: title.split(",")[0] for title in SNIPPETS if title not in ("Spark", "A certificate is renewed")
 }

@@ -12,6 +12,7 @@ from harness.servers import Kafkapy
 from spark_jobs.topics import create_topic
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]

@@ -21,7 +21,7 @@ from tests.support.eventually import eventually
 from tests.support.logins import jaas_keys
 from tests.support.openssl_client import TLS1_2, OpenSslClient, is_available
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.long, pytest.mark.ours]
 TIMEOUT_MS = 2000
 """For a login, or a handshake, that does not come."""
 PATIENCE_MS = 60_000

@@ -19,7 +19,7 @@ from tests.support.offsets import committed, find_coordinator
 from tests.support.transactions import TransactionalProducer, last_stable_offset, read_committed
 from tests.support.wire import ConnectionClosed, WireClient
 
-pytestmark = pytest.mark.ours
+pytestmark = [pytest.mark.long, pytest.mark.ours]
 
 TOPICS = ("left", "right")
 GROUP = "copied"

@@ -9,6 +9,8 @@ from tests.simulator.cluster_effects import EffectsOfSeeds
 from tests.simulator.cluster_lives import live_and_count
 from tests.simulator.cluster_plan import seeds_of
 
+pytestmark = pytest.mark.long
+
 EFFECTS = EffectsOfSeeds()
 
 

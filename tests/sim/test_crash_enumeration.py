@@ -15,6 +15,8 @@ from tests.simulator.storage_checks import CUT, OUTCOMES, WHOLE, check_crash, st
 from tests.simulator.storage_script import Script, start
 from tests.support.logs import NOW_MS, append, batch, marker, open_small_log
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(1, 1 + SOAK_FACTOR)
 STRIDE = 2 if SOAK_FACTOR == 1 else 1
 STEP_COUNT = 120

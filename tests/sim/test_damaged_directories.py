@@ -24,6 +24,8 @@ from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.simulator.disk import SimDisk
 from tests.simulator.loop import SimLoop, run
 
+pytestmark = pytest.mark.long
+
 GOLDEN = Path(__file__).parent.parent / "golden"
 NODE_IDS = {"clean": 1, "standalone": 3, "kafkapy": 1}
 COUNTS = {"clean": 240 * SOAK_FACTOR, "standalone": 60 * SOAK_FACTOR, "kafkapy": 270 * SOAK_FACTOR}

@@ -29,6 +29,8 @@ from tests.simulator.broker_world import KafkaClient, Machine, Topic
 from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.loop import START_WALL_MS, SimLoop, run
 
+pytestmark = pytest.mark.long
+
 METADATA_DIR, FIRST_DIR, SECOND_DIR = "/metadata", "/first", "/second"
 PROPERTIES = {"log_dirs": f"{METADATA_DIR},{FIRST_DIR},{SECOND_DIR}", "metadata_log_dir": METADATA_DIR}
 THROTTLE = "replica_alter_log_dirs_io_max_bytes_per_second"

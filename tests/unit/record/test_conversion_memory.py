@@ -16,6 +16,8 @@ from kafkapy.record.legacy import build_message_set
 from kafkapy.record.validate import validate_and_assign
 from tests.support.batches import build_batch
 
+pytestmark = pytest.mark.long
+
 COUNT = 5000
 SLACK_BYTES = 400_000
 """For some hundred records at a time, and what codecs set aside."""

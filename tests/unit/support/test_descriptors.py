@@ -8,7 +8,10 @@ import pytest
 
 from tests.support.descriptors import DIRECTORY, MOST_LEFT, Descriptors
 
-pytestmark = pytest.mark.skipif(not DIRECTORY.is_dir(), reason="the system does not show open descriptors")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not DIRECTORY.is_dir(), reason="the system does not show open descriptors"),
+]
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import pytest
 from tools.compiled import ROOT
 from tools.identity_comparisons import identity_comparisons
 
+pytestmark = pytest.mark.long
+
 SOURCE = """
 from kafkapy.dataclass import dataclass
 
