@@ -23,7 +23,7 @@ FEW: Final = 1_000
 MEMBERS: Final = 10_000
 """For requests about the members of one group, which are decided together."""
 PRODUCED: Final = 20_000
-"""For Produce, which is decoded and carried out in one turn: topics and partitions."""
+"""For Produce, which is decoded in one turn: topics and partitions."""
 FETCHED: Final = 30_000
 """For Fetch, and for filters of partitions, which are handled in one turn: 10,000 topics and their partitions."""
 CHANGED: Final = 20_000
@@ -135,7 +135,18 @@ OFFSETS_OF_GROUP: Final = (("topics", "topics"), ("partition_indexes", "partitio
 OF_OFFSETS: Final = Parts(((("groups", "groups"), *OFFSETS_OF_GROUP), OFFSETS_OF_GROUP))
 
 ROWS: Final = (
-    ServedApi(0, BROKER, "handlers.data.produce", 3, 13, PRODUCED, listed_from=0, has_legacy=True, parking=PRODUCES),
+    ServedApi(
+        0,
+        BROKER,
+        "handlers.data.produce",
+        3,
+        13,
+        PRODUCED,
+        listed_from=0,
+        has_legacy=True,
+        parking=PRODUCES,
+        in_turns=True,
+    ),
     ServedApi(1, BROKER, "handlers.data.fetch", 4, 18, FETCHED, has_legacy=True, parking=FETCHES),
     # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
     ServedApi(1, CONTROLLER, "handlers.cluster.raft_requests", 4, 18, FEW, parking=FETCHES, is_between_nodes=True),

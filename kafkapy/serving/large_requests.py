@@ -28,6 +28,8 @@ R = TypeVar("R")
 
 LARGE_FRAME_BYTES: Final = 8 * 1024
 """Below it, decoding takes at most 15 ms for any number of elements. Few requests other than Produce reach it."""
+LONG_ELEMENTS: Final = 1_000
+"""A Produce with more entries is handled in turns; it is decoded at once, as its frame is kept for the batches."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of a request without record batches: decoding copies its contents, and the response may again.
 
@@ -122,6 +124,8 @@ class LargeRequests:
         decoded, api_key = self._services.decoded, context.api_key
         if (elements <= FEW_ELEMENTS and frame_bytes <= FEW_BYTES) or api_key in UNCOUNTED:
             return decoded.no_room()
+        if elements > LONG_ELEMENTS:
+            context.is_long = True
         parking = PARKED[api_key]
         room = decoded.take_parked(elements, frame_bytes, parking.share, context.client)
         if room is not None:

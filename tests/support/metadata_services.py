@@ -134,6 +134,7 @@ def context(api_version: int, listener_name: str = "PLAINTEXT") -> Any:
         principal="User:ANONYMOUS",
         client_host="127.0.0.1",
         meter=None,
+        is_long=False,
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
-from kafkapy.handlers.context import CloseConnection, RequestContext, Services
+from kafkapy.handlers.context import CloseConnection, RequestContext, Services, walk
 from kafkapy.handlers.data_plane import Leaders, TopicAccess, completion
 from kafkapy.metadata.topic_names import MAX_TOPIC_NAME_LENGTH
 from kafkapy.protocol.error_code import ErrorCode
@@ -36,6 +36,7 @@ from kafkapy.record.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, M
 from kafkapy.record.compression import ZSTD
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
+from kafkapy.runtime.turns import Walk
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
@@ -72,6 +73,10 @@ async def serve(
 ) -> ProduceResponse | None:
     """Append the batches that the client may write. Raises CloseConnection."""
     plan = _PlannedAppends(services, context, request, access)
+    if context.is_long:
+        await plan.plan_in_turns(walk(services, context))
+    else:
+        plan.plan()
     if request.acks not in VALID_ACKS:
         plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
     elif plan.transactional and not plan.is_transaction_open() and not await _verify(services, context, plan):
@@ -116,7 +121,10 @@ async def _append(
 ) -> None:
     """Append; with acks=-1, wait until the in-sync replicas have the records or the time-out."""
     manager = services.replica_manager
-    is_done = manager.append_records(appends, required_acks=request.acks)
+    if context.is_long:
+        is_done = await _append_in_turns(services, walk(services, context), appends, request)
+    else:
+        is_done = manager.append_records(appends, required_acks=request.acks)
     if manager.owed_flushes:
         await _flush_all(services, manager.take_owed_flushes())
     if is_done:
@@ -130,6 +138,18 @@ async def _append(
     future, on_done = completion()
     manager.wait_for_replicas(appends, timeout_ms=request.timeout_ms, on_done=on_done)
     await future
+
+
+async def _append_in_turns(
+    services: Services, way: Walk, appends: list[PartitionAppend], request: ProduceRequest
+) -> bool:
+    """Append to many partitions; return whether all outcomes are final. The connection's next requests wait."""
+    manager = services.replica_manager
+    async for append in way.over(appends):
+        manager.append_records((append,), required_acks=request.acks)
+    if request.acks != ALL_ACKS:
+        return all(append.worker_check is None for append in appends)
+    return all([append.is_final() async for append in way.over(appends)])
 
 
 def _free_frame(context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest) -> None:
@@ -211,9 +231,19 @@ class _PlannedAppends:
         self.appends: list[PartitionAppend] = []
         self.transactional: list[PartitionAppend] = []
         """The appends with a transactional batch."""
-        self._outcomes: list[tuple[TopicProduceData, list[PartitionAppend | PartitionProduceResponse]]] = [
-            (topic, [self._plan(topic, data) for data in topic.partition_data]) for topic in request.topic_data
+        self._outcomes: list[tuple[TopicProduceData, list[PartitionAppend | PartitionProduceResponse]]] = []
+
+    def plan(self) -> None:
+        """Decide the outcome of each partition."""
+        self._outcomes = [
+            (topic, [self._plan(topic, data) for data in topic.partition_data]) for topic in self._request.topic_data
         ]
+
+    async def plan_in_turns(self, way: Walk) -> None:
+        """As `plan`, for many partitions."""
+        for topic in self._request.topic_data:
+            outcomes = [self._plan(topic, data) async for data in way.over(topic.partition_data)]
+            self._outcomes.append((topic, outcomes))
 
     def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionAppend | PartitionProduceResponse:
         index = data.index

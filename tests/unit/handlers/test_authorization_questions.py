@@ -59,6 +59,7 @@ def producer_context(version: int = 12) -> Any:
         client_host="127.0.0.1",
         at_version=lambda other: producer_context(other),
         connection=SimpleNamespace(is_held=False),
+        is_long=False,
     )
 
 

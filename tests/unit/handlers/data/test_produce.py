@@ -12,9 +12,10 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.compression import ZSTD
+from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, run_scheduled, topic_id
+from tests.support.hosting import NOW_MS, CountedTurns, Hosting, batch, run_scheduled, topic_id
 from tests.support.metadata_services import Deny, answer, on_wire
 
 VERSIONS = range(3, 14)
@@ -22,7 +23,12 @@ VERSIONS = range(3, 14)
 
 def context(version: int = 13, client_id: str | None = "tester") -> Any:
     return SimpleNamespace(
-        api_version=version, listener_name="PLAINTEXT", client_id=client_id, connection=SimpleNamespace()
+        api_version=version,
+        listener_name="PLAINTEXT",
+        client_id=client_id,
+        connection=SimpleNamespace(),
+        client="c",
+        is_long=False,
     )
 
 
@@ -322,3 +328,23 @@ async def test_a_full_disk_refuses_and_goes_on_once_there_is_room(loop: SimLoop)
     hosting.disk.fail("write", errno.ENOSPC, path=".log")
     assert send_one(hosting, batch(b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert send_one(hosting, batch(b"a")).base_offset == 0
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_produce_to_many_partitions_is_handled_in_turns(loop: SimLoop, acks: int) -> None:
+    """Each outcome, and their order, is that of a small one."""
+    hosting = Hosting(loop)
+    count = 5 * STEPS_PER_TURN
+    hosting.create_topic("orders", count)
+    sent = [(number % (count + 10), batch(b"a") if number % 7 else b"broken") for number in range(count)]
+    services = hosting.services(None)
+    services.turns = turns = CountedTurns()
+    large = context(13)
+    large.is_long = True
+    await produce.handle(services, large, request(13, *sent, acks=acks))
+    response = await produce.handle(services, large, request(13, *sent, (count + 1, batch(b"b")), acks=acks))
+    (answers,) = (topic.partition_responses for topic in response.responses)
+    assert [answer.index for answer in answers] == [*(number for number, _ in sent), count + 1]
+    assert [answer.base_offset for answer in answers] == [*(1 if number % 7 else -1 for number in range(count)), -1]
+    assert answers[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert turns.count >= 2 * 2 * (count // STEPS_PER_TURN - 1), "planned and appended, twice"
