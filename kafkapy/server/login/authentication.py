@@ -11,7 +11,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import Password
@@ -26,6 +28,7 @@ from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
 
 if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
     from kafkapy.protocol.serving import Coalesce, Route
     from kafkapy.seams import Clock, IoPool
     from kafkapy.security.scram import Iterations, ScramCredential, ScramServer, ScramToken
@@ -138,6 +141,8 @@ class _Mechanisms:
         self._counted: object = None
         """The credentials of the image that `_iterations` was counted from."""
         self._iterations: dict[int, Counter[int]] = {}
+        self._salted: tuple[object, bytes] = (None, b"")
+        """The credentials of the image that `_secret` was made from, and that secret."""
 
     def start(self) -> None:
         if self._bearer_tokens is not None:
@@ -147,15 +152,18 @@ class _Mechanisms:
         if self._bearer_tokens is not None:
             self._bearer_tokens.close()
 
-    @cached_property
+    @property
     def _secret(self) -> bytes:
-        return salt_secret(self._cluster_id, self._token_key)
+        scram = self._image().scram
+        if self._salted[0] is not scram:
+            self._salted = scram, salt_secret(self._cluster_id, self._token_key, scram)
+        return self._salted[1]
 
     @cached_property
     def _tokens(self) -> "TokenLogins":
         from kafkapy.server.login.token_logins import TokenLogins
 
-        return TokenLogins(self._image, self._token_key, self._secret)
+        return TokenLogins(self._image, self._token_key, salt_secret(self._cluster_id, self._token_key, {}))
 
     def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
         """Return one listener's login settings. Raises ConfigError."""
@@ -240,16 +248,27 @@ def _scram_types() -> "tuple[type[ScramServer], type[ScramCredential]]":
     return ScramServer, ScramCredential
 
 
-def salt_secret(cluster_id: str, token_key: Password | None) -> bytes:
+def salt_secret(
+    cluster_id: str, token_key: Password | None, scram: "Mapping[tuple[int, str], UserScramCredentialRecord]"
+) -> bytes:
     """Return the secret from which salts of unknown SCRAM users derive: equal on all nodes and after restarts.
 
-    A salt that changed would reveal that the user does not exist. With delegation.token.secret.key nobody can compute
-    it; without, those can who know the cluster id, which no node reveals before a login.
+    A salt that differed would reveal that the user does not exist. The key is delegation.token.secret.key; without it,
+    what only brokers have: the stored keys of two users, picked by a checksum of their names so that changes of others
+    change nothing. Only both of them together could compute it.
     """
     import hmac  # at the first login: with OpenSSL's hashes it takes milliseconds
 
-    key = b"" if token_key is None else token_key.value.encode()
+    if token_key is not None:
+        key = token_key.value.encode()
+    else:
+        picked = nsmallest(2, scram, key=_checksum)
+        key = b"".join(scram[name].stored_key + scram[name].server_key for name in picked)
     return hmac.digest(key, f"salts of unknown users of {cluster_id}".encode(), "sha256")
+
+
+def _checksum(credential: tuple[int, str]) -> int:
+    return crc32(credential[1].encode())
 
 
 def _log_refused(reason: str) -> None:
