@@ -13,5 +13,6 @@ groups.py group_offsets.py committed_offsets.py group_explain.py    groups, thei
 transactions.py transaction_admin.py       transactional ids, hanging transactions
 security.py security_admin.py security_quotas.py security_tokens.py    a secured node; users, ACLs, quotas, tokens
 cluster.py cluster_check.py cluster_survey.py    several nodes on this machine; can a cluster be taken over
+cluster_where.py cluster_link.py cluster_status.py cluster_voters.py cluster_changes.py    any cluster
 command_tree.py completion.py manual.py man_options.py usage.py    completion and manual pages, made from the parsers
 """

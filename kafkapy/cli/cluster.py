@@ -1,52 +1,34 @@
-"""`kafkapy cluster up|status|logs|start|stop|kill|add|voters|move|remove|down|check`: several nodes on this machine.
+"""`kafkapy cluster up|logs|start|stop|kill|add|remove|down`: several nodes on this machine; the other commands' names.
 
-The data directory describes the cluster, so each command reads its state from there.
+The data directory describes the cluster, so each command reads its state from there. Those for any cluster:
+cluster_status.py, cluster_voters.py, cluster_changes.py, cluster_check.py.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkapy.cli.client import AsJson, parse_settings
+from kafkapy.cli.client import parse_settings
+from kafkapy.cli.cluster_changes import elect, move, throttle, unregister
 from kafkapy.cli.cluster_check import check
-from kafkapy.cli.failure import INTERRUPTED, fail, note, reason_of
-from kafkapy.cli.output import print_json, print_table
+from kafkapy.cli.cluster_status import status
+from kafkapy.cli.cluster_voters import voters_app
+from kafkapy.cli.cluster_where import DEFAULT_DATA_DIR, DataDir, failures
+from kafkapy.cli.failure import note
 from kafkapy.config.properties import parse_properties
-from kafkapy.errors import KafkapyError
 
 if TYPE_CHECKING:
-    from kafkapy.server.cluster.local import ClusterStatus, LocalCluster
-    from kafkapy.server.cluster.queries import QuorumReplica
+    from kafkapy.server.cluster.local import LocalCluster
 
 app = typer.Typer(
-    help="Run a cluster of several nodes on this machine; check one that is to be migrated.", no_args_is_help=True
+    help="Run a cluster of several nodes on this machine; look at any cluster, and change it.", no_args_is_help=True
 )
-app.command("check")(check)
-voters_app = typer.Typer(help="Change the voters of the metadata quorum.", no_args_is_help=True)
-app.add_typer(voters_app, name="voters")
 
-DEFAULT_DATA_DIR = Path("kafkapy-cluster")
 DEFAULT_BROKERS = 3
 DEFAULT_PORT = 9092
-NAMES_SHOWN = 5
 
-DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="Where the cluster lies.")]
 NodeId = Annotated[int, typer.Argument(metavar="NODE", show_default=False, help="A node's id.")]
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn an error into one line and exit status 1, Ctrl-C into status 130."""
-    try:
-        yield
-    except (KafkapyError, OSError) as error:
-        raise typer.Exit(fail(reason_of(error))) from error
-    except KeyboardInterrupt as error:
-        raise typer.Exit(INTERRUPTED) from error
 
 
 def _load(data_dir: Path) -> "LocalCluster":
@@ -82,7 +64,7 @@ def up(
     """Make a cluster where there is none, start what does not run, return once all brokers serve."""
     from kafkapy.server.cluster.local import LocalCluster
 
-    with _failures():
+    with failures():
         if (data_dir / "cluster.json").exists():
             cluster = LocalCluster.load(data_dir)
             _check_unchanged(cluster, brokers, controllers, config, settings)
@@ -118,70 +100,13 @@ def _properties_of(path: Path | None) -> dict[str, str]:
 
 
 @app.command()
-def status(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
-    """Show nodes, quorum and partitions."""
-    with _failures():
-        cluster = _load(data_dir)
-        found = cluster.status()
-    if as_json:
-        print_json(asdict(found))
-        return
-    rows = [(node.node_id, node.roles, node.address, node.pid or "-", node.state) for node in found.nodes]
-    print_table(("NODE", "ROLES", "ADDRESS", "PID", "STATE"), rows)
-    for line in _lines_of(found):
-        print(line)
-
-
-def _lines_of(found: "ClusterStatus") -> Iterator[str]:
-    if found.quorum is None:
-        yield "quorum: no active controller is known"
-    else:
-        voters = ", ".join(map(str, sorted(found.quorum.voters)))
-        yield f"quorum: node {found.quorum.leader_id} leads at epoch {found.quorum.leader_epoch}, voters {voters}"
-        yield from (
-            f"  voter {each.node_id}: directory {each.directory_id}, {_lag(each)}" for each in found.quorum.replicas
-        )
-        for each in found.controllers_without_vote:
-            yield (
-                f"  node {each.node_id} is a controller and no voter with its directory {each.directory_id}, "
-                f"{_lag(each)}: `kafkapy cluster voters add {each.node_id}` makes it one"
-            )
-    if found.partitions is None:
-        yield "partitions: no broker answers"
-        return
-    partitions = found.partitions
-    yield (
-        f"partitions: {partitions.partition_count} of {partitions.topic_count} topics"
-        f"; offline: {_shown(partitions.offline)}; under-replicated: {_shown(partitions.under_replicated)}"
-        f"; at risk, led by a node that does not answer: {_shown(found.at_risk)}"
-    )
-    counts: dict[int, int] = {}
-    for leaders in partitions.leaders.values():
-        for leader in leaders.values():
-            counts[leader] = counts.get(leader, 0) + 1
-    led = ", ".join(f"node {broker}: {count}" for broker, count in sorted(counts.items()) if broker >= 0)
-    yield f"leaders: {led or 'none'}"
-
-
-def _lag(replica: "QuorumReplica") -> str:
-    return f"{replica.lag} records behind" if replica.lag >= 0 else "not heard of"
-
-
-def _shown(names: list[str]) -> str:
-    if not names:
-        return "none"
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"{len(names)} ({', '.join(names[:NAMES_SHOWN])}{more})"
-
-
-@app.command()
 def logs(
     node: Annotated[int | None, typer.Argument(metavar="[NODE]", show_default=False, help="A node's id.")] = None,
     lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many of the last lines.")] = 20,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Show what nodes have printed: of one, or of all."""
-    with _failures():
+    with failures():
         cluster = _load(data_dir)
         node_ids = list(cluster.processes) if node is None else [cluster.plan.node(node).node_id]
     for node_id in node_ids:
@@ -194,7 +119,7 @@ def logs(
 @app.command()
 def start(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Start a node; return once it serves."""
-    with _failures():
+    with failures():
         cluster = _load(data_dir)
         is_broker = cluster.plan.node(node).is_broker
         if not cluster.is_running(node):
@@ -206,7 +131,7 @@ def start(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 @app.command()
 def stop(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Stop a node in order."""
-    with _failures():
+    with failures():
         _load(data_dir).stop(node)
     print(f"Stopped node {node}.")
 
@@ -214,7 +139,7 @@ def stop(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 @app.command()
 def kill(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """End a node as a crash does."""
-    with _failures():
+    with failures():
         _load(data_dir).kill(node)
     print(f"Killed node {node}.")
 
@@ -228,38 +153,16 @@ def add(
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Add a broker and start it, which gets new partitions only; or a controller."""
-    with _failures():
+    with failures():
         cluster = _load(data_dir)
         added = cluster.add_controller(port) if is_controller else cluster.add(port)
     print(f"Added node {added.node_id} on {added.address[0]}:{added.address[1]}.")
 
 
-@voters_app.command("add")
-def add_voter(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Make a running controller a voter, in place of the one with a directory that it has lost."""
-    with _failures():
-        _load(data_dir).add_voter(node)
-
-
-@app.command()
-def move(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic to move.")],
-    to: Annotated[str, typer.Option("--to", metavar="NODE,...", help="The brokers that are to have its partitions.")],
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
-    """Move a topic's partitions to other brokers, as many replicas as before; Ctrl-C leaves the move running."""
-    broker_ids = [part.strip() for part in to.split(",")]
-    if not all(part.isdecimal() for part in broker_ids):
-        raise typer.BadParameter("broker ids, separated by commas", param_hint="--to")
-    with _failures():
-        for arrived, count in _load(data_dir).move(topic, [int(part) for part in broker_ids]):
-            print(f"{arrived} of {count} partitions are there", flush=True)
-
-
 @app.command()
 def remove(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Take a broker that holds no replicas, or a controller of its own, out of the cluster."""
-    with _failures():
+    with failures():
         _load(data_dir).remove(node)
     print(f"Removed node {node}.")
 
@@ -270,9 +173,18 @@ def down(
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Stop all nodes."""
-    with _failures():
+    with failures():
         cluster = _load(data_dir)
         cluster.down()
         if delete_data:
             cluster.delete()
     print("Stopped all nodes" + (", deleted their data." if delete_data else "."))
+
+
+app.command("status")(status)
+app.command("move")(move)
+app.command("elect")(elect)
+app.command("throttle")(throttle)
+app.command("unregister")(unregister)
+app.add_typer(voters_app, name="voters")
+app.command("check")(check)

@@ -6,11 +6,10 @@ Works with kafkapy and Apache Kafka, over connections of our own (--command-conf
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from kafkapy.cli.cluster_link import BrokerQueries
 from kafkapy.cli.connection import Connection
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
@@ -22,9 +21,6 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.server.migration.survey import HIDDEN, Broker, Partition, Survey, Topic, Voter
 from kafkapy.types import METADATA_PARTITION
 
-API_VERSIONS: Final = 18
-FEATURES_SINCE: Final = 3
-"""The first version of ApiVersions with feature levels."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
@@ -35,36 +31,6 @@ TOPIC_KEYS: Final = ["min.insync.replicas", "remote.storage.enable"]
 TOPICS_AT_ONCE: Final = 500
 CAUGHT_UP_MS: Final = 10_000
 """How far a voter may be behind the most recent one, by its last caught-up time."""
-
-
-class BrokerQueries:
-    """A connection with its broker's supported versions; a context manager."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        answer = connection.call(
-            ApiVersionsRequest(client_software_name="kafkapy", client_software_version="1"), FEATURES_SINCE
-        )
-        self.versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
-
-    def __enter__(self) -> "BrokerQueries":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.__exit__(None, None, None)
-
-    def knows(self, request_type: Any) -> bool:
-        return request_type.API_KEY in self.versions
-
-    def query(self, request: Any) -> Any:
-        """Return the response at the highest common version. Raises OSError, ProtocolError."""
-        api = APIS[request.API_KEY]
-        least, most = self.versions.get(api.key, (0, -1))
-        version = min(most, api.max_version)
-        if version < max(least, api.min_version):
-            raise ProtocolError(f"the broker does not serve {api.name} at a version that is known here")
-        return self._connection.call(request, version)
 
 
 def survey(servers: str) -> Survey:

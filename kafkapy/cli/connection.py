@@ -68,13 +68,13 @@ class Connection:
         assert failure is not None
         raise failure
 
-    def call(self, request: Any, version: int) -> Any:
-        """Send a request and return its response."""
-        return _decoded(request, self.exchange(request, version), version)
+    def call(self, request: Any, version: int, timeout_s: float | None = None) -> Any:
+        """Send a request and return its response. timeout_s: other than the connection's."""
+        return _decoded(request, self.exchange(request, version, timeout_s), version)
 
-    def exchange(self, request: Any, version: int) -> bytes:
+    def exchange(self, request: Any, version: int, timeout_s: float | None = None) -> bytes:
         """Send a request and return its response, not decoded and without a header."""
-        self._deadline_s = deadline_in(self._timeout_s)
+        self._deadline_s = deadline_in(self._timeout_s if timeout_s is None else timeout_s)
         return self._exchange(request, version)
 
     def _ask(self, request: Any, version: int) -> Any:

@@ -36,6 +36,8 @@ app.add_typer(security.app, name="security")
 CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security", "cluster")
 """Commands from which --command-config FILE is taken, in front of their parsers."""
 LOCAL = (("configs", "explain"), ("security", "init"))
+OF_ANY_CLUSTER = ("check", "status", "voters", "move", "elect", "throttle", "unregister")
+"""Below `kafkapy cluster`: the others are for nodes of this machine."""
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 
@@ -59,9 +61,9 @@ def _(
 
 
 def connects(path: Sequence[str]) -> bool:
-    """Whether a command connects to a broker by --command-config; of `kafkapy cluster` only check does."""
+    """Whether a command connects to a broker by --command-config."""
     if path[0] == "cluster":
-        return tuple(path) == ("cluster", "check")
+        return path[1] in OF_ANY_CLUSTER
     return path[0] in CONNECTING and tuple(path) not in LOCAL
 
 

@@ -102,7 +102,7 @@ class Cluster:
         def find() -> int | None:
             for node in self._cluster.plan.controllers:
                 if self._answers(node.node_id):
-                    leader_id, _ = queries.controllers((node.address[0], node.controller_port))
+                    leader_id, _ = queries.controllers(queries.asking((node.address[0], node.controller_port)))
                     if leader_id >= 0 and self._answers(leader_id):
                         return leader_id
             return None
@@ -129,7 +129,7 @@ class Cluster:
         def find() -> queries.TopicPartitions | None:
             for broker in self._cluster.plan.brokers:
                 if self._answers(broker.node_id):
-                    return queries.partitions(broker.address)
+                    return queries.partitions(queries.asking(broker.address))
             return None
 
         return self._until(find, "no broker answers")

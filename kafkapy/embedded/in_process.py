@@ -12,6 +12,7 @@ from kafkapy.embedded.links import LinkedConnector, Links
 from kafkapy.embedded.loop_thread import LoopThread
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
 from kafkapy.server.cluster.plan import ClusterError, ClusterPlan, NodePlan
+from kafkapy.server.cluster.queries import asking
 from kafkapy.server.run import NodeServer, new_node
 
 REFUSED: Final = "nodes of one process cannot be {}: stop them or cut them off, or leave in_process out"
@@ -107,7 +108,7 @@ class InProcessCluster:
         broker = next((each for each in self.plan.brokers if self.is_running(each.node_id)), None)
         if broker is None:
             raise ClusterError("no broker runs that could be asked to add a voter")
-        self._cluster.make_voter(node, broker.address, timeout_s)
+        self._cluster.make_voter(node, asking(broker.address), timeout_s)
         return node
 
     def partition(self, *groups: Collection[int], one_way: bool = False) -> None:

@@ -116,7 +116,7 @@ def cluster(tmp_path: Path, disks: dict[int, MountedDisk], java_tool: Callable[.
 
 
 def under_replicated(cluster: ProxiedNodes) -> list[str]:
-    found = queries.partitions(("127.0.0.1", cluster.nodes[1].port))
+    found = queries.partitions(queries.asking(("127.0.0.1", cluster.nodes[1].port)))
     return found.under_replicated + found.offline
 
 

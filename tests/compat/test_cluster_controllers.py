@@ -50,6 +50,6 @@ def test_a_controller_joins_nodes_of_one_process() -> None:
     with Cluster(1, in_process=True) as cluster:
         added = cluster.add_controller()
         host, port = cluster.address_of(cluster.broker_ids[0]).split(":")
-        found = queries.quorum((host, int(port)))
+        found = queries.quorum(queries.asking((host, int(port))))
         assert found is not None
         assert sorted(found.voters) == [1, added]

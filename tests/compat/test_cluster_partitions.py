@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkapy import Cluster
 from kafkapy.server.cluster.plan import ClusterError
-from kafkapy.server.cluster.queries import partitions
+from kafkapy.server.cluster.queries import asking, partitions
 from tests.support.eventually import eventually
 from tests.support.replicated_topics import TIMEOUT_S, create, produce
 
@@ -51,7 +51,7 @@ def test_the_majority_goes_on_without_the_leader_that_was_cut_off(cluster: Clust
     reachable = ",".join(cluster.address_of(node_id) for node_id in others)
     assert produce(reachable, "cut") is None
     host, port = cluster.address_of(alone).split(":")
-    leaders = partitions((host, int(port))).leaders
+    leaders = partitions(asking((host, int(port)))).leaders
     assert leaders["cut"][0] == alone, "clients reach it, and it has not heard of its successor"
     cluster.heal()
     eventually(lambda: not cluster.partitions().under_replicated)

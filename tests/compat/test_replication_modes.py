@@ -74,7 +74,7 @@ class Secured(NamedTuple):
         """Return the leader of the quorum that any node tells, -1 if none does."""
         for node in self.nodes.nodes:
             with contextlib.suppress(OSError, KafkapyError):
-                found = queries.quorum(("127.0.0.1", node.port))
+                found = queries.quorum(queries.asking(("127.0.0.1", node.port)))
                 if found is not None and found.leader_id > 0:
                     return found.leader_id
         return -1

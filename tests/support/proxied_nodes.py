@@ -118,7 +118,7 @@ class ProxiedNodes:
         """Return the leader that any node tells, None if none does."""
         for node in self._answering():
             try:
-                leader = queries.partitions(("127.0.0.1", node.port)).leaders[topic][partition]
+                leader = queries.partitions(queries.asking(("127.0.0.1", node.port))).leaders[topic][partition]
             except (OSError, KafkapyError, KeyError):
                 continue
             if leader in self.nodes:
@@ -129,7 +129,7 @@ class ProxiedNodes:
         """Return the active controller that any node tells, None if none does."""
         for node in self._answering():
             try:
-                leader_id, _ = queries.controllers(("127.0.0.1", self.controller_ports[node.node_id]))
+                leader_id, _ = queries.controllers(queries.asking(("127.0.0.1", self.controller_ports[node.node_id])))
             except (OSError, KafkapyError):
                 continue
             if leader_id in self.nodes:

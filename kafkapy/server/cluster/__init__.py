@@ -1,10 +1,11 @@
-"""`kafkapy cluster`: several nodes on this machine, each a background process.
+"""`kafkapy cluster`: several nodes on this machine, each a background process; and what changes any cluster.
 
 plan.py         nodes, roles, ports, and a configuration for each
 local.py        the cluster in its directory: created, started, inspected, stopped, extended
 processes.py    one node's process and its pid file
-queries.py      asks a running cluster for brokers, leaders, quorum
-voters.py moving.py    changes the quorum's voters; moves partitions
+queries.py status.py    asks any running cluster for brokers, leaders, quorum; all of it as one state
+voters.py joining.py    changes the quorum's voters; finds the directory and the address of a new one
+moving.py electing.py throttling.py    moves partitions, elects their leaders, limits how fast they move
 
-Called by `cli/cluster.py` and `embedded/cluster.py`.
+Called by `cli/cluster*.py` and `embedded/cluster.py`.
 """

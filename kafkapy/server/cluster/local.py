@@ -8,21 +8,20 @@ import itertools
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self
 
 from kafkapy.config.load import load
 from kafkapy.config.properties import parse_properties
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.server.cluster import queries
-from kafkapy.server.cluster.moving import move
+from kafkapy.server.cluster.moving import move, replicas_of, targets
 from kafkapy.server.cluster.plan import (
     BROKER,
     CONTROLLER,
     FIRST_CONTROLLER_ID,
+    HOST,
     ClusterError,
     ClusterPlan,
     NodePlan,
@@ -32,14 +31,13 @@ from kafkapy.server.cluster.plan import (
     write_private,
 )
 from kafkapy.server.cluster.processes import POLL_S, STOP_TIMEOUT_S, NodeProcess
-from kafkapy.server.cluster.voters import join_quorum, leave_quorum
+from kafkapy.server.cluster.status import ClusterStatus, NodeStatus, add_partitions, or_none
+from kafkapy.server.cluster.voters import CONTROLLER_LISTENER, leave_quorum, replace_voter
 from kafkapy.server.process.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import decode_meta_properties
 from kafkapy.storage.offline.format import META_PROPERTIES, FormatRequest, Voter, format_directories
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
-
-T = TypeVar("T")
 
 START_TIMEOUT_S: Final = 60.0
 NAMES_SHOWN: Final = 5
@@ -59,29 +57,6 @@ class NodeProxies(Protocol):
 
     def heal(self) -> None:
         """Let all nodes reach each other, and let pass what was kept back."""
-
-
-@dataclass(slots=True)
-class NodeStatus:
-    node_id: int
-    roles: str
-    address: str
-    pid: int | None
-    state: str
-    """stopped, fenced (or starting), running; "running, active controller" for the leader of the quorum."""
-
-
-@dataclass(slots=True)
-class ClusterStatus:
-    """`quorum` and `partitions` are None if no broker answers."""
-
-    nodes: list[NodeStatus]
-    quorum: queries.QuorumView | None
-    partitions: queries.TopicPartitions | None
-    at_risk: list[str]
-    """Partitions led by a broker that does not answer, as `topic-partition`: offline until it is fenced, or answers."""
-    controllers_without_vote: list[queries.QuorumReplica] = field(default_factory=list)
-    """Controllers that follow the quorum with a directory that is no voter's."""
 
 
 class LocalCluster:
@@ -225,7 +200,7 @@ class LocalCluster:
         """Add a separate controller, start it and return once it is a voter. Raises ClusterError."""
         node = self.prepare_controller(port)
         self.start(node.node_id, timeout_s)
-        self.make_voter(node, self._answering_broker(), timeout_s)
+        self.make_voter(node, self.ask_broker(), timeout_s)
         return node
 
     def prepare_controller(self, port: int = 0) -> NodePlan:
@@ -234,14 +209,13 @@ class LocalCluster:
         added = NodePlan(max(node_id, FIRST_CONTROLLER_ID), CONTROLLER, controller_port=port or free_ports(1)[0])
         return self._prepare(added)
 
-    def make_voter(self, node: NodePlan, address: queries.Address, timeout_s: float) -> None:
+    def make_voter(self, node: NodePlan, ask: queries.Ask, timeout_s: float) -> None:
         """Make a running controller a voter, by a request to a broker, in place of one of its former directory.
 
         Raises OSError, KafkapyError.
         """
-        directory_id = uuid_from_string(self._directory_id(node))
-        leave_quorum(address, self.plan.cluster_id, node.node_id, timeout_s=timeout_s, kept=directory_id)
-        join_quorum(address, self.plan.cluster_id, node, directory_id, timeout_s=timeout_s)
+        voter = Voter(node.node_id, HOST, node.advertised_controller_port, uuid_from_string(self._directory_id(node)))
+        replace_voter(ask, self.plan.cluster_id, voter, CONTROLLER_LISTENER, timeout_s=timeout_s)
 
     def _directory_id(self, node: NodePlan) -> str:
         """Return the id of a node's directory as text; empty if there is none."""
@@ -259,7 +233,7 @@ class LocalCluster:
             raise ClusterError(f"node {node_id} is no controller")
         if not self.is_running(node_id):
             raise ClusterError(f"node {node_id} is not running: `kafkapy cluster start {node_id}` starts it")
-        self.make_voter(node, self._answering_broker(), START_TIMEOUT_S)
+        self.make_voter(node, self.ask_broker(), START_TIMEOUT_S)
 
     def _prepare(self, node: NodePlan) -> NodePlan:
         if self._proxies is not None:
@@ -312,7 +286,8 @@ class LocalCluster:
 
     def move(self, topic: str, broker_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Move a topic's partitions to these brokers; yield (completed, total) counts. Raises ClusterError."""
-        yield from move(self._answering_broker(), topic, broker_ids)
+        ask = self.ask_broker()
+        yield from move(ask, topic, targets(replicas_of(ask, topic), broker_ids))
 
     def remove(self, node_id: int) -> None:
         """Remove a node and its directory: a broker without replicas, or a separate controller.
@@ -337,21 +312,21 @@ class LocalCluster:
         """Remove a controller from the voters, then stop it."""
         if len(self.plan.controllers) == 1:
             raise ClusterError(f"node {node.node_id} is the only controller")
-        leave_quorum(self._answering_broker(), self.plan.cluster_id, node.node_id, timeout_s=START_TIMEOUT_S)
+        leave_quorum(self.ask_broker(), self.plan.cluster_id, node.node_id, timeout_s=START_TIMEOUT_S)
         if self.processes[node.node_id].pid is not None:
             self.stop(node.node_id)
 
     def _unregister(self, node: NodePlan) -> None:
         """Stop a broker that holds no replicas, and unregister it."""
         node_id = node.node_id
-        count = queries.partitions(self._answering_broker()).replica_counts.get(node_id, 0)
+        count = queries.partitions(self.ask_broker()).replica_counts.get(node_id, 0)
         if count:
             move = "move them with `kafkapy cluster move` first"
             raise ClusterError(f"node {node_id} has replicas of {count} partitions: {move}")
         if self.processes[node_id].pid is not None:
             self.stop(node_id)
         with contextlib.suppress(ProtocolError):  # a controller without UnregisterBroker keeps it as a fenced one
-            queries.unregister(self._answering_broker(), node_id)
+            queries.unregister(self.ask_broker(), node_id)
 
     # -- status ---------------------------------------------------------------------------------------------------
 
@@ -379,18 +354,18 @@ class LocalCluster:
         """Return whether a node answers; a broker answers clients once it is unfenced."""
         try:
             if node.is_broker:
-                return queries.brokers(node.address).get(node.node_id, False)
-            queries.api_versions(node.address)
+                return queries.brokers(queries.asking(node.address)).get(node.node_id, False)
+            queries.api_versions(queries.asking(node.address))
         except (OSError, KafkapyError):
             return False
         return True
 
     def status(self) -> ClusterStatus:
         """Return the state of the cluster, as far as nodes answer."""
-        address = self._find_broker()
-        quorum = _or_none(lambda: queries.quorum(address)) if address is not None else None
-        found = _or_none(lambda: queries.partitions(address)) if address is not None else None
-        unfenced = (_or_none(lambda: queries.brokers(address)) if address is not None else None) or {}
+        ask = self._find_broker()
+        quorum = or_none(lambda: queries.quorum(ask)) if ask is not None else None
+        found = or_none(lambda: queries.partitions(ask)) if ask is not None else None
+        unfenced = (or_none(lambda: queries.brokers(ask)) if ask is not None else None) or {}
         nodes = [
             NodeStatus(
                 node.node_id,
@@ -405,7 +380,10 @@ class LocalCluster:
         followers = quorum.others if quorum is not None else []
         without_vote = [each for each in followers if (each.node_id, each.directory_id) in own]
         at_risk = [] if found is None else found.led_by(self._silent_brokers())
-        return ClusterStatus(nodes, quorum, found, at_risk, without_vote)
+        status = ClusterStatus(nodes, quorum, found, at_risk, without_vote)
+        if ask is not None and found is not None:
+            or_none(lambda: add_partitions(ask, status))
+        return status
 
     def _silent_brokers(self) -> set[int]:
         """Return the brokers that do not run, or do not answer."""
@@ -422,19 +400,19 @@ class LocalCluster:
             return "fenced"
         return "running, active controller" if quorum is not None and quorum.leader_id == node.node_id else "running"
 
-    def _find_broker(self) -> queries.Address | None:
-        """Return the address of a broker that answers; None if none does."""
+    def _find_broker(self) -> queries.Ask | None:
+        """Return what asks a broker that answers; None if none does."""
         for node in self.plan.brokers:
             if self.processes[node.node_id].pid is not None and self._is_ready(node):
-                return node.address
+                return queries.asking(node.address)
         return None
 
-    def _answering_broker(self) -> queries.Address:
-        """Raises ClusterError."""
-        address = self._find_broker()
-        if address is None:
+    def ask_broker(self) -> queries.Ask:
+        """Return what asks a broker that answers. Raises ClusterError."""
+        ask = self._find_broker()
+        if ask is None:
             raise ClusterError("no broker answers: `kafkapy cluster up` starts what does not run")
-        return address
+        return ask
 
     # -- formatting -----------------------------------------------------------------------------------------------
 
@@ -472,14 +450,6 @@ class LocalCluster:
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:
     write_private(path, "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
-
-
-def _or_none(question: Callable[[], T]) -> T | None:
-    """Return the result of a query to the cluster, None if no node answers."""
-    try:
-        return question()
-    except (OSError, KafkapyError):
-        return None
 
 
 def _escaped(value: str) -> str:

@@ -1,7 +1,7 @@
-"""Moves a topic's partitions to other brokers, for `kafkapy cluster move`: reassign, wait, elect (KIP-455)."""
+"""Moves a topic's partitions to other brokers, or gives them more or fewer replicas (KIP-455)."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from kafkapy.protocol.error_code import ErrorCode
@@ -10,84 +10,124 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kafkapy.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
 from kafkapy.protocol.messages.list_partition_reassignments_response import OngoingPartitionReassignment
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.server.cluster.electing import elect
 from kafkapy.server.cluster.plan import ClusterError
-from kafkapy.server.cluster.queries import Address, query
+from kafkapy.server.cluster.queries import Ask
 
 POLL_S: Final = 0.2
 TIMEOUT_S: Final = 60.0
 
-
-def targets(replicas: Mapping[int, Sequence[int]], broker_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the new replicas of each partition: as many as before, with the brokers in rotation as preferred leader.
-
-    Raises ClusterError if there are too few brokers.
-    """
-    found = {}
-    for partition_id, current in sorted(replicas.items()):
-        if len(current) > len(broker_ids):
-            raise ClusterError(f"partition {partition_id} has {len(current)} replicas: name as many brokers at least")
-        first = partition_id % len(broker_ids)
-        found[partition_id] = [*broker_ids[first:], *broker_ids[:first]][: len(current)]
-    return found
+Replicas = Mapping[int, Sequence[int]]
+"""Broker ids by partition, the preferred leader first."""
 
 
-def move(address: Address, topic: str, broker_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Move a topic; yield (completed, total) partition counts whenever they change. Replaces a move that is running.
+def targets(replicas: Replicas, broker_ids: Sequence[int], factor: int | None = None) -> dict[int, list[int]]:
+    """Return the new replicas of each partition, with the brokers in rotation as preferred leader.
 
-    Raises ClusterError if the controller refuses, OSError and ProtocolError.
+    factor: how many replicas each gets; without, as many as before. Raises ClusterError if there are too few brokers.
     """
     if len(set(broker_ids)) != len(broker_ids):
         raise ClusterError("a broker is named twice")
-    wanted = targets(_replicas(address, topic), broker_ids)
-    _reassign(address, topic, wanted)
+    found = {}
+    for partition_id, current in sorted(replicas.items()):
+        count = len(current) if factor is None else factor
+        if count > len(broker_ids):
+            raise ClusterError(f"partition {partition_id} is to have {count} replicas: name as many brokers at least")
+        first = partition_id % len(broker_ids)
+        found[partition_id] = [*broker_ids[first:], *broker_ids[:first]][:count]
+    return found
+
+
+def resized(
+    replicas: Replicas, factor: int, racks: Mapping[int, str | None], counts: Mapping[int, int]
+) -> dict[int, list[int]]:
+    """Return the replicas of each partition with others added, or the last ones dropped; those that stay do not move.
+
+    An added one goes to a broker of a rack without a replica, if there is one, and there to the broker with the fewest
+    replicas. racks: of the brokers that may get replicas. counts: replicas by broker, of all topics. Raises
+    ClusterError if there are too few brokers.
+    """
+    load = {broker_id: counts.get(broker_id, 0) for broker_id in racks}
+    found = {}
+    for partition_id, current in sorted(replicas.items()):
+        chosen = list(current[:factor])
+        while len(chosen) < factor:
+            free = [broker_id for broker_id in racks if broker_id not in chosen]
+            if not free:
+                raise ClusterError(f"{factor} replicas are wanted: only {len(racks)} brokers are running")
+            used = {racks.get(broker_id) for broker_id in chosen}
+            chosen.append(min(free, key=lambda each: (racks[each] in used, load[each], each)))
+            load[chosen[-1]] += 1
+        found[partition_id] = chosen
+    return found
+
+
+def move(ask: Ask, topic: str, wanted: Mapping[int, list[int]]) -> Iterator[tuple[int, int]]:
+    """Give partitions these replicas; yield (completed, total) counts whenever they change, then elect their leaders.
+
+    Replaces a move that is running. Raises ClusterError if the controller refuses, OSError and ProtocolError.
+    """
+    reassign(ask, topic, wanted)
     arrived = -1
     while arrived < len(wanted):
-        before, arrived = arrived, len(wanted) - len(_running(address, topic, list(wanted)))
+        before, arrived = arrived, len(wanted) - len(running(ask, topic, list(wanted)))
         if arrived != before:
             yield arrived, len(wanted)
         if arrived < len(wanted):
             time.sleep(POLL_S)
-    query(
-        address,
-        ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, partitions=list(wanted))]),
-        timeout_s=TIMEOUT_S,
-    )
+    elect(ask, {topic: list(wanted)})
 
 
-def _replicas(address: Address, topic: str) -> dict[int, list[int]]:
-    """Return the replicas of each partition; those that a running move removes do not count."""
-    (found,) = query(address, MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics
+def replicas_of(ask: Ask, topic: str, partition_ids: Collection[int] | None = None) -> dict[int, list[int]]:
+    """Return the replicas of these partitions (of all without); those that a running move removes do not count.
+
+    Raises ClusterError, OSError, ProtocolError.
+    """
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    (found,) = ask(request).topics
     if found.error_code:
         raise ClusterError(f"topic {topic}: {ErrorCode(found.error_code).name}")
     replicas = {each.partition_index: list(each.replica_nodes) for each in found.partitions}
-    for partition in _running(address, topic, list(replicas)):
+    for partition in running(ask, topic, list(replicas)):
         replicas[partition.partition_index] = [
             replica for replica in partition.replicas if replica not in partition.removing_replicas
         ]
-    return replicas
+    if partition_ids is None:
+        return replicas
+    missing = sorted(set(partition_ids) - replicas.keys())
+    if missing:
+        raise ClusterError(f"topic {topic} has no partition {missing[0]}")
+    return {partition_id: replicas[partition_id] for partition_id in partition_ids}
 
 
-def _reassign(address: Address, topic: str, wanted: Mapping[int, list[int]]) -> None:
+def reassign(ask: Ask, topic: str, wanted: Mapping[int, list[int] | None]) -> None:
+    """Begin to move partitions; None cancels a partition's move. Raises as `move`."""
     partitions = [ReassignablePartition(partition_id, replicas=replicas) for partition_id, replicas in wanted.items()]
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, partitions=partitions)])
-    response = query(address, request, timeout_s=TIMEOUT_S)
+    response = ask(request, timeout_s=TIMEOUT_S)
     answers = [response, *(each for answered in response.responses for each in answered.partitions)]
     for each in answers:
         if each.error_code:
             raise ClusterError(each.error_message or ErrorCode(each.error_code).name)
 
 
-def _running(address: Address, topic: str, partition_ids: list[int]) -> list[OngoingPartitionReassignment]:
-    """Return the partitions that are being reassigned."""
+def running(ask: Ask, topic: str, partition_ids: list[int]) -> list[OngoingPartitionReassignment]:
+    """Return the partitions among these that are being reassigned. Raises as `move`."""
     requested = ListPartitionReassignmentsTopics(topic, partition_indexes=partition_ids)
-    response = query(address, ListPartitionReassignmentsRequest(topics=[requested]), timeout_s=TIMEOUT_S)
+    return [each for _, each in all_running(ask, [requested])]
+
+
+def all_running(
+    ask: Ask, topics: list[ListPartitionReassignmentsTopics] | None = None
+) -> list[tuple[str, OngoingPartitionReassignment]]:
+    """Return (topic, partition) for what is being reassigned, of all topics without `topics`. Raises as `move`."""
+    response = ask(ListPartitionReassignmentsRequest(topics=topics), timeout_s=TIMEOUT_S)
     if response.error_code:
         raise ClusterError(response.error_message or ErrorCode(response.error_code).name)
-    return [partition for each in response.topics for partition in each.partitions]
+    return [(topic.name, partition) for topic in response.topics for partition in topic.partitions]
