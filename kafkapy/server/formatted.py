@@ -27,7 +27,7 @@ def check_identity(disk: "Disk", directories: LogDirectories, config: BrokerConf
             raise ConfigError("metadata.log.dir", path, message)
         if meta is None:
             if path == config.metadata_log_dir:
-                check_not_lost(disk, metas)
+                check_not_lost(disk, config, metas)
             message = "is not formatted: run `kafkapy storage format` first"
             raise ConfigError("log.dirs", path, message)
         if meta.node_id != config.node_id:

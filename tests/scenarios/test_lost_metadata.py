@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy import Broker
+from kafkapy.__main__ import main
 from kafkapy.errors import KafkapyError
 from tests.support.client_requests import create_topic, metadata
 from tests.support.wire import WireClient
@@ -117,3 +118,21 @@ def test_an_interrupted_format_is_finished(directory: Path) -> None:
             path.unlink()
     with Broker(data_dir=directory) as broker, WireClient(broker.bootstrap_servers) as client:
         create_topic(client, "new")
+
+
+@pytest.mark.parametrize(("controllers", "status"), [("localhost:19093", 1), ("localhost:19093,localhost:19094", 0)])
+def test_a_lost_metadata_directory_is_formatted_where_other_controllers_have_the_metadata(
+    used: Path, tmp_path: Path, controllers: str, status: int
+) -> None:
+    """The node has two directories: the first, with the metadata, is new; the second has its records still."""
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        f"controller.quorum.bootstrap.servers={controllers}\n"
+        f"listeners=PLAINTEXT://localhost:19092,CONTROLLER://localhost:19093\nlog.dirs={tmp_path / 'new'},{used}\n"
+    )
+    lose_metadata_log(used)
+    cluster_id = next(line for line in (used / "meta.properties").read_text().splitlines() if "cluster.id" in line)
+    options = ["-c", str(properties), "-t", cluster_id.partition("=")[2], "--ignore-formatted"]
+    assert main(["storage", "format", *options, "--no-initial-controllers"]) == status
+    assert (tmp_path / "new" / "meta.properties").exists() == (status == 0)

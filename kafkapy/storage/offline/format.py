@@ -115,7 +115,7 @@ def format_directories(
     formatted = {path: read_meta_properties(disk, path) for path in directories_of(request.config)}
     _check_formatted(request, formatted)
     if formatted[request.config.metadata_log_dir] is None:
-        check_not_lost(disk, formatted)
+        check_not_lost(disk, request.config, formatted)
     for path in (path for path, properties in formatted.items() if properties is None):
         _format_directory(path, request, content, disk=disk, random=random, clock=clock, say=say)
     if None not in formatted.values():
@@ -132,21 +132,23 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     return decode_meta_properties(disk.read_file(path), path) if disk.exists(path) else None
 
 
-def check_not_lost(disk: Disk, paths: Iterable[str]) -> None:
-    """Raise FormatError if one of `paths` holds logs: then a meta.properties was lost, and the node is not new.
+def check_not_lost(disk: Disk, config: BrokerConfig, formatted: Mapping[str, MetaProperties | None]) -> None:
+    """Raise FormatError if a metadata directory is to be formatted that was lost, and nobody else has what it held.
 
-    A newly formatted metadata directory has another id than the one in the quorum's log, so no controller would ever
-    become active. A deviation: Apache Kafka's tool formats it, and the node then waits for a controller forever.
+    A directory that holds logs, and is not formatted, has lost its meta.properties. If this node is the only
+    controller, so has the node if another directory holds logs: a newly formatted metadata directory has another id
+    than the one in the quorum's log, so no controller would ever become active. A deviation: Apache Kafka's tool
+    formats it, and the node then waits for a controller forever.
     """
-    for path in paths:
+    for path in (path for path, meta in formatted.items() if meta is None or config.is_only_controller):
         names = partition_directories(disk, path)
         if holds_metadata_log(disk, path):
             names.append(METADATA_DIRECTORY)
         if names:
             raise FormatError(
-                f"No readable {META_PROPERTIES} files found. {path} has none, but it holds {len(names)} logs, such as "
-                f"{names[0]}. Nothing was touched. Restore {META_PROPERTIES} (cluster.id, node.id, directory.id) "
-                "from a backup; or, to begin anew without these logs, move their directories away."
+                f"No readable {META_PROPERTIES} files found. {path} holds {len(names)} logs, such as {names[0]}. "
+                f"Nothing was touched. Restore {META_PROPERTIES} (cluster.id, node.id, directory.id) from a backup; "
+                "or, to begin anew without these logs, move their directories away."
             )
 
 
