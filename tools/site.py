@@ -28,6 +28,9 @@ SECTIONS: Final = {
     "How to": [
         "docs/howto/node.md",
         "docs/howto/cluster.md",
+        "docs/howto/three_hosts.md",
+        "docs/howto/replace.md",
+        "docs/howto/promises.md",
         "docs/howto/pytest.md",
         "docs/howto/embed.md",
         "docs/howto/asyncio.md",

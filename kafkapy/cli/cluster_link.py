@@ -60,7 +60,8 @@ class BrokerQueries:
 class ClusterLink:
     """Sends requests to a broker, or to the active controller; connects again after a failure. A context manager.
 
-    Requests are those that may be repeated: one whose connection ends before its answer is sent once more.
+    Requests are those that may be repeated: one whose connection ends before its answer is sent once more, but
+    for one that has timed out.
     """
 
     def __init__(self, servers: str, *, of_controllers: bool = False) -> None:
@@ -74,9 +75,9 @@ class ClusterLink:
         is_new = self._queries is None
         try:
             response = self._connected().query(request, timeout_s)
-        except OSError:
+        except OSError as error:
             self.close()
-            if is_new:
+            if is_new or isinstance(error, TimeoutError):
                 raise
             response = self._connected().query(request, timeout_s)
         if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:

@@ -37,6 +37,8 @@ def status(options: StatusOptions) -> None:
     print_table([columns[index] for index in shown], [[row[index] for index in shown] for row in rows])
     for line in _quorum_lines(found):
         print(line)
+    if options.controllers:
+        return
     for line in _partition_lines(found):
         print(line)
 

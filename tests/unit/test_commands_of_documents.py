@@ -18,6 +18,7 @@ from kafkapy.cli.command_tree import Command, command_tree
 from tests.support.pages import DOCUMENTS, FENCE, ROOT, blocks
 
 HERE: Final = "tests/unit/test_pages.py"
+ON_HOSTS: Final = "tests/compat/test_several_hosts.py"
 WITH_JAVA: Final = "tests/compat/test_pages.py"
 RUN_BY: Final = {
     "README.md": HERE,
@@ -26,8 +27,11 @@ RUN_BY: Final = {
     "docs/howto/console.md": HERE,
     "docs/howto/node.md": HERE,
     "docs/howto/prometheus.md": HERE,
+    "docs/howto/promises.md": ON_HOSTS,
     "docs/howto/pytest.md": HERE,
+    "docs/howto/replace.md": ON_HOSTS,
     "docs/howto/systemd.md": HERE,
+    "docs/howto/three_hosts.md": ON_HOSTS,
     "docs/howto/spark_cluster.md": WITH_JAVA,
     "docs/tutorial.md": WITH_JAVA,
     "spark_jobs/README.md": WITH_JAVA,

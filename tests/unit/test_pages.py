@@ -12,7 +12,11 @@ for needed in ("aiokafka", "confluent_kafka", "xdist", "yaml"):
     pytest.importorskip(needed)
 
 HERE = ("asyncio", "cluster", "console", "embed", "node", "prometheus", "pytest", "systemd")
-ELSEWHERE = {"image": "its commands need a container engine", "spark_cluster": "tests/compat/test_pages.py"}
+ELSEWHERE = {
+    "image": "its commands need a container engine",
+    "spark_cluster": "tests/compat/test_pages.py",
+    **dict.fromkeys(("promises", "replace", "three_hosts"), "tests/compat/test_several_hosts.py"),
+}
 HOWTO = ROOT / "docs" / "howto"
 HERE_SAID = {
     "kafkapy console -b 127.0.0.1:9092": "kafkapy console -b 127.0.0.1:9092 --listen 127.0.0.1:0",

@@ -139,7 +139,7 @@ def quorum(ask: Ask) -> QuorumView | None:
     topic = TopicData(
         METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=METADATA_PARTITION.partition)]
     )
-    response = ask(DescribeQuorumRequest(topics=[topic]))
+    response = ask(DescribeQuorumRequest(topics=[topic]), timeout_s=TIMEOUT_S)
     if response.error_code or not response.topics or response.topics[0].partitions[0].error_code:
         return None
     found = response.topics[0].partitions[0]

@@ -92,7 +92,8 @@ def add_partitions(ask: Ask, status: ClusterStatus) -> None:
     """Add what it takes more requests to know of the partitions. Raises OSError, KafkapyError."""
     assert status.partitions is not None
     status.under_min_isr, status.at_min_isr = queries.by_min_isr(ask, status.partitions)
-    status.reassigning = queries.reassigning(ask)
+    if status.quorum is not None:  # without a controller nobody answers
+        status.reassigning = or_none(lambda: queries.reassigning(ask)) or []
 
 
 def _replicas(quorum: QuorumView | None) -> list[QuorumReplica]:
