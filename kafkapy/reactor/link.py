@@ -187,8 +187,7 @@ class Link:
                                                       ROOM: no request memory is left
         """
         machine = self._machine
-        frames_left = FRAMES_PER_TURN
-        bytes_left = BYTES_PER_TURN
+        frames_left, bytes_left = FRAMES_PER_TURN, BYTES_PER_TURN
         self._rest = READING
         while not self.is_closed:
             frames_started = self._serve_together(frames_left) if machine.input else 0
@@ -425,9 +424,8 @@ class Link:
 
     def _flush(self) -> None:
         """Send as much as the channel accepts; continue when it becomes writable."""
-        machine = self._machine
+        machine, bytes_left = self._machine, BYTES_PER_TURN
         output = machine.output
-        bytes_left = BYTES_PER_TURN
         while output and not self._is_writing and self._regions.warming is None:
             buffers, more, wanted = machine.gather(read_small)
             if buffers:
@@ -460,6 +458,11 @@ class Link:
         self._resume_rest()
 
     # ---- closing
+
+    def finish(self) -> None:
+        """Start no more requests; close once those that were started are answered."""
+        self._machine.close_after_started()
+        self._guarded(self._flush)
 
     def _refuse(self, api_key: int | None, error: ProtocolError) -> None:
         """Close the connection because its bytes cannot be parsed; log one line."""

@@ -151,9 +151,15 @@ class Reactor:
             acceptor.close()
         self.acceptors.clear()
 
-    async def shut_down(self, grace_ms: int) -> None:
-        """Stop accepting, wait up to `grace_ms` for pending requests to be answered, then close every connection."""
+    def stop_serving(self) -> None:
+        """Accept no connection and start no request any more. Each connection closes once its requests are answered."""
         self.stop_accepting()
+        for link in list(self._links()):
+            link.finish()
+
+    async def shut_down(self, grace_ms: int) -> None:
+        """Stop serving, wait up to `grace_ms` for pending requests to be answered, then close every connection."""
+        self.stop_serving()
         deadline = self._loop.time() + grace_ms / 1000
         while not self.is_quiet and self._loop.time() < deadline:
             await asyncio.sleep(_QUIET_POLL_SECONDS)

@@ -184,7 +184,7 @@ class BrokerServer:
         self._node.update_dynamic_config(self._controller.image)
         self._edge = ClientEdge(self._node)
         self._reactor = self._edge.reactor
-        self._stops.add(StopOrder.ACCEPTING, self._reactor.stop_accepting)
+        self._stops.add_apart(StopOrder.SERVING, self._reactor.stop_serving, undo=self._reactor.stop_accepting)
         self._stops.add_apart(StopOrder.CONNECTIONS, self._shut_reactor_down, undo=self._reactor.close)
         self._edge.bind()
         self._lifecycle = self._new_lifecycle()

@@ -18,7 +18,8 @@ class StopOrder(IntEnum):
     REGISTRATION = auto()
     """Controlled shutdown: partition leadership moves to other brokers."""
     COMMITTED_CHANGES = auto()
-    ACCEPTING = auto()
+    SERVING = auto()
+    """No request is started any more, as by Apache Kafka: this node has no heartbeats, and may be fenced any time."""
     LATE_TRANSACTIONS = auto()
     TRANSACTIONS = auto()
     TRANSACTION_LINKS = auto()

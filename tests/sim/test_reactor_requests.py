@@ -283,6 +283,26 @@ async def test_shut_down_lets_waiting_requests_be_answered_within_the_grace(loop
     assert world.reactor.request_memory.bytes == 0
 
 
+async def test_a_client_that_asks_again_at_once_does_not_delay_a_stop(loop: SimLoop):
+    """A consumer's next Fetch would be parked, and answered by what the node hears of its own end."""
+    world = World(loop, wait=wait_handler)
+    consumer, silent = world.connect(), world.connect()
+    await silent.send_frame(b"wait 0 x")
+    await silent.receive_frame()
+    await consumer.send_frame(b"wait 100 first")
+    await asyncio.sleep(0.01)
+
+    world.reactor.stop_serving()
+    await consumer.send_frame(b"wait 400 second")
+    await silent.wait_end()
+    assert await consumer.receive_frame() == b"wait 100 first"
+    await consumer.wait_end()
+    await world.reactor.shut_down(500)
+
+    assert world.started == [b"wait 0 x", b"wait 100 first"]
+    assert loop.now_ms() < 150
+
+
 async def test_a_waiting_handler_is_cancelled_at_the_end(loop: SimLoop):
     ended = []
 
