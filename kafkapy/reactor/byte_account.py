@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-    from kafkapy.reactor.link import Link
-
 MAX_UNSENT_BYTES: Final = 48 << 20
 MAX_LOGIN_BYTES: Final = 16 << 20
 MAX_HANDSHAKE_BYTES: Final = 16 << 20
@@ -75,7 +73,13 @@ class ByteAccount(Generic[E]):
             )
 
 
-class UnsentResponses(ByteAccount["Link"]):
+class Sending(Closable, Protocol):
+    """A connection (link.py)."""
+
+    unsent_bytes: int
+
+
+class UnsentResponses(ByteAccount[Sending]):
     """The responses of each connection whose peer has not read all of them yet.
 
     Each connection starts no request while `max_output_bytes` wait in it, but one response may have many MiB, and
@@ -85,7 +89,7 @@ class UnsentResponses(ByteAccount["Link"]):
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         super().__init__(loop, MAX_UNSENT_BYTES, "responses that peers do not read")
 
-    def update(self, link: "Link", output: "Iterable[ReadableBuffer | FileRegion]") -> None:
+    def update(self, link: Sending, output: "Iterable[ReadableBuffer | FileRegion]") -> None:
         """Count what is left in a connection after sending, perhaps nothing."""
         link.unsent_bytes = sum(len(item) for item in output if not isinstance(item, FileRegion))
         self.count(link, link.unsent_bytes)

@@ -473,12 +473,8 @@ class Link:
             self.close()
 
     def _break(self, api_key: int, error: BaseException | None = None) -> None:
-        logger.error(
-            "Closing connection %s: api %s failed unexpectedly",
-            self.info.connection_id,
-            api_name(api_key),
-            exc_info=error or True,
-        )
+        failed = (self.info.connection_id, api_name(api_key))
+        logger.error("Closing connection %s: api %s failed unexpectedly", *failed, exc_info=error or True)
         self.close()
 
     def _flush_quietly(self) -> None:
