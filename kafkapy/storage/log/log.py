@@ -255,9 +255,8 @@ class Log:
                 return duplicate_result(prepared.duplicate, self.log_start_offset, stats)
         in_sequence: Sequence[InSequenceBatch] = ()
         if producer is not None:
-            in_sequence = (
-                InSequenceBatch(producer, span.last_sequence, last_offset, last_offset - first_offset, max_timestamp),
-            )
+            delta = last_offset - first_offset
+            in_sequence = (InSequenceBatch(producer, span.last_sequence, last_offset, delta, max_timestamp),)
         segment = self.segments.active
         if self.must_roll(size_bytes, max_timestamp, last_offset, now_ms):
             segment = self.roll(now_ms, at_offset=first_offset)
@@ -278,9 +277,8 @@ class Log:
     ) -> None:
         """Write validated batches at the log end offset and update offsets, leader epochs and producers.
 
-        Every append ends here: a leader's, a follower's, single or coalesced. in_sequence: those that follow their
-        producer's last batch; prepared: the result of ProducerState.prepare for the others. Raises ApiError (no room)
-        and StorageError if the records cannot be written; the log is then unchanged.
+        Every append ends here. in_sequence: those that follow their producer's last batch; prepared: the result of
+        ProducerState.prepare for the others. Raises ApiError (no room) and StorageError; the log is then unchanged.
         """
         last = batches[-1]
         end_offset = last.last_offset + 1
