@@ -1,7 +1,8 @@
 """`python -m tools.deviations` writes docs/deviations.md: every paragraph of the code that names a deviation.
 
-A deviation from Apache Kafka is named where it lives, in a docstring or a comment with the word "deviation". The page
-quotes these paragraphs, by package and in the order of the files; `--check` fails where it is not up to date.
+A deviation from Apache Kafka is named where it lives, in a docstring or a comment, in one form: "Deviation: Apache
+Kafka does X. Here Y, because Z." The page quotes the paragraphs, by package and in the order of the files. Both fail
+where the word is used in another form; `--check` also where the page is not up to date.
 """
 
 import ast
@@ -18,7 +19,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "deviations.md"
 WORD = re.compile(r"\bdeviations?\b", re.IGNORECASE)
-WIDTH = 120
+FORM = re.compile(r"\bDeviation: Apache Kafka\b")
+HERE = re.compile(r"\bHere\b")
 HEAD = """# Where kafkapy deviates from Apache Kafka 4.3.1
 
 Made from the code by `make generate`, checked by `make check`: do not edit. Each entry is the paragraph that names the
@@ -36,7 +38,14 @@ class Deviation(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    page = render(sorted(found_in(sorted((ROOT / "kafkapy").rglob("*.py")))))
+    found = sorted(found_in(sorted((ROOT / "kafkapy").rglob("*.py"))))
+    malformed = [each for each in found if not is_well_formed(each.text)]
+    for each in malformed:
+        where = f"{each.path.relative_to(ROOT)}:{each.line}"
+        print(f"{where}: not of the form `Deviation: Apache Kafka does X. Here Y, because Z.`", file=sys.stderr)
+    if malformed:
+        return 1
+    page = render(found)
     if arguments == ["--check"]:
         if not PAGE.exists() or PAGE.read_text() != page:
             print(f"{PAGE.relative_to(ROOT)} is not what the code says: run make generate", file=sys.stderr)
@@ -55,6 +64,13 @@ def found_in(paths: Iterable[Path]) -> Iterator[Deviation]:
             for line, owner, paragraph in (*documented, *comments(text, documented)):
                 if WORD.search(paragraph):
                     yield Deviation(path, line, owner, paragraph)
+
+
+def is_well_formed(paragraph: str) -> bool:
+    """Whether each deviation of a paragraph says what Apache Kafka does, what is done here, and why."""
+    text = " ".join(paragraph.split())
+    count = len(WORD.findall(text))
+    return len(FORM.findall(text)) == count <= len(HERE.findall(text)) and text.count("because") >= count
 
 
 def docstrings(node: ast.AST, owner: str = "") -> Iterator[tuple[int, str, str]]:

@@ -321,8 +321,9 @@ NODE_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 def _check_node_logins(config: BrokerConfig) -> None:
     """Check that a node of a larger cluster can log in to the other nodes.
 
-    Deviation: Apache Kafka also supports GSSAPI. It starts several controllers that log in to each
-    other by SCRAM, which then wait forever: the credentials are in the metadata, which needs an elected leader.
+    Deviation: Apache Kafka also supports GSSAPI, and starts several controllers that log in to each other by SCRAM.
+    Here both stop the start, because GSSAPI is not there, and such controllers wait for ever: the credentials are in
+    the metadata, which needs an elected leader.
     """
     if config.is_only_controller:
         return

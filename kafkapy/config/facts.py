@@ -487,14 +487,15 @@ kafkapy.sasl.oauthbearer.allowed.urls | LIST | [] |  | LOW | false
 kafkapy.sasl.oauthbearer.unsecured.enable | BOOLEAN | false |  | LOW | false
 kafkapy.telemetry.otlp.endpoint | STRING | null |  | LOW | false
 """
-"""Broker keys that only kafkapy has (a deviation): the host:port that serves /metrics, /livez, /readyz and /buildinfo
-(Apache Kafka has JMX, and third-party agents for Prometheus); the timeout of a TLS handshake, and then of a login
-(Apache Kafka waits for connections.max.idle.ms); whether to serve the versions that KIP-896 removed, for clients from
-0.9 on; the names of the metrics, and which topics and groups have series of their own; the login modules that may be
-named, the URLs from which bearer tokens and their keys may be read, and the files from which client assertions may (in
-Apache Kafka system properties, which are supported, too); whether unsigned bearer tokens are accepted (in Apache Kafka
-they are without a JWKS); where clients' own metrics are sent (in Apache
-Kafka by a metrics reporter that implements ClientTelemetry)."""
+"""Broker keys that only kafkapy has. Deviation: Apache Kafka has none of them, and what they set by other means or not
+at all. Here they are keys, because Python has no JMX and no system properties: the host:port that serves /metrics,
+/livez, /readyz and /buildinfo (Apache Kafka has JMX, and third-party agents for Prometheus); the timeout of a TLS
+handshake, and then of a login (Apache Kafka waits for connections.max.idle.ms); whether to serve the versions that
+KIP-896 removed, for clients from 0.9 on; the names of the metrics, and which topics and groups have series of their
+own; the login modules that may be named, the URLs from which bearer tokens and their keys may be read, and the files
+from which client assertions may (in Apache Kafka system properties, which are supported, too); whether unsigned bearer
+tokens are accepted (in Apache Kafka they are without a JWKS); where clients' own metrics are sent (in Apache Kafka by a
+metrics reporter that implements ClientTelemetry)."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false

@@ -13,15 +13,20 @@ from kafkapy.errors import KafkapyError
 
 REQUESTED_BYTES: Final = 1 << 18
 """What a request's pattern may take, compiled (matching takes more): some milliseconds of work, and thousands of
-alternatives. A deviation: Apache Kafka has no such bound."""
+alternatives. Deviation: Apache Kafka has no bound. Here what is beyond is refused, because the event loop compiles
+it."""
 MAX_REQUESTED_CHARACTERS: Final = 32_768
-"""The most characters of the patterns of a request: 5 ms to read. A deviation: Apache Kafka has no such bound."""
+"""The most characters of the patterns of a request: 5 ms to read. Deviation: Apache Kafka has no bound. Here there is
+one, because the event loop reads them."""
 MAX_REQUESTED_CLASSES: Final = 64
-"""The most classes of Unicode (such as \\pL) in them, each 0.1 ms to read. A deviation, too."""
+"""The most classes of Unicode (such as \\pL) in them, each 0.1 ms to read. Deviation: Apache Kafka has no bound. Here
+there is one, because the event loop reads them."""
 MAX_REQUESTED_REPETITIONS: Final = 256
-"""The most repetitions (such as {9}) in them, each 20 us to read. A deviation, too."""
+"""The most repetitions (such as {9}) in them, each 20 us to read. Deviation: Apache Kafka has no bound. Here there is
+one, because the event loop reads them."""
 MAX_FOLDED_CHARACTERS: Final = 4_096
-"""The most characters of those that ignore case: a class of five takes 15 us to read. A deviation, too."""
+"""The most characters of those that ignore case: a class of five takes 15 us to read. Deviation: Apache Kafka has no
+bound. Here there is one, because the event loop reads them."""
 _IGNORES_CASE: Final = re.compile(r"\(\?[imsU-]*i")
 
 

@@ -87,7 +87,8 @@ MATCH_KEYS: Final = (
 )
 
 MAX_MATCHES: Final = 4 * len(MATCH_KEYS)
-"""A deviation: Apache Kafka has no bound, though of patterns with one selector only the last counts."""
+"""Deviation: Apache Kafka has no bound, though of patterns with one selector only the last counts. Here more are
+refused, because each is matched with every client."""
 
 
 class Resource(Protocol):
@@ -191,7 +192,8 @@ class DynamicConfigRules:
         values = inherited_values(self._broker) | _parse_known(configs, topic_definitions(), "topic")
         validate_log_values(values)
         if values["remote.storage.enable"]:
-            # Tiered storage is not supported, even with remote.log.storage.system.enable: a deviation.
+            # Deviation: Apache Kafka has tiered storage with remote.log.storage.system.enable. Here it is refused,
+            # because it is not supported.
             raise ApiError(
                 INVALID_CONFIG,
                 "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
@@ -297,7 +299,8 @@ def _validate_client_metrics(name: str, configs: Mapping[str, str]) -> None:
 def _validate_matches(entries: Sequence[str]) -> None:
     """Raise INVALID_CONFIG for what is no selector and pattern.
 
-    Deviation: patterns are RE2's. One that only Java can compile (a lookahead, a back reference) is refused.
+    Deviation: Apache Kafka's patterns are Java's. Here they are RE2's, because its time is linear: one that only Java
+    can compile (a lookahead, a back reference) is refused.
     """
     from kafkapy.config.patterns import PatternError, check, check_sizes, selector_and_pattern
 

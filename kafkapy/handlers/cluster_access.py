@@ -1,7 +1,7 @@
 """Authorization for the cluster resource, which administrative requests need.
 
 Deviation: Apache Kafka's error message prints the request with its connection and session ("Request Request(...) needs
-ALTER permission."); here it is the default message of the error code.
+ALTER permission."). Here it is the default message of the error code, because the request may hold secrets.
 """
 
 from kafkapy.errors import ApiError

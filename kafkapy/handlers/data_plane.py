@@ -33,8 +33,8 @@ class TopicAccess:
     `names`: every topic name of the request, as often as Apache Kafka counts it (the authorizer's reference count). It
     is iterated once, and not at all without an authorizer.
 
-    Deviation: a topic requested by an unknown id is not authorized. Apache Kafka's OffsetCommit 10 and OffsetFetch 10
-    authorize the topic "".
+    Deviation: Apache Kafka's OffsetCommit 10 and OffsetFetch 10 authorize the topic "" for an unknown id. Here nothing
+    is authorized, because there is no topic.
     """
 
     __slots__ = (

@@ -16,7 +16,8 @@ MANY: Final = 100_000
 """The maximum number of elements (array entries and tagged fields) of a request, unless its row has another.
 
 An element takes up to 4 us to decode and 0.4 KB of memory, so a request takes at most 40 MB beside its bytes. Requests
-with 10,000 topics or partitions stay far below the limit. A deviation: Apache Kafka bounds bytes only.
+with 10,000 topics or partitions stay far below the limit. Deviation: Apache Kafka bounds bytes only. Here elements are
+bounded, too, because each takes more memory than its bytes.
 """
 FEW: Final = 1_000
 """For requests with few elements: a version, filters, the protocols of a member."""

@@ -220,8 +220,8 @@ class BrokerControl:
 
         INVALID_REGISTRATION without metadata.version. The request's own features are checked before that.
 
-        Deviation: share.version and streams.version are not checked. kafkapy's brokers do not serve them yet, but must
-        be able to run on a directory in which Apache Kafka has finalized them.
+        Deviation: Apache Kafka checks every finalized feature. Here share.version and streams.version are not, because
+        kafkapy's brokers do not serve them yet, but must run on a directory in which Apache Kafka has finalized them.
         """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features

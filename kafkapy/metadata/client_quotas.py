@@ -4,10 +4,11 @@ An entity is a user, a client-id, both, or an ip; a name of None is the default 
 key. An invalid alteration is refused for its entity only, with Apache Kafka's message.
 
 If a request names an entity twice, the first alteration is carried out and the response has the error of the second, as
-in Apache Kafka. An ip must be an address: host names, which Apache Kafka resolves, are refused (a deviation, because
-name resolution would block the event loop).
+in Apache Kafka. An ip must be an address. Deviation: Apache Kafka resolves host names. Here they are refused, because
+name resolution would block the event loop.
 
-Deviation: connection_creation_rate is enforced on the listeners of brokers, not on those of controllers.
+Deviation: Apache Kafka enforces connection_creation_rate on all listeners. Here on those of brokers, because
+controllers have no clients.
 """
 
 import ipaddress
@@ -226,7 +227,8 @@ def _check_value(keys: Mapping[str, _Bound | None], operation: OpData) -> None:
     key, value = operation.key, operation.value
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
-    if not value > 0.0:  # deviation: Apache Kafka accepts NaN as a quota
+    # Deviation: Apache Kafka accepts NaN as a quota. Here it is refused, because it would throttle nobody.
+    if not value > 0.0:
         raise _invalid(f"Quota {key} must be greater than 0")
     bound = keys[key]
     if bound is None:

@@ -180,9 +180,9 @@ class Controller:
     ) -> Steps[Any, BrokerRegistrationResponse]:
         """Register a broker; a new incarnation first loses the leaderships and ISR memberships of the previous one.
 
-        A broker in the controller's process (`is_local`) does not wait for the session of its previous incarnation to
-        expire (a deviation) if it has a directory of that incarnation: as this process has locked it, the incarnation
-        is dead. In Apache Kafka it waits nine seconds after a kill -9.
+        Deviation: Apache Kafka's broker waits for the session of its previous incarnation to expire, nine seconds after
+        a kill -9. Here one in the controller's process (`is_local`) that has a directory of that incarnation does not,
+        because this process has locked it: the incarnation is dead.
         """
         record = self.brokers.registration_record(
             request, next_offset=self.next_offset, now_ms=now_ms, is_local=is_local

@@ -109,8 +109,8 @@ class PartitionChange:
     def _find_eligible_leaders(self) -> None:
         """Compute the ELR: replicas that left an ISR below min.insync.replicas have all acknowledged records.
 
-        A deviation: a broker that is no longer a replica is removed from the ELR. Apache Kafka keeps it; if the ISR
-        then becomes empty, the partition waits for that broker forever, even after its last leader has returned.
+        Deviation: Apache Kafka keeps a broker that is no longer a replica in the ELR. Here it is removed, because once
+        the ISR is empty the partition would wait for that broker for ever, even after its last leader has returned.
         """
         if len(self.isr) >= self.rules.min_insync_replicas:
             self.elr = ()

@@ -42,8 +42,8 @@ class ReassignmentControl:
     ) -> "Steps[Any, alter_response.AlterPartitionReassignmentsResponse]":
         """Decide new targets and cancellations; each partition succeeds or fails independently.
 
-        Deviation: partitions beyond the limit of one operation get POLICY_VIOLATION, in Apache Kafka
-        UNKNOWN_SERVER_ERROR.
+        Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR for partitions beyond the limit of one operation. Here it
+        is POLICY_VIOLATION, because that says what to change.
         """
         from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
 
@@ -127,9 +127,9 @@ class ReassignmentControl:
     ) -> PartitionChangeRecord | None:
         """Return the record that begins a reassignment, replacing one that may be running.
 
-        A replica is never adding and removing at the same time, and no replica of the target is removed. A deviation:
-        Apache Kafka keeps the previous adding replicas; if one of them is to be removed now, the reassignment never
-        ends.
+        A replica is never adding and removing at the same time, and no replica of the target is removed. Deviation:
+        Apache Kafka keeps the previous adding replicas. Here they go, because the reassignment would never end if one
+        of them is to be removed now.
         """
         removing = sorted(set(partition.replicas).difference(target))
         adding = sorted(set(target).difference(partition.replicas))

@@ -2,8 +2,8 @@
 
 A record has no password, but the stored key and server key derived from the salted one. Messages are Apache Kafka's. A
 request may name a user only once, even for two mechanisms (DUPLICATE_RESOURCE); its other changes are carried out.
-Deviation: a request with more than MAX_RECORDS_PER_OPERATION changes fails with POLICY_VIOLATION for all of its users,
-as others do; in Apache Kafka it fails with UNKNOWN_SERVER_ERROR.
+Deviation: Apache Kafka fails a request with more than MAX_RECORDS_PER_OPERATION changes with UNKNOWN_SERVER_ERROR. Here
+it is POLICY_VIOLATION for all of its users, because that says what to change.
 """
 
 from collections.abc import Callable, Mapping

@@ -156,7 +156,8 @@ class TopicControl:
     ) -> Decision[Any, dict[Uuid, ApiError | None]]:
         """Decide DeleteTopics; a result of None is success. Unknown ids get UNKNOWN_TOPIC_ID.
 
-        Deviation: topics beyond the limit of one operation get POLICY_VIOLATION, in Apache Kafka UNKNOWN_SERVER_ERROR.
+        Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR for topics beyond the limit of one operation. Here it is
+        POLICY_VIOLATION, because that says what to change.
         """
         results: dict[Uuid, ApiError | None] = {}
         records: list[RemoveTopicRecord] = []
@@ -173,8 +174,9 @@ class TopicControl:
     ) -> "Steps[Any, CreatePartitionsResponse]":
         """Decide CreatePartitions for topics with distinct names; each topic succeeds or fails independently.
 
-        Deviation: topics beyond the limit of one operation get POLICY_VIOLATION and no partitions. Apache Kafka answers
-        UNKNOWN_SERVER_ERROR for them and all later topics, but creates the partitions within the limit.
+        Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR for topics beyond the limit of one operation and all later
+        ones, but creates the partitions within the limit. Here they get POLICY_VIOLATION and no partitions, because an
+        error is to mean that nothing was done.
         """
         from kafkapy.protocol.messages.create_partitions_response import (
             CreatePartitionsResponse,

@@ -7,7 +7,7 @@ off by at most 6.25 %. Values: integers >= 0, for example microseconds or bytes.
     counts[SMALL[value] if value < SMALL_VALUES else bucket_of(value)] += 1
 
 Deviation: Apache Kafka's histograms are random samples in which old values decay. Here they count every value, and
-quantiles are those of the last minutes (kafkapy/server/admin/windows.py).
+quantiles are those of the last minutes (kafkapy/server/admin/windows.py), because no outlier is then missed.
 """
 
 from collections.abc import Sequence

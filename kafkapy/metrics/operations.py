@@ -1,7 +1,8 @@
 """Counts and times of a controller's decisions, and of the batches of metadata records that a node loads.
 
 An operation is a decision, or a notification by the quorum (of committed records, a snapshot, another leader), as the
-events of Apache Kafka's controller are. Deviation: times are in fractions of milliseconds, not whole ones.
+events of Apache Kafka's controller are. Deviation: Apache Kafka's times are whole milliseconds. Here they have
+fractions, because most are below one.
 """
 
 from collections.abc import Callable, Iterator

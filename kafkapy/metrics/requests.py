@@ -4,9 +4,10 @@ Most requests are answered without waiting. They are counted by three increments
 their time, their size. Those that wait have two histograms more. All others are derived when they are read:
 local time = time of requests that did not wait + time up to the first wait of the others.
 
-Deviations: times are in fractions of milliseconds, not whole ones. RequestQueueTimeMs, ResponseQueueTimeMs and
-ResponseSendTimeMs are 0: there are no such queues, as one loop serves a request as soon as it has read it, and hands
-its response to the socket at the end of the same turn. What requests wait for is kafkapy_event_loop_lag_seconds.
+Deviation: Apache Kafka's times are whole milliseconds. Here they have fractions, because most are below one. Deviation:
+Apache Kafka has queues of requests and responses. Here RequestQueueTimeMs, ResponseQueueTimeMs and ResponseSendTimeMs
+are 0, because one loop serves a request as soon as it has read it, and hands its response to the socket at the end of
+the same turn. What requests wait for is kafkapy_event_loop_lag_seconds.
 """
 
 from collections import Counter

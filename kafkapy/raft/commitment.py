@@ -24,8 +24,8 @@ class Commitment:
     def maybe_advance(self, role: Leader) -> None:
         """Advance the high watermark to what a majority has, and complete a voter change that this commits.
 
-        A deviation: a leader resigns whenever the committed voters do not include it. Apache Kafka's goes on if it
-        answered the RemoveRaftVoter request before, because of its timeout.
+        Deviation: Apache Kafka's leader goes on although the committed voters do not include it if it answered the
+        RemoveRaftVoter request before, at its timeout. Here it resigns in any case, because it is no voter.
         """
         if not role.progress.maybe_advance_high_watermark():
             return

@@ -202,7 +202,8 @@ class CurrentRole:
     def become_candidate(self, now_ms: int) -> None:
         """Stand in the next epoch, if there is one.
 
-        A deviation: Apache Kafka's goes on with -2^31 after the last epoch, which no other voter grants.
+        Deviation: Apache Kafka's candidate goes on with -2^31 after the last epoch. Here it does not stand, because no
+        other voter grants that.
         """
         if self.role.leader_epoch < LAST_EPOCH:
             self._enter(self._candidate(self.role.leader_epoch + 1, now_ms))

@@ -4,8 +4,8 @@ As in Apache Kafka's BatchAccumulator, the wait begins with the first append tha
 controller.quorum.append.linger.ms, when a batch's worth of bytes has come together, or with a control record, which
 never waits.
 
-Deviation: an append waits only if two before it are not yet committed, and it keeps a batch of its own. In Apache Kafka
-each append waits, so that a topic created while nothing else happens takes 25 ms longer, and each of the changes
+Deviation: Apache Kafka has each append wait. Here it waits only if two before it are not yet committed, and keeps a
+batch of its own, because a topic created while nothing else happens would take 25 ms longer, and each of the changes
 that a start consists of, too. A client that sends one change after the other causes as many fsyncs either way.
 """
 

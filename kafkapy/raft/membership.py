@@ -83,8 +83,8 @@ class Membership:
         role = self._current.role
         assert isinstance(role, Leader)
         if len(role.progress.voters) == 1:
-            # A deviation: Apache Kafka's time-out runs from the last fetch of any replica, and may have passed before
-            # the new voter can fetch.
+            # Deviation: Apache Kafka's time-out runs from the last fetch of any replica. Here it runs from the request,
+            # because it might else have passed before the new voter can fetch.
             role.check_quorum_deadline_ms = now_ms + self._config.check_quorum_timeout_ms
         waits = reply_to if request.acknowledges_when_committed else None
         self._append_change(self._replica.voters.current.with_voter(request.voter), waits, now_ms)
@@ -135,7 +135,8 @@ class Membership:
     def _update_voter_error(self, request: UpdateVoterRequest, now_ms: int) -> int:
         """Return the error code of an UpdateRaftVoter, in Apache Kafka's order of checks.
 
-        A deviation: the leader itself is not updated by others. Apache Kafka's leader stops its process then.
+        Deviation: Apache Kafka's leader stops its process if others update it. Here that is refused, because anybody
+        may send it.
         """
         if request.leader_epoch != self._current.leader_epoch:
             is_late = request.leader_epoch < self._current.leader_epoch

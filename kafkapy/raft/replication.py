@@ -130,7 +130,8 @@ class LeaderReplication:
     def on_fetch_snapshot_request(self, reply_to: object, request: FetchSnapshotRequest, now_ms: int) -> None:
         """Answer with a part of a snapshot.
 
-        A deviation: under the leader's own id it is refused, as a Fetch is. Apache Kafka's leader stops its process.
+        Deviation: Apache Kafka's leader stops its process on a request under its own id. Here it is refused, as a Fetch
+        is, because anybody may send it.
         """
         error = self._leader_only_error(request.leader_epoch)
         is_known = request.snapshot_id in self._replica.log.snapshots and request.snapshot_id != BOOTSTRAP_SNAPSHOT
@@ -167,7 +168,8 @@ def _awaits_commit(role: Leader, request: FetchRequest) -> bool:
     """Whether a fetch is an observer's that has all committed records and knows so, and so waits for more of them.
 
     An observer acknowledges nothing, and applies a record once it is committed: if it got the record before, it would
-    need a second response, with the high watermark. A deviation: Apache Kafka sends both.
+    need a second response, with the high watermark. Deviation: Apache Kafka sends both. Here one, because it halves the
+    requests.
     """
     high_watermark = role.progress.high_watermark
     return (
@@ -209,8 +211,8 @@ class FollowerReplication:
     def send_to_any_bootstrap(self, now_ms: int) -> None:
         """Fetch from any known node, to learn the leader from its response. One request at a time, nodes in turn.
 
-        A deviation: Apache Kafka asks only the bootstrap servers, and finds no leader if all of them are gone. Here the
-        voters in the log are asked, too.
+        Deviation: Apache Kafka asks only the bootstrap servers. Here the voters in the log are asked, too, because all
+        of those may be gone.
         """
         if self._connections.has_request_in_flight:
             return
@@ -228,7 +230,8 @@ class FollowerReplication:
     def _note_search_in_vain(self, now_ms: int) -> None:
         """Note a response that names no leader. Once all nodes have sent one, ask the next only after a pause.
 
-        A deviation: Apache Kafka's asks on without a pause, as long as no election ends.
+        Deviation: Apache Kafka asks on without a pause, as long as no election ends. Here with a back-off, because it
+        would take a core.
         """
         role = self._current.role
         if not isinstance(role, Unattached):
@@ -332,8 +335,9 @@ class FollowerReplication:
     def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, kraft_version: int) -> None:
         """Restart the log at the snapshot's end, even if the leader has changed: it holds committed records only.
 
-        A deviation: so does a log that ends where the snapshot does, in a later epoch, as an isolated leader's may.
-        Apache Kafka's process stops ("Full log truncation expected but didn't happen"), at each start again.
+        Deviation: Apache Kafka's process stops ("Full log truncation expected but didn't happen") if its log ends where
+        the snapshot does, in a later epoch, as an isolated leader's may. Here such a log begins anew, too, because each
+        start would stop again.
         """
         self.end_installation(snapshot_id)
         if self._replica.log.holds(snapshot_id):

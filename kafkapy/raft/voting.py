@@ -65,8 +65,8 @@ class Voting:
     def _grant_vote(self, request: VoteRequest, now_ms: int) -> bool:
         """Decide on a vote, and record a real one (persisted before the response is sent).
 
-        A deviation: an observer whose fetch timeout has passed grants pre-votes. A new voter is an observer until it
-        has fetched its own voter set; if the leader dies before that, Apache Kafka's refuses until it is restarted.
+        Deviation: Apache Kafka's observer refuses pre-votes. Here one whose fetch timeout has passed grants them,
+        because a new voter is an observer until it has fetched its own voter set, and the leader may die before that.
         """
         end = (request.end.leader_epoch, request.end.offset)
         is_up_to_date = end >= (self._replica.log.last_epoch, self._replica.log.end_offset)

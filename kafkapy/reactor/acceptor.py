@@ -7,7 +7,8 @@ queue is emptied first, and again after every few connections that are set up.
 At max.connections (of the broker or of the listener) an acceptor stops accepting until a connection closes; peers wait
 in the listen queue, as with Kafka. A connection that exceeds max.connection.creation.rate is delayed, and later ones
 wait in the listen queue. A connection beyond max.connections.per.ip is closed at once; one beyond its address's
-connection_creation_rate is closed after a delay; deviation: at once, if MAX_DELAYED_CLOSES others wait to be closed.
+connection_creation_rate is closed after a delay. Deviation: Apache Kafka delays any number of them. Here one is closed
+at once if MAX_DELAYED_CLOSES others wait, because each holds a descriptor.
 """
 
 import asyncio

@@ -7,7 +7,8 @@
 An entry's age is the time since it has bytes. A client that behaves has none after some milliseconds, so whoever keeps
 others from having room is the older one; a byte now and then makes nobody younger. Nobody waits.
 
-Deviation: Apache Kafka has no such bounds.
+Deviation: Apache Kafka has none of these bounds. Here there are, because some peers without any right could fill the
+memory.
 """
 
 import logging

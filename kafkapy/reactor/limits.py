@@ -10,7 +10,8 @@ from kafkapy.types import INT32_MAX
 UNLIMITED = INT32_MAX
 
 DEFAULT_QUEUED_BYTES = 256 * 1024 * 1024
-"""The meaning of queued.max.request.bytes = -1. A deviation: in Kafka it is unlimited, which can exhaust the memory."""
+"""The meaning of queued.max.request.bytes = -1. Deviation: Apache Kafka takes it as unlimited. Here it is this, because
+the memory could be exhausted."""
 
 FRAMES_PER_TURN = 32
 """Requests of one connection started in one turn: about a millisecond of work."""
@@ -84,8 +85,9 @@ STALL_LOOK_MS = 500
 """How often partial frames are checked while other connections wait for request memory."""
 
 STALLED_FRAME_MS = 20_000
-"""While others wait for request memory, a connection whose frame is still partial after so long is closed. A deviation:
-in Kafka all connections then wait until connections.max.idle.ms."""
+"""While others wait for request memory, a connection whose frame is still partial after so long is closed. Deviation:
+Apache Kafka lets all connections wait until connections.max.idle.ms. Here it is closed, because one peer could stop all
+others."""
 
 CROWDED_FRAME_MS = 1_000
 """The same if even the smallest request finds no room, which takes hundreds of connections with partial frames."""

@@ -27,8 +27,9 @@ _HAS_LOW_WATER_MARK = sys.platform == "linux"
 
 KEPT_DESCRIPTORS: Final = 100
 """The last descriptors that the process may have are for its own files: a connection that would take one is closed, and
-accepting pauses. Else writes would be refused, as segments roll and indexes are opened again. A deviation: Apache Kafka
-accepts until there are none."""
+accepting pauses. Else writes would be refused, as segments roll and indexes are opened again. Deviation: Apache Kafka
+accepts until there are none. Here it stops before, because a write that fails costs more than a connection that is
+refused."""
 
 
 def is_nearly_last(descriptor: int) -> bool:

@@ -27,7 +27,8 @@ HANDSHAKE_RECEIVE_BYTES: Final = 16 * 1024
 MOST_HANDSHAKE_BYTES: Final = 64 * 1024
 """Limit of the bytes that a peer sends before its handshake is done: a ClientHello, and a chain of certificates.
 
-Deviation: OpenSSL, and with it Apache Kafka, accepts chains of 100 KiB."""
+Deviation: Apache Kafka accepts chains of certificates of any size that its TLS does. Here a handshake has this, because
+anybody may begin one."""
 STATE_BYTES: Final = 17 * 1024
 """OpenSSL's memory for a handshake that has begun."""
 
@@ -234,7 +235,8 @@ class Handshake:
 def _check_is_tls(data: bytes) -> None:
     """Raise ProtocolError if a client speaks another protocol to a TLS port.
 
-    Deviation: the connection is closed without a TLS alert, which such a client could not read.
+    Deviation: Apache Kafka sends a TLS alert. Here the connection is closed without one, because such a client could
+    not read it.
     """
     spoken = "Kafka's plain protocol" if data[:1] == b"\0" else foreign_protocol(int.from_bytes(data[:4], "big"))
     if spoken is not None and spoken != "TLS":

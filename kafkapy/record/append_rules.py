@@ -65,8 +65,9 @@ class ValidationRules:
     def most_inflated_bytes(self, source_codec: int, target_codec: int) -> int:
         """Return how many bytes a batch may inflate to.
 
-        A deviation: Apache Kafka has no bound. A batch that is compressed anew in the topic's compression.type may
-        inflate to 21 MiB, or to max_message_bytes if that is more; one that keeps its codec to max_decompressed_bytes.
+        Deviation: Apache Kafka has no bound. Here there is one, because a few KiB could fill the memory. A batch that
+        is compressed anew in the topic's compression.type may inflate to 21 MiB, or to max_message_bytes if that is
+        more; one that keeps its codec to max_decompressed_bytes.
         """
         if source_codec == target_codec:
             return self.max_decompressed_bytes

@@ -38,7 +38,7 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_DECOMPRESSED_BYTES = 104_857_600
 """Bound of the decompressed size of a batch that is read: the default of socket.request.max.bytes.
 
-A deviation: Kafka has no bound, so a batch of a few KiB can fill its heap.
+Deviation: Apache Kafka has no bound. Here there is one, because a batch of a few KiB could fill the memory.
 """
 
 MAX_APPENDED_BYTES = 48 << 20

@@ -48,10 +48,11 @@ def up_convert(
 ) -> bytes:
     """Return a producer's message set of magic 0 or 1 as one batch of magic 2 with offsets from 0 on.
 
-    The codec is kept. Messages of magic 0 get NO_TIMESTAMP. A truncated message at the end is dropped. Messages that
-    claim LogAppendTime are accepted (a deviation: Kafka refused them if the topic has that type). pause() is called
-    now and then. Raises CorruptRecordError (wrong CRC), RecordTooLargeError (decompresses beyond max_bytes), and
-    InvalidRecordsError in the cases of Kafka's LogValidator: no message, mixed formats, several wrappers.
+    The codec is kept. Messages of magic 0 get NO_TIMESTAMP. A truncated message at the end is dropped. Deviation:
+    Apache Kafka refused messages that claim LogAppendTime if the topic has that type. Here they are accepted, because
+    their time is replaced anyway. pause() is called now and then. Raises CorruptRecordError (wrong CRC),
+    RecordTooLargeError (decompresses beyond max_bytes), and InvalidRecordsError in the cases of Kafka's LogValidator:
+    no message, mixed formats, several wrappers.
     """
     first = next(batches(message_set), None)
     if first is None:

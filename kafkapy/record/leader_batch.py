@@ -189,7 +189,8 @@ class LeaderBatch:
         if has_null_keys or has_wrong_times:
             self._refuse_records(now_ms)
         if self.target != self.codec and base_timestamp + walk.min_timestamp_delta < NO_TIMESTAMP:
-            # Deviation: Apache Kafka fails while re-encoding such a record, and answers UNKNOWN_SERVER_ERROR.
+            # Deviation: Apache Kafka fails while re-encoding such a record, and answers UNKNOWN_SERVER_ERROR. Here it
+            # is INVALID_TIMESTAMP, because a producer retries the other.
             message = f"a record for {rules.topic_partition} with a negative timestamp cannot be compressed anew"
             raise InvalidRecordsError(message, code=INVALID_TIMESTAMP)
         if not walk.has_sequential_offsets and self.target == self.codec:

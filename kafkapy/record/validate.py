@@ -5,12 +5,12 @@ fields: base offset and partition leader epoch (outside the CRC), and, if the to
 timestamp (with a new CRC). It is re-encoded only if the topic's compression.type differs from the batch's codec; offset
 deltas are then renumbered 0, 1, 2, ...
 
-Deviations: a kept batch with other offset deltas is INVALID_RECORD (Kafka stores an uncompressed one with its wrong
-offsets, and answers UNKNOWN_SERVER_ERROR to a compressed one). So is a batch with a producer id and no epoch (Kafka
-stores it, or answers UNKNOWN_SERVER_ERROR if it re-encodes it), and compressed data that cannot be decompressed (Kafka:
-UNKNOWN_SERVER_ERROR). An unknown codec is UNSUPPORTED_COMPRESSION_TYPE (Kafka: UNKNOWN_SERVER_ERROR). Decompression is
-bounded (compression.py), and so is the number of invalid records that are reported. A batch that is refused as a whole
-gets an error message; Kafka has messages for single records only.
+Deviation: Apache Kafka stores an uncompressed batch with wrong offset deltas, and one with a producer id and no epoch,
+and answers UNKNOWN_SERVER_ERROR to a compressed or re-encoded one, and to data that cannot be decompressed. Here all
+are INVALID_RECORD, because a producer retries the other. Deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR to an
+unknown codec. Here it is UNSUPPORTED_COMPRESSION_TYPE, because that says what is wrong. Deviation: Apache Kafka has
+messages for single records only, and any number of them. Here a batch that is refused as a whole has one, too, and
+their number is bounded, because a batch may have thousands.
 """
 
 from collections.abc import Callable

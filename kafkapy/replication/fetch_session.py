@@ -16,9 +16,10 @@ else the smallest that is older than two minutes and not larger than itself (a f
 consumer's). Apache Kafka splits the cache into eight shards, for locking; here it is one. Driven by
 `handlers/data/fetch.py`.
 
-Deviation: a consumer's session holds MAX_SESSION_PARTITIONS, all of them together MAX_CONSUMER_PARTITIONS, and none
-keeps more than ten that were refused as unknown or denied (Apache Kafka has none of these bounds). A response that
-would need more ends the session: it has all partitions and session id 0, and the client's next fetch is a full one.
+Deviation: Apache Kafka bounds the number of sessions alone. Here a consumer's session holds MAX_SESSION_PARTITIONS, all
+of them together MAX_CONSUMER_PARTITIONS, and none keeps more than ten that were refused as unknown or denied, because
+one connection could fill the memory. A response that would need more ends the session: it has all partitions and
+session id 0, and the client's next fetch is a full one.
 """
 
 from collections.abc import Callable, Iterable, Sequence

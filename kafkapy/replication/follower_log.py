@@ -39,8 +39,8 @@ class FollowerLogs:
 
         Batches of a later leader epoch than the partition's are skipped (KAFKA-18723).
 
-        Deviation: the high watermark never decreases. A new leader may start with a smaller one than the previous
-        leader had; in Apache Kafka its followers take over the smaller one.
+        Deviation: Apache Kafka's followers take over the smaller high watermark with which a new leader may start. Here
+        it never decreases, because readers have seen what is below it.
         """
         data = answer.records or b""
         assert not isinstance(data, FileRegion)

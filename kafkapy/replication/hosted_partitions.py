@@ -90,9 +90,10 @@ class HostedPartitions:
     def missing_code(self, topic: str, partition_id: int) -> int:
         """Return the error code for a partition that is not hosted here: it exists elsewhere, or not at all.
 
-        If the name now belongs to another topic and that metadata is not applied yet, Apache Kafka answers a Produce
-        with UNKNOWN_TOPIC_ID, even in versions without ids, and serves other requests from the old log. Here every
-        request gets a retriable error (a deviation), the same as shortly after, while the new partition is created.
+        Deviation: Apache Kafka answers a Produce with UNKNOWN_TOPIC_ID, even in versions without ids, if the name now
+        belongs to another topic and that metadata is not applied yet, and serves other requests from the old log. Here
+        every request gets a retriable error, because it is the same as shortly after, while the new partition is
+        created.
         """
         is_elsewhere = self.newest_image.topics.partition(topic, partition_id) is not None
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

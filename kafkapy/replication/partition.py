@@ -166,14 +166,14 @@ class Partition(Generic[LogT]):
     def become_leader(self, registration: PartitionRegistration, now_ms: int) -> bool:
         """Become leader, unless the registration is outdated; return whether this is a new leader epoch.
 
-        A new epoch starts at the log end offset. Followers in the ISR get replica.lag.time.max.ms from now to fetch.
-        If leader epochs were skipped (metadata may be applied in larger steps), another leader may have been active and
-        followers may have truncated to its log, so their progress is reset. Deviation: Apache Kafka keeps it, and can
-        then acknowledge records that no other replica has.
+        A new epoch starts at the log end offset. Followers in the ISR get replica.lag.time.max.ms from now to fetch. If
+        leader epochs were skipped (metadata may be applied in larger steps), another leader may have been active and
+        followers may have truncated to its log, so their progress is reset. Deviation: Apache Kafka keeps it. Here it
+        is not kept, because records that no other replica has could be acknowledged.
 
         If the partition epoch is already known from the controller's answer, an ISR change requested since then stays
-        pending: the controller may have made it. Deviation: Apache Kafka drops it, and until it learns of that change
-        acknowledges records without a replica that can be elected.
+        pending: the controller may have made it. Deviation: Apache Kafka drops it. Here it stays, because until the
+        broker learns of that change it would acknowledge records without a replica that can be elected.
         """
         assert self.log is not None, "an offline partition does not lead"
         assert registration.leader == self._local_id
@@ -330,8 +330,8 @@ class Partition(Generic[LogT]):
     def _may_join(self, replica_id: int, follower: FollowerState) -> bool:
         """Whether a follower has fetched, and its broker (of that epoch) is eligible for an ISR, its directory online.
 
-        Deviation: Apache Kafka does not look at the directory. After one has failed, or is full
-        (runtime/logs/full_directories.py), its leaders wait replica.lag.time.max.ms for a replica that cannot follow.
+        Deviation: Apache Kafka does not look at the directory. Here it counts, because after one has failed, or is full
+        (runtime/logs/full_directories.py), leaders would wait replica.lag.time.max.ms for a replica that cannot follow.
         """
         return (
             follower.broker_epoch is not None
@@ -450,8 +450,8 @@ class Partition(Generic[LogT]):
     def low_watermark(self) -> int:
         """The smallest log start offset of the live replicas, which DeleteRecords waits for. Leader only.
 
-        Deviation: a copy that is being made in another log directory does not count; Apache Kafka waits
-        for it too.
+        Deviation: Apache Kafka waits for a copy that is being made in another log directory, too. Here it does not
+        count, because it may take hours.
         """
         assert self.log is not None
         assert self.role is Role.LEADER

@@ -11,8 +11,8 @@ not count as request memory (reactor/request_memory.py) then. Invariants:
 * What a request with room waits for never waits for room itself: a JoinGroup for the other members, a write for the
   fetches of followers. These requests (`take_parked`) get room within PARKED_BYTES at once, or may not wait.
   A client gets no more of it once it holds more than would stay free, so however much it takes, others have room.
-* A deviation, as Apache Kafka bounds bytes only: without room a Fetch, Produce or DeleteRecords is answered without
-  waiting, and a JoinGroup, SyncGroup or AddPartitionsToTxn closes its connection.
+* Deviation: Apache Kafka bounds bytes only. Here a Fetch, Produce or DeleteRecords without room is answered without
+  waiting, and a JoinGroup, SyncGroup or AddPartitionsToTxn closes its connection, because nobody is to wait for them.
 * A Fetch or DeleteRecords that may not wait for others waits as a frame for room within PROMPT_BYTES: all that hold it
   are answered without waiting for others, so it comes soon. A Produce is decoded and carried out in one turn.
 * Requests of up to FEW_ELEMENTS and FEW_BYTES are not counted: max_in_flight bounds how many a connection has.

@@ -51,8 +51,9 @@ class AclIndex:
     def buckets(self, resource_type: int, name: str) -> Iterator[Bucket]:
         """Yield the ACLs of the patterns that match a resource: its name, its prefixes from long to short, `*`.
 
-        Deviation: `*` matches every name. Apache Kafka 4.3.1 does not apply it to names that begin with `*`, and it
-        fails or loops for ever at names that begin with a character below `*` and meet an ACL on another such name.
+        Deviation: Apache Kafka 4.3.1 does not apply `*` to names that begin with `*`, and it fails or loops for ever at
+        names that begin with a character below `*` and meet an ACL on another such name. Here `*` matches every name,
+        because that is what it says.
         """
         buckets = self._buckets
         literal = buckets.get((resource_type, _LITERAL, name))

@@ -286,7 +286,8 @@ def _encode(header: RequestHeader, response: Any) -> Writer:
 def _illegal_state(header: RequestHeader, reason: str) -> Writer | None:
     """Return the error response to a request that is not allowed now; None if it has no top-level error field.
 
-    Deviation: for such an API, Apache Kafka sets the error of each topic (or other element) in the response.
+    Deviation: Apache Kafka sets the error of each topic (or other element) in the response of such an API. Here the
+    connection is closed, because no request is decoded before a login.
     """
     api = APIS[header.api_key]
     response: Any = response_type(header.api_key)()

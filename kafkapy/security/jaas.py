@@ -41,7 +41,8 @@ class JaasError(KafkapyError):
     """A text is not a valid JAAS configuration, or names an unknown login module.
 
     The message contains no secret. Deviation: Apache Kafka always shows the word at which parsing failed, which may be
-    the rest of a password with a quote or space in it; here it is shown only if no password can precede it.
+    the rest of a password with a quote or space in it. Here it is shown only if no password can precede it, because
+    logs are read by others.
     """
 
 

@@ -1,9 +1,10 @@
 """Validation of signed JSON Web Tokens with PyJWT, like Apache Kafka's BrokerJwtValidator. KIP-768, RFC 7519.
 
 A token must be signed by a key of the JWKS with an RS, PS, ES or EdDSA algorithm, never `none` or HS. It must have exp
-and iat, and be valid for some time after both iat and nbf. Claims that RFC 7519 defines must have its types.
-Deviation: MAX_TRIED keys that fit a token's key id and algorithm are tried; Apache Kafka tries the first.
-Deviation: a token's header has MAX_HEADER_BYTES at most; Apache Kafka has no bound.
+and iat, and be valid for some time after both iat and nbf. Claims that RFC 7519 defines must have its types. Deviation:
+Apache Kafka tries the first key that fits a token's key id and algorithm. Here MAX_TRIED are tried, because keys are
+rotated. Deviation: Apache Kafka has no bound for a token's header. Here it has MAX_HEADER_BYTES at most, because
+anybody may send one.
 """
 
 import json
@@ -43,8 +44,8 @@ class Key:
 
 
 MAX_NAME: Final = 4096
-"""The maximum length of a principal's name, in characters, as of mapped subjects. Deviation: Apache Kafka has no limit;
-decisions and quotas are remembered by name, so that a long name would take its length many times.
+"""The maximum length of a principal's name, in characters, as of mapped subjects. Deviation: Apache Kafka has no limit.
+Here there is one, because decisions and quotas are remembered by name: a long one would take its length many times.
 """
 
 

@@ -1,10 +1,10 @@
 """SASL/OAUTHBEARER: login with a bearer token. RFC 7628, KIP-255, KIP-768.
 
 The client's message: n,a=alice, 0x01 auth=Bearer <token> 0x01 [key=value 0x01 ...] 0x01. The server answers a refused
-token with a JSON challenge; the client replies with 0x01, and then the login fails. Deviation: =2C and =3D in the
-authorization id are decoded before it is compared with the token's name (RFC 5801); Apache Kafka compares it as sent.
-Deviation: a token of more than MAX_TOKEN_BYTES is refused; Apache Kafka takes up to sasl.server.max.receive.size, and
-spends on each what its length costs, before anybody has logged in.
+token with a JSON challenge; the client replies with 0x01, and then the login fails. Deviation: Apache Kafka compares
+the authorization id as sent with the token's name. Here =2C and =3D are decoded before, because RFC 5801 says so.
+Deviation: Apache Kafka takes tokens of up to sasl.server.max.receive.size. Here one of more than MAX_TOKEN_BYTES is
+refused, because each costs what its length does before anybody has logged in.
 """
 
 import re

@@ -4,8 +4,8 @@ The first rule that applies is used. DEFAULT always applies and keeps the subjec
 if the pattern matches the whole subject; it replaces like Java's replaceAll, then converts to lower (L) or upper case
 (U). Patterns are Java regular expressions; one that Python's `re` does not support prevents the start.
 
-Deviation: so does a replacement that names a group its pattern lacks. Apache Kafka starts, and each login
-to which that rule applies fails.
+Deviation: Apache Kafka starts with a replacement that names a group its pattern lacks. Here it stops the start, because
+each login to which that rule applies would fail.
 """
 
 import re
@@ -25,11 +25,12 @@ _DOTALL: Final = r"\(\?[a-zA-Z]*s"
 _DOT: Final = "[^\n\r\x85\u2028\u2029]"
 """What a dot matches in Java; in Python only a line feed ends a line."""
 MOST_NAME_LENGTH: Final = 4096
-"""Deviation: longer subjects are mapped by no rule, and not by DEFAULT; Apache Kafka has no bound."""
+"""Deviation: Apache Kafka has no bound. Here longer subjects are mapped by no rule, and not by DEFAULT, because names
+are kept."""
 MOST_MATCHED_LENGTH: Final = 320
-"""Deviation: subjects that are longer match no pattern, and no rule after it applies. A pattern with three repetitions,
-as in Kafka's documentation, takes time with the cube of the length if a crafted subject fails at its end: 60 ms at this
-length, 1.8 s at 999 characters, in which Python serves nobody else.
+"""Deviation: Apache Kafka has no bound. Here subjects that are longer match no pattern, and no rule after it applies,
+because a pattern with three repetitions, as in Kafka's documentation, takes time with the cube of the length if a
+crafted subject fails at its end: 60 ms at this length, 1.8 s at 999 characters, in which Python serves nobody else.
 """
 
 

@@ -9,9 +9,9 @@ With a quota of a user without client-id, all clients of that user share one buc
 user, all users of that client-id do. A default quota is a limit for each user or client-id, not a shared one. A bucket
 expires after an hour without use. Driven by `serving/quotas.py`.
 
-Deviation: there are at most MAX_RATES buckets per key, and the least recently used is removed, since clients choose
-their client-ids freely. Clients without a limit are not measured; Apache Kafka measures all clients once one quota of a
-key is set.
+Deviation: Apache Kafka has any number of buckets, and measures all clients once one quota of a key is set. Here there
+are at most MAX_RATES per key, and the least recently used is removed, because clients choose their client-ids freely;
+clients without a limit are not measured.
 """
 
 from collections.abc import Mapping

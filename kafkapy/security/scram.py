@@ -3,11 +3,12 @@
 client first: n,,n=alice,r=<nonce>                       server first: r=<both nonces>,s=<salt>,i=<iterations>
 client final: c=biws,r=<both nonces>,p=<proof>           server final: v=<signature>
 
-The server stores salt, iterations, stored key and server key, but no password (KIP-84, KIP-554). Deviations from Apache
-Kafka: an unknown user gets a made-up salt, iterations as others have, and fails at the same step as a wrong password,
-so that clients cannot find out which users exist; the authorization id may be the user name as it was sent, with =2C
-and =3D, which Apache Kafka decodes in the name alone; the channel binding must equal that of the first message;
-signatures cover the messages as they were sent, not as Kafka re-encodes them, so that extensions may come in any order.
+The server stores salt, iterations, stored key and server key, but no password (KIP-84, KIP-554). Deviation: Apache
+Kafka refuses an unknown user at its first message. Here it gets a made-up salt, iterations as others have, and fails at
+the same step as a wrong password, because clients are not to find out which users exist. Deviation: Apache Kafka
+decodes =2C and =3D in the name alone, and signs messages as it re-encodes them. Here the authorization id may be the
+user name as it was sent, the channel binding must equal that of the first message, and signatures cover the messages as
+they were sent, because RFC 5802 says so: extensions may come in any order.
 """
 
 import base64
@@ -203,7 +204,7 @@ class ScramServer:
         """Return a token's credential and set the name to its owner; None if the token is unknown or expired.
 
         Deviation: Apache Kafka accepts an expired token until it is removed, and closes the connection at its first
-        request.
+        request. Here it is refused, because it has expired.
         """
         token = self._tokens(token_id)
         if token is None or token.expires_at_ms < now_ms:

@@ -1,7 +1,8 @@
 """Tokens without a signature, for development: anyone can claim any name with them. RFC 7515 (alg none), KIP-255.
 
 Like Apache Kafka's OAuthBearerUnsecuredValidatorCallbackHandler and OAuthBearerUnsecuredLoginCallbackHandler, with
-their options of the login module. Deviation: they are accepted only with kafkapy.sasl.oauthbearer.unsecured.enable.
+their options of the login module. Deviation: Apache Kafka accepts them without a JWKS. Here only with
+kafkapy.sasl.oauthbearer.unsecured.enable, because anybody can make one.
 """
 
 import base64

@@ -41,7 +41,8 @@ def check_identity(disk: "Disk", directories: LogDirectories, config: BrokerConf
 def check_metadata_log(disk: "Disk", directories: LogDirectories, config: BrokerConfig) -> None:
     """Raise StorageError if the metadata log is missing but topic logs exist, and no other node has the metadata.
 
-    A deviation: without a metadata log, Apache Kafka starts, takes every topic log for a stray one and renames it.
+    Deviation: Apache Kafka starts without a metadata log, takes every topic log for a stray one and renames it. Here
+    the start fails, because the records would be lost to readers.
     """
     metadata_dir = config.metadata_log_dir
     if not config.is_only_controller or holds_metadata_log(disk, metadata_dir):

@@ -280,8 +280,8 @@ class QuorumNode:
     def new_heartbeat_channel(self) -> "ControllerChannel":
         """Return one for registration and heartbeats, which gives up in time to try again before the session expires.
 
-        Deviation: after half of broker.session.timeout.ms. Apache Kafka gives up after broker.heartbeat.interval.ms,
-        which busy cores may take, too.
+        Deviation: Apache Kafka gives up after broker.heartbeat.interval.ms. Here after half of
+        broker.session.timeout.ms, because busy cores may take as long.
         """
         limit_ms = self._config.quorum.broker_session_timeout_ms // 2
         return self._new_channel(min(self._config.replication.controller_socket_timeout_ms, limit_ms))

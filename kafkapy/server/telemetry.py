@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 def new_telemetry(node: "Node", wheel: "TimingWheel") -> "ClientTelemetry | None":
     """Return the receiver; None without an admin listener and without a collector to send to.
 
-    Deviation: in Apache Kafka a metrics reporter that implements ClientTelemetry is the receiver (metric.reporters).
+    Deviation: Apache Kafka's receiver is a metrics reporter that implements ClientTelemetry (metric.reporters). Here it
+    is a key, because there are no Java classes.
     """
     endpoint = node.config.node.kafkapy_telemetry_otlp_endpoint
     if endpoint is None and not node.config.node.kafkapy_admin_listener:

@@ -5,7 +5,8 @@ encoded by a worker. In between, if the API's row has parts, the request is spli
 part is handled as a request of its own, and the responses are joined. The loop serves other connections after each
 turn. The connection is held meanwhile, so that its requests stay in order.
 
-A deviation: a large request is not answered from one consistent state, only each of its parts is.
+Deviation: Apache Kafka answers a request from one consistent state. Here each part of a large one is, because the loop
+serves others in between.
 """
 
 from collections.abc import Callable
@@ -33,8 +34,8 @@ LONG_ELEMENTS: Final = 1_000
 MAX_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of a request without record batches: decoding copies its contents, and the response may again.
 
-A deviation: Apache Kafka accepts socket.request.max.bytes, 100 MiB, for all requests. The largest legitimate ones are
-the assignments of a group, which must fit into a record of `__consumer_offsets`.
+Deviation: Apache Kafka accepts socket.request.max.bytes, 100 MiB, for all requests. Here less, because the largest
+legitimate ones are the assignments of a group, which must fit into a record of `__consumer_offsets`.
 """
 
 

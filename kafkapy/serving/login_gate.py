@@ -31,7 +31,8 @@ _NO_ERROR: Final = b"\0\0"
 MAX_LOGIN_FRAME_BYTES: Final = 32 * 1024
 """Bound of a frame before a login: a token of OAUTHBEARER has 16 KiB at most, other messages some hundred bytes.
 
-Deviation: Apache Kafka takes sasl.server.max.receive.size, 512 KiB, of each of any number of peers.
+Deviation: Apache Kafka takes sasl.server.max.receive.size, 512 KiB, of each of any number of peers. Here less, because
+anybody may connect.
 """
 
 

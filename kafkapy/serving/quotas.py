@@ -14,14 +14,15 @@ A request's time is its wall time on the event loop: reading it, each step of it
 (counted after the throttle was computed, like the network threads' time in Apache Kafka); and the time a worker takes
 to decode or encode it if it is large. 100 percent is one event loop, as it is one thread in Apache Kafka.
 
-Deviation: moving bytes between sockets and memory, and other work of workers, is not part of a request's time.
-Deviation: the size of a Fetch response is counted as its records and some bytes for each partition with records or an
-error; Apache Kafka counts the encoded response.
-Deviation: BrokerHeartbeat, BrokerRegistration and other requests that only nodes may send are exempt from
-request_percentage; Apache Kafka throttles some of these. Deviation: a Fetch that names a replica without CLUSTER_ACTION
-is not exempt, so that no client can escape its quotas that way; in Apache Kafka it is.
-Deviation: Apache Kafka mutes the connection alone. Here the first request of another connection, and its first Produce,
-wait until the client's throttle ends, because a client that reconnected was served 82 times its quota.
+Deviation: Apache Kafka counts the time of its network threads. Here moving bytes between sockets and memory, and other
+work of workers, is not part of a request's time, because it is the kernel's. Deviation: Apache Kafka counts the encoded
+Fetch response. Here its size is that of its records and some bytes for each partition with records or an error, because
+it is encoded later. Deviation: Apache Kafka throttles some requests that only nodes may send. Here BrokerHeartbeat,
+BrokerRegistration and others are exempt from request_percentage, because a throttled node would be fenced. Deviation:
+Apache Kafka exempts a Fetch that names a replica without CLUSTER_ACTION. Here it is not, because a client could escape
+its quotas that way. Deviation: Apache Kafka mutes the connection alone. Here the first request of another connection,
+and its first Produce, wait until the client's throttle ends, because a client that reconnected was served 82 times its
+quota.
 """
 
 import asyncio

@@ -2,9 +2,10 @@
 
     Completed request:{"isForwarded": false, "requestHeader": {...}, "request": {...}, "response": {...}, ...}
 
-Imported when the first line is written. Deviations: only one time is measured, from request to response, so totalTimeMs
-and localTimeMs are equal and the other times 0; request and response are "" if the API carries secrets (configs, SCRAM,
-delegation tokens) or if they are too large to be formatted in one turn of the loop.
+Imported when the first line is written. Deviation: Apache Kafka measures several times, and writes every request. Here
+one time is measured, from request to response, so totalTimeMs and localTimeMs are equal and the other times 0; request
+and response are "" if the API carries secrets (configs, SCRAM, delegation tokens), because logs are read by others, or
+if they are too large to be formatted in one turn of the loop.
 """
 
 import asyncio

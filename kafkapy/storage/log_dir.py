@@ -104,8 +104,9 @@ class LogDirState:
     def handle_os_error(self, error: OSError, doing: str) -> ApiError | StorageError:
         """Take note of an OSError; return the error to raise.
 
-        A shortage becomes an ApiError; any other error takes the directory offline and becomes a StorageError. A
-        deviation: Apache Kafka takes the directory offline in every case. A full disk can get space again.
+        A shortage becomes an ApiError; any other error takes the directory offline and becomes a StorageError.
+        Deviation: Apache Kafka takes the directory offline in every case. Here a shortage does not, because a full disk
+        can get space again.
         """
         message = f"{doing}: {error.strerror or error}"
         if error.errno in NO_SPACE:

@@ -5,7 +5,8 @@ one unused for longest goes first. An instance is forgotten when its connection 
 three push intervals, and at least a minute. A forgotten client continues with its id: a broker that does not know the
 id treats it as a new instance. Driven by `runtime/client_telemetry.py`.
 
-Deviation: Apache Kafka forgets the last instance of a connection that closes; here all of them go.
+Deviation: Apache Kafka forgets the last instance of a connection that closes. Here all of them go, because nobody can
+use them any more.
 """
 
 from collections import OrderedDict

@@ -3,9 +3,9 @@
 A subscription is a config resource of type CLIENT_METRICS with the keys `metrics` (prefixes of names; `*` is all),
 `interval.ms` and `match` (selector=regular expression; a client matches if all of them do; none matches all clients).
 
-Deviation: patterns are RE2's, whose time is linear in the text, where Apache Kafka uses Java's. A pattern that RE2
-cannot compile (a lookahead, a back reference) is refused; one that a controller of Apache Kafka has accepted matches no
-client.
+Deviation: Apache Kafka's patterns are Java's. Here they are RE2's, because its time is linear in the text. A pattern
+that RE2 cannot compile (a lookahead, a back reference) is refused; one that a controller of Apache Kafka has accepted
+matches no client.
 """
 
 from collections.abc import Iterable, Mapping

@@ -8,8 +8,8 @@ transaction.
 Deviation: Apache Kafka 4.3.1 takes every request at the previous epoch for a retry, also if the last end was by a
 client older than KIP-890, which bumps no epoch. Then the current epoch is that of a newer producer, which fenced the
 sender. If the sender got NONE, both producers would use the same epoch, and a batch of one could be taken for a
-duplicate of the other's. Here the sender gets PRODUCER_FENCED, from transaction.version 2 on; below that, no client
-sends v5.
+duplicate of the other's. Here the sender gets PRODUCER_FENCED from transaction.version 2 on, because both would else
+use one epoch; below that, no client sends v5.
 
 While markers are written Kafka always answers CONCURRENT_TRANSACTIONS. v5 checks this before the producer id and epoch,
 because the client may already use those that follow the transaction.

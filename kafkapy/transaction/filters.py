@@ -1,8 +1,8 @@
 """The filters of ListTransactions 0-2.
 
 v1: transactions that have run longer than a duration (KIP-994). v2: transactional ids that a regular expression matches
-as a whole (KIP-1152). Deviation: it is evaluated by RE2, which takes linear time, and not as Java's java.util.regex,
-which may take exponential time; so look-around and back-references are refused as INVALID_REGULAR_EXPRESSION.
+as a whole (KIP-1152). Deviation: Apache Kafka evaluates it by java.util.regex. Here it is RE2, because its time is
+linear; so look-around and back-references are refused as INVALID_REGULAR_EXPRESSION.
 """
 
 from typing import Any

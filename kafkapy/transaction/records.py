@@ -11,8 +11,9 @@ the client's transaction version as tagged fields (KIP-890). Partitions are null
 order of Java's hash collections (hash_order.py). `decode_record` returns None for unknown types and versions, and
 callers skip those records.
 
-Deviation: at transaction.version 0 a client of version 2 is served; the log does not keep its version. Apache Kafka
-fails on such a record, and the transactional id answers CONCURRENT_TRANSACTIONS from then on.
+Deviation: Apache Kafka fails on the record of a client of version 2 at transaction.version 0. Here the client is
+served, and the log does not keep its version, because the transactional id would answer CONCURRENT_TRANSACTIONS from
+then on.
 """
 
 import struct

@@ -8,8 +8,9 @@ A transaction ends with two records. PrepareCommit or PrepareAbort decides it. O
 WriteMarkers has the markers written to the partitions. When each partition has its marker, `markers_written` decides
 the second record, CompleteCommit or CompleteAbort. In between the transactional id answers CONCURRENT_TRANSACTIONS.
 
-Deviation: Kafka answers CONCURRENT_TRANSACTIONS also while a record of the transactional id is being replicated. Here
-the next request is decided at once, on the state after that record, and its answer waits until both are committed.
+Deviation: Apache Kafka answers CONCURRENT_TRANSACTIONS also while a record of the transactional id is being replicated.
+Here the next request is decided at once, on the state after that record, and its response waits until both are
+committed, because the client then needs no retry.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -142,8 +142,8 @@ class ClassicGroup:
     def _assign(self, request: SyncGroupRequest, decision: GroupDecision, now_ms: int) -> None:
         """Write the leader's assignment; parked SyncGroups are answered once it is committed.
 
-        A member that the leader left out gets an empty assignment. For consumers it is an encoded one (a deviation:
-        Apache Kafka sends zero bytes, which clients cannot decode).
+        A member that the leader left out gets an empty assignment. Deviation: Apache Kafka sends zero bytes to
+        consumers, too. Here they get an encoded one, because clients cannot decode the other.
         """
         nothing = NOTHING_ASSIGNED if self.log.protocol_type == CONSUMER_PROTOCOL else b""
         given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
@@ -180,8 +180,8 @@ class ClassicGroup:
     def leave(self, identities: list[MemberIdentity], now_ms: int) -> GroupDecision:
         """Decide a LeaveGroup: an error code for each member, one rebalance for all. Raises ApiError.
 
-        If an id given out by MEMBER_ID_REQUIRED leaves before it has joined, the group does not rebalance (a deviation:
-        in Apache Kafka a stable group rebalances, with unchanged members).
+        Deviation: Apache Kafka's stable group rebalances if an id given out by MEMBER_ID_REQUIRED leaves before it has
+        joined. Here it does not, because its members are unchanged.
         """
         if self.log.is_dead:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -222,9 +222,10 @@ class ClassicGroup:
         """Start after the log was replayed: renew all sessions.
 
         A group above group.max.size rebalances, and the first members to join stay. `is_converted`: the group was a
-        KIP-848 group and has had no generation since. Its members may not have all their assigned partitions yet, so it
-        rebalances, too. Apache Kafka loses this fact with the coordinator that converted the group: such partitions
-        have no owner there until another event makes the group rebalance (a deviation).
+        KIP-848 group and has had no generation since. Its members may not have all their assigned partitions yet.
+        Deviation: Apache Kafka loses this fact with the coordinator that converted the group: such partitions have no
+        owner until another event makes the group rebalance. Here it
+        rebalances at once, because the fact is in the log.
         """
         self.rebalance.renew_sessions(now_ms)
         if len(self.log.members) > self._settings.config.group_max_size:

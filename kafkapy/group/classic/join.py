@@ -183,7 +183,8 @@ class JoinDecision:
     def _replace_static(self, old_id: str, member_id: str) -> None:
         """Replace the static member's id by a new one.
 
-        A deviation: Apache Kafka keeps showing the client id and host of the previous member; here they are updated.
+        Deviation: Apache Kafka keeps showing the client id and host of the previous member. Here they are updated,
+        because an operator looks for the process that is there.
         """
         join, decision = self._join, self._decision
         old, leader_id = self._log.members[old_id], self._log.members.leader_id

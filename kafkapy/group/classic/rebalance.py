@@ -226,7 +226,8 @@ class ClassicRebalance:
     def remove_member(self, member: ClassicMember, decision: GroupDecision) -> None:
         """Remove a member and answer its parked requests. The caller starts the rebalance.
 
-        A deviation: Apache Kafka leaves a parked SyncGroup unanswered here.
+        Deviation: Apache Kafka leaves a parked SyncGroup unanswered here. Here it is answered, because the client would
+        wait until its time-out.
         """
         self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID, decision)
         self._unsynced.discard(member.member_id)

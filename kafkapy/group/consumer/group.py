@@ -144,8 +144,8 @@ class ConsumerGroup:
     def may_assign(self, wall_ms: int) -> bool:
         """Whether the target assignment may be recomputed yet (group.consumer.assignment.interval.ms).
 
-        A deviation: a last time in the future, by the clock of another coordinator, is not waited for. Apache Kafka
-        waits: a group gets no assignment until the new coordinator's clock is as far.
+        Deviation: Apache Kafka waits for a last time in the future, by the clock of another coordinator. Here that is
+        not waited for, because the group would get no assignment until this clock is as far.
         """
         interval_ms = self.settings.consumer_assignment_interval_ms(self.group_id)
         last_ms = self.log.assignment_timestamp_ms

@@ -1,9 +1,9 @@
 """The decision of one ConsumerGroupHeartbeat, with the steps of update.py.
 
 Regular expressions are matched after the heartbeat (runtime/coordinators/regex_matching.py), so the topics that they
-match are assigned in a later one; until then the member has the topics that it subscribes to by name. Kafka matches
-them on another thread. Deviation: a new expression is matched at once (regex_schedule.py); Kafka waits until the
-group's last resolution is REFRESH_MIN_MS old.
+match are assigned in a later one; until then the member has the topics that it subscribes to by name. Deviation: Apache
+Kafka matches them on another thread, a new one once the group's last resolution is REFRESH_MIN_MS old. Here a new one
+is matched at once (regex_schedule.py), because it is matched in turns.
 
 Source: KIP-848; from version 1 members generate their ids (KIP-1082) and may subscribe by regular expression.
 """

@@ -27,7 +27,7 @@ MOST_NAMES: Final = 5_000
 MOST_NAMES_OF_GROUP: Final = 50_000
 """Different names of all members, which a change of any member goes through: 10 ms.
 
-Deviation: Apache Kafka bounds neither; here more are refused with INVALID_REQUEST, because 63 members with 19,000 names
+Deviation: Apache Kafka bounds neither. Here more are refused with INVALID_REQUEST, because 63 members with 19,000 names
 each kept all other clients of the coordinator waiting for 1.1 s."""
 
 

@@ -1,8 +1,8 @@
 """ElectLeaders 0-2: elect the preferred replica of partitions, or any live replica (unclean) (KIP-183, KIP-460).
 
-Needs ALTER on the cluster. v1: the election type, 0 preferred or 1 unclean, and a top-level error code. v2: flexible.
-A request with null partitions is for all; those that need no election are left out of the response.
-Deviation: any number of elections is decided, in slices; Apache Kafka refuses a request for more than 10,000.
+Needs ALTER on the cluster. v1: the election type, 0 preferred or 1 unclean, and a top-level error code. v2: flexible. A
+request with null partitions is for all; those that need no election are left out of the response. Deviation: Apache
+Kafka refuses a request for more than 10,000 elections. Here any number is decided, because they are decided in slices.
 """
 
 from kafkapy.errors import ApiError

@@ -1,7 +1,8 @@
 """UpdateFeatures 0-2: raise or lower the levels of features, all of a request or none (KIP-584, KIP-778).
 
 Needs ALTER on the cluster. v1: dry run, and upgrade types, which replace the flag allow_downgrade. v2: no results by
-feature. Deviation: feature levels that are not implemented here yet are refused as unsupported.
+feature. Deviation: Apache Kafka takes every level that it knows. Here those that are not implemented yet are refused as
+unsupported, because clients act on them.
 """
 
 from kafkapy.errors import ApiError

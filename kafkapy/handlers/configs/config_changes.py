@@ -86,8 +86,8 @@ def check_permission(
 ) -> None:
     """Raise ApiError unless the client may do `operation` on the resource's configs.
 
-    Deviation: authorization comes before the checks of a broker's configs, so that an unauthorized client learns
-    nothing from the response. Apache Kafka's broker checks them first, and its controller authorizes the rest.
+    Deviation: Apache Kafka's broker checks a broker's configs first, and its controller authorizes the rest. Here
+    authorization comes first, because an unauthorized client is to learn nothing from the response.
     """
     kind, refusal = ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     name = CLUSTER_NAME

@@ -63,7 +63,7 @@ async def handle(
 def _distinct(resources: Iterable[DescribeConfigsResource]) -> Iterable[DescribeConfigsResource]:
     """Return each pair of resource and requested keys once.
 
-    Deviation: Apache Kafka describes a resource as often as it is named; a broker has 300 configs.
+    Deviation: Apache Kafka describes a resource as often as it is named. Here once, because a broker has 300 configs.
     """
     keys = ((each.resource_type, each.resource_name, tuple(each.configuration_keys or ())) for each in resources)
     return dict(zip(keys, resources, strict=True)).values()

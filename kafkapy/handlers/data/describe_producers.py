@@ -25,7 +25,8 @@ async def handle(
 ) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     way = walk(services, context)
-    # Deviation: a partition that is named twice is described once: it may have thousands of producers.
+    # Deviation: Apache Kafka describes a partition as often as it is named. Here once, because it may have thousands of
+    # producers.
     described: set[tuple[str, int]] = set()
     async for topic in way.over(request.topics):
         error = _topic_error(services, context, topic.name)

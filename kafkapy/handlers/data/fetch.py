@@ -22,9 +22,10 @@ connection is muted for that time (KIP-219); its session is unchanged. Followers
 follower_fetch.py has what differs for followers, fetch_reading.py what both share; fetch_wire.py makes the response.
 wide_fetch.py does the same for a consumer with many partitions, in turns.
 
-Deviation: Apache Kafka waits for other partitions if one is unknown or forbidden; here every error is answered at once.
-Deviation: Apache Kafka gives a privileged session, which may evict those of consumers, to any client that sends a
-replica id; here only if it also has CLUSTER_ACTION.
+Deviation: Apache Kafka waits for other partitions if one is unknown or forbidden. Here every error is answered at once,
+because the client has to act on it. Deviation: Apache Kafka gives a privileged session, which may evict those of
+consumers, to any client that sends a replica id. Here only if it also has CLUSTER_ACTION, because clients could evict
+each other.
 """
 
 from collections.abc import Iterator, Sequence

@@ -156,7 +156,8 @@ def _free_frame(context: RequestContext, appends: list[PartitionAppend], request
     """Drop all records, as they are in the log, and what this node does not know: a request that waits for replicas
     takes no request memory.
 
-    A deviation: it does not wait if it has a name that no topic can have, which it would keep for its response.
+    Deviation: Apache Kafka lets every request wait. Here one with a name that no topic can have does not, because it
+    would keep that name for its response.
     """
     for append in appends:
         append.records = b""

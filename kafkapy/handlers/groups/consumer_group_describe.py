@@ -28,7 +28,8 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     response = ConsumerGroupDescribeResponse()
     access = TopicAccess(services, context, AclOperation.DESCRIBE)
-    # Deviation: a group that is named twice is described once, because a group may have thousands of members.
+    # Deviation: Apache Kafka describes a group as often as it is named. Here once, because it may have thousands of
+    # members.
     way = walk(services, context)
     async for group_id in way.over(dict.fromkeys(request.group_ids)):
         described = await _describe(services, context, group_id, way)

@@ -17,7 +17,8 @@ from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_o
 
 async def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     way = walk(services, context)
-    # Deviation: a group that is named twice is described once, because a group may have thousands of members.
+    # Deviation: Apache Kafka describes a group as often as it is named. Here once, because it may have thousands of
+    # members.
     group_ids = dict.fromkeys(request.groups)
     groups = [await _describe(services, context, group_id) async for group_id in way.over(group_ids)]
     if request.unknown_tagged_fields is not None and EXPLAIN_TAG in request.unknown_tagged_fields:

@@ -4,9 +4,9 @@ v1: transaction coordinators, too. v4: several keys (KIP-699), each with its err
 groups (KIP-932). While the topic is being created, or its partition has no leader, the answer is
 COORDINATOR_NOT_AVAILABLE, and clients retry. Share groups are not supported yet and always get that answer.
 
-Named deviation: if the topic is missing, the response waits for its creation, a few milliseconds, or MAX_WAIT_MS if
-the broker has other work first. Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once, and a client's first commit is
-delayed by its retry backoff (librdkafka: two seconds).
+Deviation: Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once if the topic is missing. Here the response waits for
+its creation, a few milliseconds, or MAX_WAIT_MS if the broker has other work first, because a client's first commit is
+else delayed by its retry backoff (librdkafka: two seconds).
 """
 
 from collections.abc import Iterable

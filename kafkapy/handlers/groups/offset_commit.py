@@ -4,7 +4,8 @@ Topics and partitions that do not exist are refused one by one; the others are c
 (KIP-211). v6: leader epochs (KIP-320). v7: static members. v9: member epochs of KIP-848; GROUP_ID_NOT_FOUND and
 STALE_MEMBER_EPOCH. v10: topics by id; UNKNOWN_TOPIC_ID.
 
-Deviation: a large commit is written as several batches. Apache Kafka writes one, and fails above 1 MiB.
+Deviation: Apache Kafka writes a commit as one batch, and fails above 1 MiB. Here a large one is several batches,
+because nothing reads them as one.
 """
 
 from collections.abc import Iterable, Iterator

@@ -60,7 +60,8 @@ async def handle(services: Services, context: RequestContext, request: OffsetFet
 
 
 def _distinct(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
-    """Yield the groups, but repeated requests for all topics of a group only once (a deviation: they may be large)."""
+    """Yield the groups. Deviation: Apache Kafka answers all topics of a group as often as it is named. Here once,
+    because they may be many."""
     seen = set()
     for group in groups:
         key = (group.group_id, group.member_id, group.member_epoch)
@@ -93,7 +94,8 @@ async def _read(
 ) -> OffsetFetchResponseGroup:
     """Read the offsets: at once, or in parts if all of a group with many are asked for. Raises ApiError.
 
-    A deviation: Apache Kafka answers with the offsets of one moment, here each part has its own.
+    Deviation: Apache Kafka answers with the offsets of one moment. Here each part has its own, because a large request
+    is handled in turns.
     """
 
     def fetch(requested: OffsetFetchRequestGroup) -> Callable[[GroupShard], OffsetFetchResponseGroup]:

@@ -2,9 +2,10 @@
 and at least one batch (KIP-74).
 
 The conversion runs in the IO pool. If only control batches were read, the next batches are read, so that the consumer
-makes progress. Deviations: also before v3 a batch larger than max.partition.bytes is returned whole; if it were cut,
-the consumer would be stuck. A response has about MAX_CONVERTED_BYTES at most, less if much converted data waits for
-slow peers; the consumer fetches the rest. Apache Kafka converts lazily, as the peer reads.
+makes progress. Deviation: Apache Kafka cuts a batch larger than max.partition.bytes before v3. Here it is returned
+whole, because the consumer would be stuck. Deviation: Apache Kafka converts lazily, as the peer reads. Here a response
+has about MAX_CONVERTED_BYTES at most, less if much converted data waits for slow peers, because it is converted at
+once; the consumer fetches the rest.
 """
 
 import asyncio

@@ -4,8 +4,8 @@ The conversion takes about 2 us per record, plus the time to inflate. Message se
 CONVERTED_AT_ONCE_BYTES, are converted on a worker, one partition at a time. The connection is held meanwhile, because
 these producers have no sequence numbers to keep their order.
 
-Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is answered as NOT_LEADER_OR_FOLLOWER, so that the producer
-retries.
+Deviation: Apache Kafka answers KAFKA_STORAGE_ERROR, which came with version 4. Here it is NOT_LEADER_OR_FOLLOWER,
+because the producer then retries.
 """
 
 from collections.abc import Container
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 OLDEST_SERVED: Final = 3
 CONVERTED_AT_ONCE_BYTES: Final = 4096
 MAX_INFLATED_BYTES: Final = MAX_APPENDED_BYTES // 2
-"""The maximum inflated size of a message set (a deviation, like MAX_APPENDED_BYTES), without its converted form."""
+"""The maximum inflated size of a message set, without its converted form. Deviation: Apache Kafka has no bound. Here
+there is one, because a few KiB could fill the memory."""
 
 ATTRIBUTES_POSITION: Final = 17
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)

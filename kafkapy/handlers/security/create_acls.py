@@ -1,8 +1,9 @@
 """CreateAcls 1-3: create access control entries, each with its own result. KIP-140.
 
 v1: pattern types (KIP-290), v2: flexible, v3: resource type USER (KIP-373). Creating an existing entry succeeds. A
-request with a code 0 (UNKNOWN) closes its connection, as in Apache Kafka. Deviation: an entry with a code that is only
-valid in filters (ANY, MATCH) gets INVALID_REQUEST; in Apache Kafka the whole request fails with UNKNOWN_SERVER_ERROR.
+request with a code 0 (UNKNOWN) closes its connection, as in Apache Kafka. Deviation: Apache Kafka fails the whole
+request with UNKNOWN_SERVER_ERROR if an entry has a code that is only valid in filters (ANY, MATCH). Here that entry
+gets INVALID_REQUEST, because the others are in order.
 """
 
 from kafkapy.errors import ApiError, ProtocolError

@@ -50,7 +50,8 @@ async def handle(services: Services, context: RequestContext, request: DeleteAcl
 async def _find(services: Services, context: RequestContext, filters: list[AclFilter]) -> list[list[Uuid] | ApiError]:
     """Return per filter the ids of the matching ACLs, or its error; yields to the event loop between filters.
 
-    Raises ApiError for more than MAX_MATCHES. A deviation: Apache Kafka does not limit the matches.
+    Raises ApiError for more than MAX_MATCHES. Deviation: Apache Kafka does not limit the matches. Here more are
+    refused, because they are one batch of records.
     """
     acls = services.metadata.image.acls
     found: list[list[Uuid] | ApiError] = []

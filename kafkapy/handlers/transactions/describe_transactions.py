@@ -16,7 +16,8 @@ from kafkapy.security.authorizer import AclOperation, ResourceType
 async def handle(
     services: Services, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    # Deviation: a transaction that is named twice is described once: it may have thousands of partitions.
+    # Deviation: Apache Kafka describes a transaction as often as it is named. Here once, because it may have thousands
+    # of partitions.
     ids = walk(services, context).over(dict.fromkeys(request.transactional_ids))
     return DescribeTransactionsResponse(
         transaction_states=[await _describe(services, context, each) async for each in ids]

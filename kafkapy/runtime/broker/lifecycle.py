@@ -56,8 +56,8 @@ FINAL_ERRORS: Final = frozenset(
 )
 """Errors that end a start.
 
-Deviation: Apache Kafka tries again after these, too, until initial.broker.registration.timeout.ms. But only a person
-can change the cluster's id, the directories, the features or the node id, and the error says so at once.
+Deviation: Apache Kafka tries again after these, too, until initial.broker.registration.timeout.ms. Here the start fails
+at once, because only a person can change the cluster's id, the directories, the features or the node id.
 """
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 A block is used by one broker only; ids left at a stop are never used. The next block is requested when 90 % of the
 current one are used.
 
-If no id is left while a block is being requested, the request waits for it (a named deviation: Apache Kafka answers
-COORDINATOR_LOAD_IN_PROGRESS). So a producer's first request needs no retry.
+Deviation: Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS if no id is left while a block is being requested. Here the
+request waits for it, because a producer's first request then needs no retry.
 """
 
 import asyncio

@@ -139,8 +139,9 @@ class MetadataRuntime:
         is no longer, the active controller; in the latter case the change may still be committed.
 
         timeout_ms: how long the client waits. With 0 or less, nothing is decided. Raises ApiError REQUEST_TIMED_OUT. If
-        that happens while waiting for the commit, the change may still be committed. That wait lasts at least
-        MIN_COMMIT_WAIT_MS; a deviation: Apache Kafka waits for as long as it may forward the request.
+        that happens while waiting for the commit, the change may still be committed. Deviation: Apache Kafka waits for
+        as long as it may forward the request. Here the wait lasts at least MIN_COMMIT_WAIT_MS, because what is decided
+        is mostly committed by then.
 
         may_interrupt: `decide` may also run between the steps of another decision; its response counts if it needs no
         records. Otherwise it must leave the tables unchanged, and runs again when its turn comes.

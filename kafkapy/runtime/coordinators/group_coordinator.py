@@ -73,7 +73,8 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
 
         The first commit of an unknown group makes the group, on which its next ones depend: it does not share.
 
-        Deviation: group.coordinator.append.linger.ms=0 turns sharing off, other values make no commit wait longer.
+        Deviation: Apache Kafka has commits wait group.coordinator.append.linger.ms. Here 0 turns sharing off, and other
+        values make no commit wait longer, because those of one pass are there already.
         """
         host = self.host_of(group_id)
         shares_write = self.settings.config.group_coordinator_append_linger_ms != 0 and group_id in host.shard.groups

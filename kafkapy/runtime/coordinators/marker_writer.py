@@ -48,8 +48,9 @@ WRITTEN: Final = frozenset(
 )
 """Codes after which a partition needs no marker any more.
 
-Deviation: after INVALID_PRODUCER_EPOCH Kafka leaves the transaction prepared forever. A partition returns that code
-only if a later epoch of the producer has written to it, so nothing of this transaction is open there.
+Deviation: Apache Kafka leaves the transaction prepared for ever after INVALID_PRODUCER_EPOCH. Here it goes on, because
+a partition returns that code only if a later epoch of the producer has written to it, so nothing of this transaction is
+open there.
 """
 
 

@@ -1,7 +1,8 @@
 """Matches the regular expressions of KIP-848 groups with the cluster's topics: in turns, one group at a time, in order.
 
 What an expression matches is kept, for all groups: only topics that were added since are matched then. Deviation:
-Apache Kafka matches all topics again, on another thread.
+Apache Kafka matches all topics again, on another thread. Here it is done on the event loop, in turns, because there is
+one thread.
 """
 
 import asyncio

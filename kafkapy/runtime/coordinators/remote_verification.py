@@ -6,8 +6,8 @@ Questions of all producers to one broker share requests, one in flight; those th
 next. A question without a response gets NETWORK_EXCEPTION; the client retries. Source: Apache Kafka's
 AddPartitionsToTxnManager.
 
-Deviation: if two questions about one transactional id wait together, Apache Kafka answers the first with
-NETWORK_EXCEPTION; here both are asked.
+Deviation: Apache Kafka answers the first of two questions about one transactional id that wait together with
+NETWORK_EXCEPTION. Here both are asked, because the first producer did nothing wrong.
 """
 
 import asyncio

@@ -163,8 +163,8 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         """Whether the partition was deleted, so that it needs no marker.
 
         Deviation: Apache Kafka 4.3.1 also treats a partition as deleted that has no leader for the moment (for example
-        while a killed broker restarts) and completes the transaction without that marker, so that it hangs
-        (KAFKA-20734).
+        while a killed broker restarts) and completes the transaction without that marker. Here the marker waits,
+        because the transaction would hang there (KAFKA-20734).
         """
         image: MetadataImage = self._replica_manager.partitions.newest_image
         return image.topics.partition(*topic_partition) is None

@@ -10,11 +10,11 @@ A partition that fails is retried alone after replica.fetch.backoff.ms. Fetching
 changes if its log fails, if its leader has a later epoch than this broker, or after an unexpected error. Sources:
 KIP-101, KIP-279, KIP-320; Apache Kafka's AbstractFetcherThread.
 
-Deviation: after a Fetch without a response, the next one follows after 100 ms, so that followers soon find a leader
-that has restarted. Apache Kafka waits replica.fetch.backoff.ms, by default a second.
+Deviation: Apache Kafka waits replica.fetch.backoff.ms, by default a second, after a Fetch without a response. Here the
+next one follows after 100 ms, because followers then soon find a leader that has restarted.
 
-Deviation: records that do not continue the log are requested again after replica.fetch.backoff.ms. Apache Kafka stops
-fetching the partition until its metadata changes.
+Deviation: Apache Kafka stops fetching a partition whose records do not continue the log until its metadata changes.
+Here they are requested again after replica.fetch.backoff.ms, because that may not happen for days.
 """
 
 import asyncio

@@ -3,8 +3,8 @@
 Each leader has num.replica.fetchers fetchers with one connection each; a hash of topic and partition chooses one. The
 number can change while the broker runs.
 
-Deviation: during a controlled shutdown, partitions whose ISR this broker has left are fetched until it stops; their
-leaders do not take it in again. Apache Kafka stops fetching them.
+Deviation: Apache Kafka stops fetching partitions whose ISR this broker has left during a controlled shutdown. Here they
+are fetched until it stops, because it has less to fetch after its start; their leaders do not take it in again.
 """
 
 import asyncio

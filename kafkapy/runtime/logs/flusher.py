@@ -2,8 +2,8 @@
 
 One flush of a log runs at a time; the next one covers everything appended meanwhile and all its waiters.
 
-A deviation from Apache Kafka, which blocks the log and its readers during a flush for flush.messages: here consumers
-may read a record before its producer has been answered.
+Deviation: Apache Kafka blocks the log and its readers during a flush for flush.messages. Here consumers may read a
+record before its producer has been answered, because the event loop does not wait for disks.
 """
 
 import asyncio

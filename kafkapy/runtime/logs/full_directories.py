@@ -12,8 +12,8 @@ controllers know it since metadata.version 3.7-IV2. A heartbeat that wants to be
 offline, leaves replicas that are alone without a leader, too, and a directory is then offline until the broker
 registers anew. A controlled shutdown cannot be taken back, and by AlterPartition a leader cannot leave its own ISR.
 
-A deviation: Apache Kafka's broker takes a full directory offline until it is started again, and stops if it has no
-other.
+Deviation: Apache Kafka's broker takes a full directory offline until it is started again, and stops if it has no other.
+Here it stays online, because it may have room again.
 """
 
 import asyncio

@@ -7,8 +7,8 @@ directories are renamed, so that a crash between the renames is unambiguous (see
 is cancelled or fails, the old directory is reported again. At most num.replica.alter.log.dirs.threads moves run at
 once, at no more than replica.alter.log.dirs.io.max.bytes.per.second in total. Source: KIP-113, KIP-858.
 
-A deletion of records does not wait for a copy in progress, as it does in Apache Kafka: the
-copy adopts the new log start offset with its next chunk (a deviation).
+Deviation: Apache Kafka's deletion of records waits for a copy in progress. Here it does not, because the copy adopts
+the new log start offset with its next chunk.
 """
 
 import asyncio

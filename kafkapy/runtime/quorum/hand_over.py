@@ -12,8 +12,8 @@ async def hand_over(quorum: Quorum, timeout_s: float) -> None:
     If this node leads, or is elected meanwhile, it resigns. Until another one leads it answers and votes: others may
     need its vote, and a candidate that ended would leave those that voted for it to wait for their election timeout.
 
-    timeout_s: at most the shortest election timeout. A deviation: Apache Kafka waits for up to 5 s, and does not stand
-    meanwhile unless it did already.
+    timeout_s: at most the shortest election timeout. Deviation: Apache Kafka waits for up to 5 s, and does not stand
+    meanwhile unless it did already. Here the wait is as long as an election takes, because a stop is to be short.
     """
     if not quorum.is_recovered or len(quorum.voters) < 2 or quorum.node_id not in quorum.voters.ids:
         return

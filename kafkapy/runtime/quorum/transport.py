@@ -159,8 +159,8 @@ class NetworkRaftTransport:
     def _note_refusal(self, node_id: int, request: str, code: int) -> None:
         """Log the error of a response to a request that is sent again, unless it was the last one, too.
 
-        Deviation: Apache Kafka stops the node after CLUSTER_AUTHORIZATION_FAILED. Here it goes on to ask: an ACL that
-        was deleted by mistake does not stop all nodes at once, and they go on by themselves when it is there again.
+        Deviation: Apache Kafka stops the node after CLUSTER_AUTHORIZATION_FAILED. Here it goes on to ask, because an
+        ACL that was deleted by mistake would else stop all nodes at once.
         """
         if self._refusals.get((node_id, request)) != code:
             self._refusals[node_id, request] = code

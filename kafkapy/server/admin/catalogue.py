@@ -61,5 +61,5 @@ ALWAYS_ZERO: Final = {
 }
 """Metrics that are served as 0, whatever happens, with the reason. All others count something.
 
-Deviation: in Apache Kafka some of these move, such as the times in queues.
+Deviation: Apache Kafka's move, such as the times in queues. Here they are 0, because there are no such queues.
 """

@@ -1,4 +1,5 @@
-"""kafkapy.admin.listener: /metrics, /livez, /readyz and /buildinfo (a deviation: Apache Kafka has JMX alone).
+"""kafkapy.admin.listener: /metrics, /livez, /readyz and /buildinfo. Deviation: Apache Kafka has JMX alone. Here there
+is HTTP, because Python has no JMX.
 
     /livez      200 if the node's event loop answers within LOOP_TIMEOUT_S, else 503
     /readyz     200 if nothing is missing, else 503; JSON says what: {"missing": {"logs": "recovering 37 of 120 logs"},

@@ -1,12 +1,13 @@
 """Gauges of connections, their bytes, requests and logins, and of idle time.
 
-Deviations: with TLS, bytes are those of the wire, where Apache Kafka counts decrypted ones. Rates are those since the
-newest scrape that is half a minute old, where Apache Kafka's are those of two windows of 30 s.
+Deviation: Apache Kafka counts decrypted bytes, and its rates are those of two windows of 30 s. Here bytes are those of
+the wire, and rates those since the newest scrape that is half a minute old, because nothing is counted twice.
 
-Deviation: the idle percentages of Apache Kafka's network and request handler threads are all the share of time in which
-the event loop's thread used no CPU since the last scrape: that one loop does the work of both kinds of threads. So are
-io-ratio and io-wait-ratio. A select is a call that tries to receive or send on one connection, since libuv does not
-tell how often it polls all of them; the maximum of request sizes is that of the last minute or the last scrape.
+Deviation: Apache Kafka has network threads and request handler threads, each with an idle percentage. Here all are the
+share of time in which the event loop's thread used no CPU since the last scrape, because that one loop does the work of
+both kinds. So are io-ratio and io-wait-ratio. A select is a call that tries to receive or send on one connection, since
+libuv does not tell how often it polls all of them; the maximum of request sizes is that of the last minute or the last
+scrape.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Gauges of clients with quotas, under the names of Apache Kafka's sensors.
 
-A rate shared by all users, or by all client ids of a user, has an empty label for them. Deviation: of each quota's
-clients only the most recently measured ones are reported, MAX_SHOWN at most.
+A rate shared by all users, or by all client ids of a user, has an empty label for them. Deviation: Apache Kafka reports
+all clients of each quota. Here the most recently measured ones, MAX_SHOWN at most, because client-ids may be very many.
 """
 
 from collections.abc import Iterator

@@ -28,7 +28,8 @@ NAMES_OF_SUMS: Final = ("MaxLag", "MinFetchRate", "DeadThreadCount", "FailedPart
 def expiry_gauges(manager: "ReplicaManager") -> Iterator[Gauge]:
     """Yield how many waiting requests timed out.
 
-    Deviation: a Produce request counts once, not once for each of its partitions.
+    Deviation: Apache Kafka counts a Produce request once for each of its partitions. Here once, because it waits as
+    one.
     """
     expired = manager.expired_counts
     of_fetches = "kafka.server:type=DelayedFetchMetrics"

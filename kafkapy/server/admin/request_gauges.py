@@ -1,6 +1,7 @@
 """RequestMetrics: what kafkapy.metrics.requests has counted, under Apache Kafka's names.
 
-Deviation: only APIs that were requested have series, where Apache Kafka has those of all APIs from the start.
+Deviation: Apache Kafka has series of all APIs from the start. Here only APIs that were requested have some, because
+most never are.
 """
 
 from collections.abc import Iterator

@@ -8,7 +8,8 @@ These keys of a file are used: rules (pattern, name, labels, type, value, valueF
 lowercaseOutputName, lowercaseOutputLabelNames, includeObjectNames and excludeObjectNames (with their old names
 whitelist... and blacklist...). Keys for the connection to a JVM are ignored.
 
-Deviations: patterns are those of RE2, whose time is linear in the text; a file may have MAX_BYTES and MAX_RULES.
+Deviation: Apache Kafka's exporter takes Java's patterns and files of any size. Here patterns are those of RE2, whose
+time is linear in the text, and a file may have MAX_BYTES and MAX_RULES, because the event loop applies them.
 """
 
 import re

@@ -51,7 +51,8 @@ def _level(*, is_allowed: bool, is_worth_telling: bool) -> int:
 
 
 def line_of(question: Question) -> str:
-    """Return Kafka's line. Deviation: unprintable characters are escaped, so that a name cannot forge a line."""
+    """Return Kafka's line. Deviation: Apache Kafka writes names as they are. Here unprintable characters are escaped,
+    because a name could forge a line."""
     requester = question.requester
     line = (
         f"Principal = {requester.principal} is {'Allowed' if question.rule.is_allowed else 'Denied'} "

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 1 << 20
 MISSING_KEY_IDS: Final = 16
 """Maximum number of unknown key ids that may trigger a read within EXPEDITED_MS, one read each. Deviation: Apache Kafka
-forgets the oldest id for each further one, so that tokens with made-up key ids make it read its JWKS back to back.
+forgets the oldest id for each further one. Here it does not, because tokens with made-up key ids could make it read its
+JWKS back to back.
 """
 EXPEDITED_MS: Final = 60_000
 

@@ -4,8 +4,9 @@ It is obtained by a worker, first when the node starts, and renewed by the first
 sasl.login.refresh.* keys give; until then, and while the token endpoint fails, logins use the token that is held. After
 a failure the next try waits for the back-off of sasl.login.retry.*.
 
-Deviations: Apache Kafka's start fails if the token endpoint does; here logins fail, and it is tried again. Apache Kafka
-renews a token by a timer, here a login does: without one no token is needed.
+Deviation: Apache Kafka's start fails if the token endpoint does. Here logins fail, and it is tried again, because the
+endpoint may be started later. Deviation: Apache Kafka renews a token by a timer. Here a login does, because without one
+no token is needed.
 """
 
 import logging

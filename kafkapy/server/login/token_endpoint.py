@@ -1,8 +1,8 @@
 """Obtains a bearer token for the client side of OAUTHBEARER, as Apache Kafka's DefaultJwtRetriever does. KIP-768.
 
 The content of a file URL is the token; an https URL is requested with the client's credentials (RFC 6749, 4.4) or by an
-assertion (client_assertion.py). The URL must be in the list of allowed URLs, as on the broker's side. Deviation: http
-URLs are refused.
+assertion (client_assertion.py). The URL must be in the list of allowed URLs, as on the broker's side. Deviation: Apache
+Kafka takes http URLs. Here they are refused, because they show the client's secret.
 """
 
 import base64
@@ -169,5 +169,6 @@ def _context(options: Mapping[str, str]) -> "SSLContext":
 
 
 def _seconds(properties: Mapping[str, str], key: str) -> float:
-    """Return a timeout, of TIMEOUT_S at most. Deviation: without the key Apache Kafka waits for ever."""
+    """Return a timeout, of TIMEOUT_S at most. Deviation: Apache Kafka waits for ever without the key. Here for
+    TIMEOUT_S, because logins wait for it."""
     return min(TIMEOUT_S, int(properties[key]) / 1000) if key in properties else TIMEOUT_S

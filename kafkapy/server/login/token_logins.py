@@ -32,8 +32,9 @@ class TokenLogins:
     def find(self, mechanism: ScramMechanism, token_id: str) -> "ScramToken | None":
         """Return an existing token, expired or not; None if there is none.
 
-        Deviation: a token whose owner is not of type User is treated as missing. Apache Kafka logs its bearer in as the
-        User of that name, although it was requested by someone with the right to create tokens for the owner.
+        Deviation: Apache Kafka logs the bearer of a token whose owner is not of type User in as the User of that name.
+        Here it is treated as missing, because it was requested by someone with the right to create tokens for the owner
+        alone.
         """
         from kafkapy.metadata.delegation_tokens import USER_TYPE
         from kafkapy.security.scram import ScramToken

@@ -4,8 +4,8 @@ A setting that OpenSSL or CPython cannot honour stops the start if it concerns t
 preference. OpenSSL reads keys only from files, so they are written to a file in memory; on systems without one, to a
 file readable only by this user, which is deleted at once.
 
-Deviation: a server that requests a client certificate sends no list of authorities (CPython has no call for it), so a
-client with several certificates has to know which one to present.
+Deviation: Apache Kafka's server sends a list of authorities when it requests a client certificate. Here it sends none,
+because CPython has no call for it: a client with several certificates has to know which one to present.
 """
 
 import logging
@@ -151,8 +151,9 @@ def _choose_protocols(context: ssl.SSLContext, tls: TlsConfig) -> None:
 def _choose_ciphers(context: ssl.SSLContext, tls: TlsConfig) -> None:
     """Offer the suites of ssl.cipher.suites that OpenSSL has; those of TLS 1.3 are all offered or none.
 
-    Deviation: suites without authentication or encryption (anon, NULL), and with broken ciphers (RC4, DES) stop the
-    start. A JVM takes them, and does not negotiate them unless its own security properties were changed.
+    Deviation: Apache Kafka starts with suites without authentication or encryption (anon, NULL), and with broken
+    ciphers (RC4, DES). Here they stop the start, because a JVM does not negotiate them either unless its own security
+    properties were changed.
     """
     suites = tls.ssl_cipher_suites
     if not suites:
@@ -217,7 +218,8 @@ def _why(error: ssl.SSLError, material: KeyMaterial) -> str:
 
 
 def _valid_certificate(material: KeyMaterial, key: str, shown: str) -> Certificate:
-    """Return a key's certificate; refuse an expired one. Deviation: Kafka serves it, which every client refuses."""
+    """Return a key's certificate; refuse an expired one. Deviation: Apache Kafka serves it. Here it stops the start,
+    because every client refuses it."""
     certificate = _own_certificate(material, key, shown)
     if certificate.not_after < time.strftime("%Y%m%d%H%M%S", time.gmtime()):
         text = certificate.not_after

@@ -4,9 +4,9 @@ Rules and error messages for combinations of keys are those of Kafka's DefaultSs
 distinguished by their first bytes, as Java opens either under either name. Errors name the key, the file and the
 reason, but no secret.
 
-Deviations: all certificates of a PKCS12 file without a private key are trusted; Java ignores those without a
-trustedKeyUsage attribute, which openssl does not write. A private key in PEM may be of a form that openssl wrote before
-PKCS#8 (RSA PRIVATE KEY, EC PRIVATE KEY); Java takes PKCS#8 only.
+Deviation: Apache Kafka ignores certificates of a PKCS12 file without a trustedKeyUsage attribute, and takes private
+keys in PEM as PKCS#8 only. Here all certificates of such a file without a private key are trusted, and older forms (RSA
+PRIVATE KEY, EC PRIVATE KEY) are taken, because that is what openssl writes.
 """
 
 import os

@@ -160,8 +160,8 @@ def effective_tls(static: BrokerConfig, current: BrokerConfig, listener: str) ->
 def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:
     """Return a listener's contexts. A key store of a listener between nodes must be verified by its own trust store.
 
-    Deviation: so must that of a controllers' listener, since a quorum's nodes connect to each other by these keys.
-    Apache Kafka checks the inter-broker listener alone.
+    Deviation: Apache Kafka checks the inter-broker listener alone. Here a controllers' listener is checked, too,
+    because a quorum's nodes connect to each other by these keys.
     """
     written_ns = _written_ns(tls)
     context, certificates = certified_context(tls)
@@ -200,8 +200,8 @@ def _check_no_trust_store(after: TlsConfig) -> None:
 def _check_names(tls: TlsConfig, before: tuple[Certificate, ...], after: tuple[Certificate, ...]) -> None:
     """Refuse certificates with other names, so that clients do not meet a different server than before.
 
-    Deviation, on the side of refusing: only entries with a key are compared, of which there must be as many as before
-    (Apache Kafka counts trusted certificates of a key store, too); names that differ in white space are different.
+    Deviation: Apache Kafka counts trusted certificates of a key store, too, and normalizes white space in names. Here
+    only entries with a key are compared, of which there must be as many as before, because a refusal is the safe side.
     """
     if tls.ssl_allow_dn_changes and tls.ssl_allow_san_changes:
         return

@@ -12,10 +12,11 @@ No IO. The rules are those of Apache Kafka's Cleaner:
   epoch. So is the last batch of a pass's range, so that the log end offset stays the same.
 * Messages of magic 0 and 1 are converted to magic 2, one batch per message or wrapper.
 
-Retained records keep their bytes and are compressed with the same codec. Three deviations: a batch that loses records
-keeps its base timestamp, while Kafka recomputes it from the first retained record; a batch with a wrong CRC is refused
-(CorruptRecordError), while Kafka would write it with a new CRC; and if no message of magic 0 or 1 is retained at the
-end of a pass, they become an empty batch, while Kafka marks the partition as uncleanable.
+Retained records keep their bytes and are compressed with the same codec. Deviation: Apache Kafka recomputes the base
+timestamp of a batch that loses records. Here it stays, because the records' deltas then stay. Deviation: Apache Kafka
+writes a batch with a wrong CRC with a new one. Here it is refused (CorruptRecordError), because its data are not what
+was sent. Deviation: Apache Kafka marks a partition as uncleanable if no message of magic 0 or 1 is retained at the end
+of a pass. Here they become an empty batch, because the log is in order.
 """
 
 from collections.abc import Mapping

@@ -47,7 +47,7 @@ class Cleaning:
 class CleaningReport:
     """The result of a pass. bytes_before and bytes_after: total size of the rewritten segments.
 
-    It is logged in one line; Apache Kafka writes ten (a deviation).
+    Deviation: Apache Kafka logs it in ten lines. Here it is one, because logs are searched by line.
     """
 
     topic_partition: TopicPartition

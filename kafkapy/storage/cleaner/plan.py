@@ -6,9 +6,9 @@ the last pass, and dirty from there to the first uncleanable offset:
     [ clean ............ )[ dirty ................ )[ not yet ........... active segment ]
     log start offset      first dirty offset        first uncleanable offset
 
-Two deviations. A pass ends at the recovery point: it drops old values because newer ones exist, so the newer ones must
-be durable, or a power failure could lose both (Kafka relies on the other replicas). And at most MAX_SEGMENTS_IN_GROUP
-segments are merged into one, because the swap blocks the event loop.
+Deviation: Apache Kafka's pass ends at the active segment. Here it ends at the recovery point, because it drops old
+values for newer ones, and a power failure could lose both. Deviation: Apache Kafka merges any number of segments. Here
+at most MAX_SEGMENTS_IN_GROUP become one, because the swap blocks the event loop.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,8 @@
 """Parts of an append: validation rules by topic and origin, its result, and the batches passed to producer state.
 
-Deviation: an append that is refused because of its producer's state, or is a duplicate, changes nothing at all. Apache
-Kafka checks that state last, after it has recorded the leader epoch and rolled the segment if the append did not fit.
+Deviation: Apache Kafka checks the producer's state last, after it has recorded the leader epoch and rolled the segment
+if the append did not fit. Here an append that is refused because of that state, or is a duplicate, changes nothing at
+all, because a client may send it again and again.
 """
 
 import time

@@ -1,6 +1,7 @@
 """Make a log durable without blocking the event loop: collect what to sync here, then sync it on a worker.
 
-Deviation: LogFlushRateAndTimeMs counts a flush of several segments of a log once, not once for each segment.
+Deviation: Apache Kafka's LogFlushRateAndTimeMs counts each segment of a flush. Here a flush of several segments counts
+once, because they are synced together.
 """
 
 import errno

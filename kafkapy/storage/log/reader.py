@@ -21,8 +21,8 @@ MAX_KNOWN_POSITIONS: Final = 256
 MAX_ABORTED_IN_READ: Final = 4096
 """A read ends after the marker of this many aborted transactions; they cost 20 ms, including their encoding.
 
-Transactions that begin in the read and are aborted after it are also returned. A deviation: Apache Kafka reads up to
-max_bytes regardless."""
+Transactions that begin in the read and are aborted after it are also returned. Deviation: Apache Kafka reads up to
+max_bytes regardless. Here the read ends before, because each aborted transaction is an entry of the response."""
 
 
 class FetchIsolation(Enum):

@@ -6,7 +6,8 @@ Such a partition is offline; the others in its log directory are served. It gets
 knows that its records are elsewhere: else a leader might serve an empty log in place of acknowledged records. What was
 found is then renamed to -stray, for the operator. Nothing is renamed before: the next start must decide alike.
 
-A deviation: Apache Kafka takes the log directory offline, and stops if it is the last one.
+Deviation: Apache Kafka takes the log directory offline, and stops if it is the last one. Here the partition alone is
+offline, because the others are in order.
 """
 
 import logging

@@ -9,7 +9,8 @@ the metadata log decides: a move first reports the new directory to the controll
 
     both as current     keep the one in the assigned directory, delete the other: the crash came between the renames
     current and future  the future log takes over if it is in the assigned directory and has caught up; else the move
-                        continues. A deviation: in Apache Kafka it takes over even if it has not caught up
+                        continues. Deviation: Apache Kafka has it take over even if it has not caught up.
+                        Here it does not, because its records are not all there
     future only         it takes over if it is in the assigned directory, or if no directory is offline
 """
 

@@ -428,8 +428,9 @@ class LogManager:
     def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> list[LogDirFacts]:
         """Return the facts for DescribeLogDirs, with the logs of `wanted` partitions or, if None, of all.
 
-        A directory found missing goes offline with KAFKA_STORAGE_ERROR, as after any other disk failure. A deviation:
-        Apache Kafka answers UNKNOWN_SERVER_ERROR and keeps it online until a read or a write fails.
+        A directory found missing goes offline with KAFKA_STORAGE_ERROR, as after any other disk failure. Deviation:
+        Apache Kafka answers UNKNOWN_SERVER_ERROR and keeps it online until a read or a write fails. Here it goes
+        offline, because leaders can then move at once.
         """
         facts = {directory.path: LogDirFacts(directory.path) for directory in self.directories}
         for directory in self.directories:

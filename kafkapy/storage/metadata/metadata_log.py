@@ -199,8 +199,9 @@ class MetadataLog:
     def _damaged(self, found: str, place: str) -> StorageError:
         """Return the error for a damaged log, with advice for the operator, who decides about the truncation.
 
-        Truncation loses metadata, and the logs of topics known only from it. A deviation: Apache Kafka truncates the
-        log at the first invalid batch even after a clean stop.
+        Truncation loses metadata, and the logs of topics known only from it. Deviation: Apache Kafka truncates the log
+        at the first invalid batch even after a clean stop. Here that stops the start, because what follows was
+        committed.
         """
         advice = f"Restore {self.directory} from a backup"
         if self._was_clean:

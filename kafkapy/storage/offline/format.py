@@ -137,8 +137,8 @@ def check_not_lost(disk: Disk, config: BrokerConfig, formatted: Mapping[str, Met
 
     A directory that holds logs, and is not formatted, has lost its meta.properties. If this node is the only
     controller, so has the node if another directory holds logs: a newly formatted metadata directory has another id
-    than the one in the quorum's log, so no controller would ever become active. A deviation: Apache Kafka's tool
-    formats it, and the node then waits for a controller forever.
+    than the one in the quorum's log, so no controller would ever become active. Deviation: Apache Kafka's tool formats
+    it. Here it is refused, because the node would then wait for a controller for ever.
     """
     for path in (path for path, meta in formatted.items() if meta is None or config.is_only_controller):
         names = partition_directories(disk, path)

@@ -150,9 +150,9 @@ def recall_batches(producers: ProducerState, segments: Segments) -> None:
     """Restore the producers' batches before their last one, as far as the log's tail holds them. Blocks.
 
     A snapshot holds only one batch per producer. After a broker was killed, an idempotent client resends up to five
-    batches, which may all be in the log, and duplicates are only detected among known batches. A deviation: after a
-    recovery Apache Kafka knows only the last batch. It handles a connection's next request only after the response to
-    the one before; here several requests of a connection may be appended before the first response is sent.
+    batches, which may all be in the log, and duplicates are only detected among known batches. Deviation: Apache Kafka
+    knows only the last batch after a recovery. Here the last five are found again, because several requests of a
+    connection may be appended before the first response is sent.
     """
     if not producers.producers:
         return

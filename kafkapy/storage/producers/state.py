@@ -55,7 +55,8 @@ LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 VERIFICATION_EXPIRATION_MS: Final = 5 * 60 * 1000
 """How long an unused verification is valid: longer than a producer retries a batch (delivery.timeout.ms, 2 min).
 
-A deviation: Apache Kafka keeps it for producer.id.expiration.ms, a day."""
+Deviation: Apache Kafka keeps it for producer.id.expiration.ms, a day. Here less, because while there is one the fast
+paths are off."""
 SNAPSHOT_VERSION: Final = 1
 SNAPSHOT_HEADER: Final = struct.Struct(">hI")
 SNAPSHOT_COUNT: Final = struct.Struct(">i")
@@ -239,10 +240,10 @@ class ProducerState:
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """Return the last stable offset after `completed` is completed, as recorded in .txnindex.
 
-        A lookup in that index ends at the first entry whose last stable offset is at or above the end of its range. A
-        deviation: Apache Kafka ignores all open transactions of the same producer here. If one append holds this
-        transaction and the next, its entry then implies that the next one has ended, too, and read_committed readers
-        get the next one's records if it is aborted later.
+        A lookup in that index ends at the first entry whose last stable offset is at or above the end of its range.
+        Deviation: Apache Kafka ignores all open transactions of the same producer here. Here only this one, because if
+        one append holds this transaction and the next, its entry would imply that the next one has ended, too, and
+        read_committed readers would get the next one's records if it is aborted later.
         """
         opened = islice(self._open, 2)  # ordered by first offset, including `completed`
         return next((first for first in opened if first != completed.first_offset), completed.last_offset + 1)

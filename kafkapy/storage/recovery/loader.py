@@ -5,7 +5,8 @@ batch's length, offsets and CRC. The first invalid batch ends the log, and every
 the recovery point was synced and is not checked; a missing or broken index is rebuilt in any segment.
 
 A segment with offsets too far apart for its indexes is split (segment_split.py), and loading starts again, as in Apache
-Kafka. A deviation: Kafka leaves such a segment to its cleaner if the indexes exist; kafkapy always splits it.
+Kafka. Deviation: Apache Kafka leaves such a segment to its cleaner if the indexes exist. Here it is always split,
+because appends to it would fail.
 
 Stricter than Apache Kafka on purpose: the log also ends at a batch whose offsets are not above those before it, and
 before a segment that begins above the end of the previous one (after a power failure a new segment's name may be

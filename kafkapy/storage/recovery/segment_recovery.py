@@ -78,9 +78,9 @@ def check_has_timestamps(segment: Segment) -> None:
 def check_last_entries(segment: Segment, end_offset: int | None) -> None:
     """Raise CorruptIndexError if an index has entries beyond its segment. end_offset: the next segment's base offset.
 
-    In the last segment (end_offset None) the last entries must match batches of the .log file. A deviation: Apache
-    Kafka trusts these entries, and can then neither append nor stop cleanly. If the log itself cannot be read, this
-    returns, and the caller finds the damage.
+    In the last segment (end_offset None) the last entries must match batches of the .log file. Deviation: Apache Kafka
+    trusts these entries. Here they are checked, because it could else neither append nor stop cleanly. If the log
+    itself cannot be read, this returns, and the caller finds the damage.
     """
     offsets, times = segment.offset_index, segment.time_index
     if end_offset is None:

@@ -8,9 +8,10 @@ is safe at any step:
     .deleted    the files of the old segment are renamed        all parts are complete: loading finishes the split
     (none)      the parts are renamed                           as above
 
-The renames need no sync: after a crash the names are in one of these states, and the next flush syncs them.
-Parts begin at the same offsets as in Apache Kafka's LocalLog.splitOverflowedSegment. They have no indexes, so loading
-reads them. A deviation: Apache Kafka writes their offset and time indexes at once, but no transaction index.
+The renames need no sync: after a crash the names are in one of these states, and the next flush syncs them. Parts begin
+at the same offsets as in Apache Kafka's LocalLog.splitOverflowedSegment. They have no indexes, so loading reads them.
+Deviation: Apache Kafka writes their offset and time indexes at once, but no transaction index. Here loading makes all
+of them, because it has to read the parts anyway.
 """
 
 import logging

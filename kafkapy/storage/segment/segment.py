@@ -149,8 +149,8 @@ class Segment:
 
         Raises OSError; the segment is then unchanged.
 
-        Deviation: if the indexes become full amid the batches, the rest of them gets no entries, and the next append
-        rolls. Apache Kafka fails, and a follower that has fetched such batches stops following.
+        Deviation: Apache Kafka fails if the indexes become full amid the batches. Here the rest of them gets no
+        entries, and the next append rolls, because a follower that has fetched such batches would stop following.
         """
         position = self.size
         index_entries = -1

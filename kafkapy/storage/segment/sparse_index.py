@@ -12,9 +12,9 @@ and reads).
 The last few entries are buffered and written together: a write of 8 bytes costs as much as one of 250, and each batch
 of 16 KiB would need two. Lookups include the buffered entries; a flush writes them, and so does `trim`, which precedes
 everything that relies on the file alone (a roll, a clean stop). Only the active segment's index has buffered entries,
-and an unclean start always rebuilds that one (recovery/loader.py). A deviation, visible only from outside: while the
-broker runs, the active segment's files lack the last few entries, which dump-log then does not print, and are not
-preallocated to segment.index.bytes.
+and an unclean start always rebuilds that one (recovery/loader.py). Deviation: Apache Kafka preallocates the active
+segment's files to segment.index.bytes, and has all entries in them. Here they lack the last few while the broker runs,
+which dump-log then does not print, because of these writes.
 """
 
 from bisect import bisect_right

@@ -104,7 +104,8 @@ class TransactionIndex:
         """Raise CorruptIndexError for an invalid entry. Blocks. end_offset: the segment's, None for the last segment.
 
         An entry at or above end_offset was truncated before a crash, but not durably. Keeping it would hide records
-        that the same producer id commits there later. A deviation: Apache Kafka does not check this.
+        that the same producer id commits there later. Deviation: Apache Kafka does not check this. Here the index is
+        made anew, because of that.
         """
         self._blocks = None
         last_offsets = self._loaded().last_offsets

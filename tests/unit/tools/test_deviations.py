@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools import deviations
-from tools.deviations import found_in, main
+from tools.deviations import found_in, is_well_formed, main
 
 SOURCE = '''"""What it holds.
 
@@ -53,13 +53,37 @@ def test_paragraphs_that_name_a_deviation_are_found_with_their_owners(source: Pa
     ]
 
 
+def test_a_deviation_in_another_form_is_reported(source, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(deviations, "ROOT", tmp_path)
+    assert main([]) == 1
+    assert capsys.readouterr().err.count("not of the form") == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Deviation: Apache Kafka waits. Here nothing does, because it is late.", True),
+        ("It waits. Deviation: Apache Kafka's log\nis longer. Here it is not, because of that.", True),
+        ("Deviation: Apache Kafka waits. Here nothing does.", False),
+        ("Deviation: Apache Kafka waits, because it is late.", False),
+        ("Deviation: nothing waits here, because it is late. Here.", False),
+        ("A deviation: Apache Kafka waits. Here nothing does, because it is late.", False),
+        ("Deviation: Apache Kafka waits. Here not, because. Another deviation: it goes on.", False),
+    ],
+)
+def test_a_deviation_says_what_apache_kafka_does_and_what_is_done_here_and_why(text: str, expected: bool) -> None:
+    assert is_well_formed(text) is expected
+
+
 def test_a_page_that_is_not_up_to_date_is_reported(source, tmp_path, monkeypatch, capsys) -> None:
+    written = '"""Deviation: Apache Kafka waits. Here nothing does, because it is late."""\n'
+    source.write_text(written)
     monkeypatch.setattr(deviations, "ROOT", tmp_path)
     monkeypatch.setattr(deviations, "PAGE", tmp_path / "deviations.md")
     assert main(["--check"]) == 1
     assert "deviations.md is not what the code says: run make generate" in capsys.readouterr().err
     assert main([]) == 0
     assert main(["--check"]) == 0
-    assert "> Ours alone, a deviation." in (tmp_path / "deviations.md").read_text()
-    source.write_text(SOURCE.replace("two lines", "some lines"))
+    assert "> Deviation: Apache Kafka waits. Here nothing does" in (tmp_path / "deviations.md").read_text()
+    source.write_text(written.replace("late", "early"))
     assert main(["--check"]) == 1
