@@ -24,6 +24,12 @@ from kafkapy.protocol.messages.join_group_response import JoinGroupResponse, Joi
 from kafkapy.protocol.messages.sync_group_response import SyncGroupResponse
 
 NO_MEMBER_ID = ""
+MOST_PENDING_IDS = 1_000
+"""Member ids given out and not used yet, of one group.
+
+Deviation: Apache Kafka keeps each until the session time-out that its client named, up to 30 minutes. Here the oldest
+is forgotten, because anybody who may read could fill the memory; who joins with a forgotten id is given another.
+"""
 
 
 @dataclass(slots=True)
@@ -118,6 +124,8 @@ class ClassicRebalance:
 
     def wait_for_id(self, member_id: str, deadline_ms: int) -> None:
         """Note a member id given out by MEMBER_ID_REQUIRED and the deadline for joining with it."""
+        if len(self.pending) >= MOST_PENDING_IDS:
+            del self.pending[next(iter(self.pending))]
         self.pending[member_id] = deadline_ms
         self._note_deadline(deadline_ms)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.group.classic.rebalance import MOST_PENDING_IDS
 from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import Client
@@ -48,6 +49,17 @@ def test_an_id_that_nobody_comes_back_with_does_not_hold_up_the_others() -> None
     assert world.is_waiting(token)
     world.advance(1)
     assert world.joined(token).generation_id == 2
+
+
+def test_ids_that_nobody_comes_back_with_have_a_bound() -> None:
+    """The oldest is forgotten: who comes with it is told to begin anew, as after its session."""
+    world = ClassicWorld()
+    (leader,) = world.stable()
+    ids = [world.new_id() for _ in range(MOST_PENDING_IDS + 2)]
+    assert [world.code(world.join(each)) for each in ids[:2]] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+    tokens = [world.join(each) for each in (ids[2], leader)]
+    world.advance(10_000)
+    assert {world.joined(token).generation_id for token in tokens} == {2}
 
 
 def test_a_refused_first_join_makes_no_group() -> None:
