@@ -234,11 +234,15 @@ def is_consumer_group_record(key: Message) -> bool:
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
     """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is invalid for any group."""
     epoch = request.member_epoch
-    if version >= MEMBER_ID_REQUIRED_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
-        _refuse_blank(request.member_id, "MemberId can't be empty.")
-    _refuse_blank(request.group_id, "GroupId can't be empty.")
-    _refuse_blank(request.instance_id, "InstanceId can't be empty.")
-    _refuse_blank(request.rack_id, "RackId can't be empty.")
+    needs_id = version >= MEMBER_ID_REQUIRED_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
+    if needs_id and not request.member_id.strip():
+        raise _invalid("MemberId can't be empty.")
+    if not request.group_id.strip():
+        raise _invalid("GroupId can't be empty.")
+    if request.instance_id is not None and not request.instance_id.strip():
+        raise _invalid("InstanceId can't be empty.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise _invalid("RackId can't be empty.")
     if request.subscribed_topic_names is not None and len(request.subscribed_topic_names) > MOST_NAMES:
         raise _invalid(f"SubscribedTopicNames has {len(request.subscribed_topic_names)} names, more than {MOST_NAMES}.")
     if epoch == JOIN_EPOCH:
@@ -264,11 +268,6 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         raise _invalid("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
-
-
-def _refuse_blank(value: str | None, message: str) -> None:
-    if value is not None and not value.strip():
-        raise _invalid(message)
 
 
 def _invalid(message: str) -> ApiError:

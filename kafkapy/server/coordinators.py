@@ -1,6 +1,8 @@
 """A broker's group coordinator and transaction coordinator, and the other parts that transactions need."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
@@ -103,7 +105,7 @@ class Coordinators:
 
     def _new_groups(self, random: "Random") -> GroupCoordinator:
         settings = GroupSettings(
-            lambda: self._dynamic_config.current.group,
+            partial(attrgetter("current.group"), self._dynamic_config),  # read by every heartbeat: no call of our own
             lambda group_id: self._image().configs.of(RESOURCE_GROUP, group_id),
         )
         return GroupCoordinator(

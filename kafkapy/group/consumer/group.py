@@ -31,7 +31,7 @@ from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
-from kafkapy.metadata.image import MetadataImage, TopicsImage
+from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -66,6 +66,8 @@ class ConsumerGroup:
         self.timers = ConsumerTimers(self.log, settings)
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
+        self._times: tuple[object, object, tuple[int, int]] = (None, None, (0, 0))
+        """The group's times, and the broker's and the groups' configs that they were read from."""
         self._regex_schedule = RegexSchedule()
 
     @property
@@ -124,6 +126,13 @@ class ConsumerGroup:
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
+
+    def times_ms(self, configs: ConfigsImage) -> tuple[int, int]:
+        """Return the session time-out and the heartbeat interval of members."""
+        config = self.settings.config
+        if self._times[0] is not config or self._times[1] is not configs:
+            self._times = config, configs, self.settings.consumer_times_ms(self.group_id)
+        return self._times[2]
 
     def subscriptions_with(self, before: ConsumerMember | None, after: ConsumerMember) -> Subscriptions:
         """Return the group's subscriptions with `before`, if any, replaced by `after`."""

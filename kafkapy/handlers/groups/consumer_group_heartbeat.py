@@ -28,9 +28,10 @@ async def handle(
     if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
 
-    named = TopicAccess(services, context, AclOperation.DESCRIBE)
-    if named.denied(request.subscribed_topic_names or ()):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    if request.subscribed_topic_names:
+        named = TopicAccess(services, context, AclOperation.DESCRIBE)
+        if named.denied(request.subscribed_topic_names):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     client = Client(context.client_id or "", f"/{context.client_host}")
     version = context.api_version
 
