@@ -7,7 +7,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import BrokerState
-from kafkapy.metadata.registrations import NO_LEADER
+from kafkapy.metadata.registrations import DIRECTORY_LOST, NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import (
     AlterPartitionRequest,
@@ -502,6 +502,19 @@ def test_a_replica_that_its_broker_assigns_to_a_directory_that_is_gone_leaves_th
 
     assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
     assert partition(cluster).directories[0] == directory_id(11)
+
+
+def test_the_only_replica_leads_once_it_is_assigned_to_an_online_directory_again() -> None:
+    """Its directory failed and was assigned DirectoryId.LOST; after a restart its broker assigns the one it has."""
+    cluster = Cluster(broker_count=1)
+    topic_id = with_topic(cluster, [1])
+    online = partition(cluster).directories[0]
+    assert assign(cluster, 1, topic_id, DIRECTORY_LOST) == ErrorCode.NONE
+    assert partition(cluster).leader == NO_LEADER
+
+    assert assign(cluster, 1, topic_id, online) == ErrorCode.NONE
+
+    assert (partition(cluster).leader, partition(cluster).isr, partition(cluster).directories) == (1, (1,), (online,))
 
 
 def test_producer_ids_come_in_blocks_that_never_meet() -> None:
