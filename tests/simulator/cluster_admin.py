@@ -186,9 +186,11 @@ class Administrator(Client):
 
 async def create_topics(connections: Connections, plan: Plan, name: str, moved: str) -> None:
     """Create a run's topics: those of its clients, of which `moved` has two replicas, and the coordinators'."""
-    configs = [CreatableTopicConfig("min.insync.replicas", value=str(MIN_ISR))]
+    configs = [CreatableTopicConfig("min.insync.replicas", value=str(plan.min_isr))]
     of_clients = [*configs, *([CreatableTopicConfig("flush.messages", value="2")] if plan.flushes_often else [])]
+    of_clients += [CreatableTopicConfig(key, value=value) for key, value in plan.topic_configs]
     of_coordinator = [*configs, CreatableTopicConfig("cleanup.policy", value="compact")]
+    of_coordinator += [CreatableTopicConfig(key, value=value) for key, value in plan.offsets_configs]
     topics = [
         CreatableTopic(name=name, num_partitions=2, replication_factor=3, configs=of_clients),
         CreatableTopic(name=moved, num_partitions=1, replication_factor=2, configs=of_clients),

@@ -38,7 +38,7 @@ from tests.simulator.cluster_clients import (
 )
 from tests.simulator.cluster_flood import Flooder
 from tests.simulator.cluster_groups import GROUP, GROUPS_PARTITION, GroupMember
-from tests.simulator.cluster_plan import plan_of
+from tests.simulator.cluster_plan import Plan, plan_of
 from tests.simulator.cluster_transactions import TransactionClients
 from tests.simulator.cluster_world import ClusterWorld, Computer
 from tests.simulator.disk import Keep
@@ -79,12 +79,14 @@ MOVED_WITH_TRANSACTIONS: Final = ("right", "__transaction_state", "__consumer_of
 class ClusterLives:
     """One run of a seed."""
 
-    def __init__(self, loop: ProcessLoop, seed: int) -> None:
+    def __init__(self, loop: ProcessLoop, seed: int, plan: Plan | None = None, **properties: str) -> None:
+        """plan: without, that of the seed. properties: more of each node."""
         self._loop = loop
         self._chance = loop.rng
-        self._plan = plan = plan_of(seed)
+        self._plan = plan = plan or plan_of(seed)
         self._has_transactions = plan.has_transactions
         properties = {
+            **properties,
             **cluster_groups.PROPERTIES,
             **cluster_memory.PROPERTIES,
             **(cluster_transactions.PROPERTIES if self._has_transactions else {}),
@@ -92,7 +94,7 @@ class ClusterLives:
         }
         self.world = ClusterWorld(loop, seed, plan.roles, **properties)
         self._moved = MOVED_WITH_TRANSACTIONS if self._has_transactions else (MOVED,)
-        self.checker = ClusterChecker(self.world, self._moved)
+        self.checker = self._new_checker()
         self._transactions = (
             TransactionClients(self.world, self.checker, plan.transactor_count) if self._has_transactions else None
         )
@@ -106,6 +108,9 @@ class ClusterLives:
         """Faults under way that may end a broker's process."""
         self._end = 0.0
         self._watches: list[asyncio.Task[None]] = []
+
+    def _new_checker(self) -> ClusterChecker:
+        return ClusterChecker(self.world, self._moved)
 
     async def run(self) -> None:
         self.world.start()
@@ -464,20 +469,22 @@ class ClusterLives:
         return f"serving, running: {nodes}; fenced: {fenced}; progress: {progress}; {registrations}"
 
 
-def live(seed: int) -> list[str]:
+def live(seed: int, kind: Callable[[ProcessLoop, int], ClusterLives] = ClusterLives) -> list[str]:
     """Run one seed; return what happened, in order. AssertionError where something does not hold.
 
     A seed decides all of it: the last line, which depends on each draw of the run, is the same in any process.
     """
-    return live_and_count(seed)[0]
+    return live_and_count(seed, kind)[0]
 
 
-def live_and_count(seed: int) -> tuple[list[str], Counter[str]]:
+def live_and_count(
+    seed: int, kind: Callable[[ProcessLoop, int], ClusterLives] = ClusterLives
+) -> tuple[list[str], Counter[str]]:
     """Run one seed as `live` does; return what happened, and how often each kind of disk fault took effect."""
     world: list[ClusterWorld] = []
 
     async def main(loop: ProcessLoop) -> None:
-        lives = ClusterLives(loop, seed)
+        lives = kind(loop, seed)
         world.append(lives.world)
         await lives.run()
         lives.world.note(f"over; chance goes on with {loop.rng.getrandbits(64):x}")
@@ -486,7 +493,8 @@ def live_and_count(seed: int) -> tuple[list[str], Counter[str]]:
         run_processes(main, seed=seed, limit_seconds=600)
     except BaseException as error:
         history = "\n".join(world[0].history) if world else ""
-        command = f"python -m tests.simulator.cluster_lives {seed}"
+        module = kind.__module__ if kind is not ClusterLives else "tests.simulator.cluster_lives"
+        command = f"python -m {module} {seed}"
         error.add_note(f"{history}\nAgain: {command}")
         raise
     return world[0].history, world[0].effects()

@@ -61,6 +61,11 @@ class Plan:
     has_calm_clients: bool = False
     flushes_often: bool = False
     loses_coordinator: bool = False
+    min_isr: int = 2
+    topic_configs: tuple[tuple[str, str], ...] = ()
+    """Of the clients' topics."""
+    offsets_configs: tuple[tuple[str, str], ...] = ()
+    """Of __consumer_offsets."""
 
 
 def seeds_of(family: int) -> range:

@@ -71,6 +71,10 @@ def host_of(node_id: int) -> str:
     return f"10.0.0.{node_id}"
 
 
+def rack_of(node_id: int) -> str:
+    return f"rack-{node_id % 2}"
+
+
 def config_of(properties: Mapping[str, str]) -> BrokerConfig:
     """Return what a server.properties says; parsed once in all runs."""
     return _parsed(tuple(properties.items()))
@@ -87,9 +91,12 @@ class SkewedClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.skew_ms = 0
+        self.ahead_per_s_ms = 0
+        """How much it runs ahead each second."""
 
     def wall_ms(self) -> int:
-        return START_WALL_MS + self.skew_ms + self._loop.now_ms()
+        now_ms = self._loop.now_ms()
+        return START_WALL_MS + self.skew_ms + now_ms + now_ms * self.ahead_per_s_ms // 1000
 
     def monotonic_ms(self) -> int:
         return self._loop.now_ms()
@@ -144,7 +151,8 @@ class Computer:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": self.world.bootstrap_controllers,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "log.dirs": LOG_DIR,
+            "log.dirs": self.world.properties.get("log.dirs", LOG_DIR),
+            **({"broker.rack": rack_of(self.node_id)} if "replica.selector.class" in self.world.properties else {}),
         }
 
     def format(self) -> None:

@@ -233,8 +233,10 @@ class StaleRequests:
 
     def _fetch(self, topic_id: bytes, leader_epoch: int, replica_id: int, broker_epoch: int) -> FetchRequest:
         """Return a fetch of a follower, or of a consumer (-1)."""
+        replicas = [each.partition(self._partition) for each in self._world.brokers]
+        start = max(each.log.log_start_offset for each in replicas if each is not None and each.log is not None)
         partition = FetchPartition(
-            self._partition.partition, current_leader_epoch=leader_epoch, fetch_offset=0, partition_max_bytes=1
+            self._partition.partition, current_leader_epoch=leader_epoch, fetch_offset=start, partition_max_bytes=1
         )
         return FetchRequest(
             replica_state=ReplicaState(replica_id=replica_id, replica_epoch=broker_epoch),
