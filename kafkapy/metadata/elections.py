@@ -160,9 +160,9 @@ class PartitionChange:
     def _may_lead(self, replica: int) -> bool:
         """Whether a replica may lead; one that the partition is only getting has no records and may not.
 
-        Deviation: Apache Kafka's replica that was assigned to no online directory, as that of a disk that had failed, and
-        is assigned to one when it comes back, leads a partition without a leader only at the next event that elects. Here
-        a directory that the change assigns counts already, because that event may be 300 s away.
+        Deviation: Apache Kafka's replica that was assigned to no online directory, as that of a disk that had failed,
+        and is assigned to one when it comes back, leads a partition without a leader only at the next event that
+        elects. Here a directory that the change assigns counts already, because that event may be 300 s away.
         """
         partition = self.partition
         if replica not in partition.replicas:
