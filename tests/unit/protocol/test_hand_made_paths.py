@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from kafkapy.protocol.field_table import FIELDS
+from tests.support.interpreter import needs_interpreter
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 HEADING: Final = "## Wire paths made by hand"
@@ -85,6 +86,7 @@ def test_the_list_is_that_of_the_paths_known_here() -> None:
     assert listed().keys() == known().keys()
 
 
+@needs_interpreter("the sources of compiled modules are not beside the tests")
 @pytest.mark.parametrize("path", known())
 def test_a_path_and_the_tests_that_tie_it_to_the_generated_codec_are_there(path: str) -> None:
     assert (ROOT / path).is_file()

@@ -16,6 +16,7 @@ from tests.support.consumer_groups import (
     settled_pair,
     topic_id,
 )
+from tests.support.interpreter import needs_interpreter
 
 
 def test_unknown_instance_and_member_and_group() -> None:
@@ -79,6 +80,7 @@ def test_invalid_request_says_what_to_change(fields: dict[str, Any], message: st
     assert world.groups == {}
 
 
+@needs_interpreter("it replaces a constant, which compiled code has inlined")
 def test_the_names_of_all_members_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "MOST_NAMES_OF_GROUP", 3)
     world = GroupWorld(image_of(foo=1))
