@@ -31,7 +31,7 @@ class DiskNode(Node):
     def _new_disk(self) -> None:
         self._disk = SimDisk(self.cluster.rng.getrandbits(32))
         self._disk.make_directory(DIRECTORY)
-        self._disk.settle()
+        self._disk.sync_all()
         self._possible = [ElectionState()]
         """What may be in the file: the last state that was written whole, and one whose write was cut off."""
 
