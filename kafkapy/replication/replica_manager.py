@@ -80,7 +80,7 @@ class ReplicaManager:
         self.partitions = partitions
         self.traffic = partitions.traffic
         self.log_manager = partitions.log_manager
-        self.owed_flushes: list[PartitionAppend] = []
+        self.pending_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages; the caller of append_records takes them in the same turn of the loop."""
         self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens
         """Sends a partition's pending ISR to the controller (runtime/broker/isr_updates.py); set once, at the start."""
@@ -93,9 +93,9 @@ class ReplicaManager:
         self._fetches = Purgatory(wheel)
         self.deletions = RecordDeletions(Purgatory(wheel), clock, on_deleted=self.watches.notify)
 
-    def take_owed_flushes(self) -> list[PartitionAppend]:
+    def pop_pending_flushes(self) -> list[PartitionAppend]:
         """Return and clear the appends just made whose answers must wait for a flush (flush.messages)."""
-        owed, self.owed_flushes = self.owed_flushes, []
+        owed, self.pending_flushes = self.pending_flushes, []
         return owed
 
     @property
@@ -279,12 +279,12 @@ class ReplicaManager:
         traffic = partition.traffic
         if traffic is not None:
             messages = result.last_offset - result.first_offset + 1
-            traffic.note_appends(produces=1, size_bytes=len(append.records), messages=messages)
+            traffic.count_appends(produces=1, size_bytes=len(append.records), messages=messages)
             append.stats = stats = result.stats
             if stats is not None and origin is AppendOrigin.CLIENT:
-                traffic.note_conversions(stats.converted_records)
+                traffic.count_conversions(stats.converted_records)
         end_offset = result.last_offset + 1
-        append.note_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
+        append.on_appended(result.first_offset, end_offset, result.log_start_offset, result.log_append_time_ms)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
         self.notify_appended(partition)
@@ -307,7 +307,7 @@ class ReplicaManager:
             return False
         log = append.partition.log
         assert log is not None, "what was appended has a log"
-        append.note_appended(base_offset, log.log_end_offset, log.log_start_offset)
+        append.on_appended(base_offset, log.log_end_offset, log.log_start_offset)
         return True
 
     def write_own(self, partition: HostedPartition, write: "Callable[[Log, int], bool]") -> int:
@@ -328,7 +328,7 @@ class ReplicaManager:
         end_offset = log.log_end_offset
         if traffic is not None:
             written_bytes = log.segments.active.size - start_bytes  # own appends do not roll
-            traffic.note_appends(produces=1, size_bytes=written_bytes, messages=end_offset - base_offset)
+            traffic.count_appends(produces=1, size_bytes=written_bytes, messages=end_offset - base_offset)
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._request_coordinator_flush(partition)
         self.notify_appended(partition)
@@ -341,7 +341,7 @@ class ReplicaManager:
         checked again after the flush.
         """
         if origin is AppendOrigin.CLIENT:
-            self.owed_flushes.append(append)
+            self.pending_flushes.append(append)
         else:
             self._request_coordinator_flush(append.partition)
 
@@ -415,13 +415,13 @@ class ReplicaManager:
             return
         code = append.error_code
         if append.partition.traffic is not None:
-            append.partition.traffic.note_refusal(code, len(append.records))
+            append.partition.traffic.count_refusal(code, len(append.records))
         is_out_of_sequence = isinstance(error, InvalidSequenceError)
-        self.traffic.note_invalid(code, len(append.record_errors), is_out_of_sequence=is_out_of_sequence)
+        self.traffic.count_invalid(code, len(append.record_errors), is_out_of_sequence=is_out_of_sequence)
 
     # -- fetching -------------------------------------------------------------------------------------------------
 
-    def note_follower_fetch(
+    def record_follower_fetch(
         self,
         partition: HostedPartition,
         replica_id: int,
@@ -441,7 +441,7 @@ class ReplicaManager:
         if self.partitions.brokers.is_stale(replica_id, broker_epoch):
             return NOT_LEADER_OR_FOLLOWER
         pending = partition.pending_isr
-        has_moved = partition.note_follower_fetch(
+        has_moved = partition.record_follower_fetch(
             replica_id,
             fetch_offset=fetch_offset,
             log_start_offset=log_start_offset,
@@ -486,10 +486,10 @@ class ReplicaManager:
         return operation
 
     def watch_for_data(
-        self, partitions: Sequence[HostedPartition], *, max_wait_ms: int, on_news: Callable[[], None]
+        self, partitions: Sequence[HostedPartition], *, max_wait_ms: int, on_data: Callable[[], None]
     ) -> PartitionsWatch:
-        """Call on_news() now, after each append to one of the partitions, and after max_wait_ms; until `abandon`."""
-        operation = PartitionsWatch(on_news)
+        """Call on_data() now, after each append to one of the partitions, and after max_wait_ms; until `abandon`."""
+        operation = PartitionsWatch(on_data)
         self._fetches.try_complete_else_watch(
             operation, partitions, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
         )

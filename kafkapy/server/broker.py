@@ -254,7 +254,7 @@ class BrokerServer:
             self._publish,
             clock=self._clock,
             on_fatal=self._node.fail,
-            on_steps=self._node.note_applied,
+            on_steps=self._node.notify_applied,
         )
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._apply_last_changes, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._apply_last_changes, undo=None)

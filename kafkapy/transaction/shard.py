@@ -67,14 +67,14 @@ class TransactionShard:
         settings: TransactionSettings,
         *,
         coordinator_epoch: int,
-        take_producer_id: Callable[[], int | None],
+        allocate_producer_id: Callable[[], int | None],
     ) -> None:
-        """`take_producer_id` returns an unused producer id, or None if none is available (raises NeedsProducerId)."""
+        """`allocate_producer_id` returns an unused producer id, or None if none is available (raises NeedsProducerId)."""
         self.settings = settings
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, TransactionMetadata] = {}
         """By transactional id."""
-        self._take_producer_id = take_producer_id
+        self._allocate_producer_id = allocate_producer_id
         self._ongoing: dict[str, frozenset[TopicPartition]] = {}
         """By transactional id in state ONGOING: the transaction's partitions, as a set for lookups."""
         self._unmarked: dict[str, dict[TopicPartition, None]] = {}
@@ -403,7 +403,7 @@ class TransactionShard:
         return TransactionRecord(transactional_id, metadata, value_version(self.settings.transaction_version))
 
     def _fresh_producer_id(self) -> int:
-        producer_id = self._take_producer_id()
+        producer_id = self._allocate_producer_id()
         if producer_id is None:
             raise NeedsProducerId
         return producer_id

@@ -96,7 +96,7 @@ def _count_conversions(traffic: "BrokerTraffic", appends: list[PartitionAppend])
     """Count the memory and time that decompressing and re-encoding the request's batches took."""
     stats = [append.stats for append in appends if append.stats is not None]
     if stats:
-        traffic.note_validation(
+        traffic.record_validation(
             temporary_bytes=sum(each.temporary_bytes for each in stats),
             conversion_ns=sum(each.conversion_ns for each in stats),
         )
@@ -125,8 +125,8 @@ async def _append(
         is_done = await _append_in_turns(services, walk(services, context), appends, request)
     else:
         is_done = manager.append_records(appends, required_acks=request.acks)
-    if manager.owed_flushes:
-        await _flush_all(services, manager.take_owed_flushes())
+    if manager.pending_flushes:
+        await _flush_all(services, manager.pop_pending_flushes())
     if is_done:
         return
     heavy = [append for append in appends if append.worker_check is not None]
@@ -190,8 +190,8 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
             manager.count_refusal(append, error)
         else:
             manager.append_records([append], required_acks=acks)
-            if manager.owed_flushes:
-                await _flush_all(services, manager.take_owed_flushes())
+            if manager.pending_flushes:
+                await _flush_all(services, manager.pop_pending_flushes())
 
 
 async def _flush_all(services: Services, appends: list[PartitionAppend]) -> None:

@@ -80,12 +80,12 @@ class PendingMarkers(TimerEntry):
         self._retry = retry
         self._backoff_ms = FIRST_BACKOFF_MS
 
-    def take(self, most: int) -> tuple[TopicPartition, ...]:
+    def pop(self, most: int) -> tuple[TopicPartition, ...]:
         """Take up to `most` partitions to write to now."""
         taken, self.to_write = self.to_write[:most], self.to_write[most:]
         return taken
 
-    def note_tried(self) -> None:
+    def on_tried(self) -> None:
         """Let callers of `tried` go on: the markers are written, or wait for a retry."""
         self._was_tried = True
         waiters, self._waiters = self._waiters, []
@@ -101,7 +101,7 @@ class PendingMarkers(TimerEntry):
             self._waiters.append(waiter)
             await waiter
 
-    def take_backoff(self) -> int:
+    def next_backoff(self) -> int:
         """Return the back-off before the next try in ms, and double it."""
         backoff_ms, self._backoff_ms = self._backoff_ms, min(2 * self._backoff_ms, MAX_BACKOFF_MS)
         return backoff_ms
@@ -207,7 +207,7 @@ class MarkerWriter:
             code = self._sink.write_sole(partition, pending.marker)
             if code is None:
                 break
-            pending.take(1)
+            pending.pop(1)
             if code in WRITTEN or self._is_gone(partition):
                 written.append(partition)
             else:
@@ -253,7 +253,7 @@ class MarkerWriter:
         self._enqueue(pending)
 
     def _end_try(self, pending: PendingMarkers) -> None:
-        pending.note_tried()
+        pending.on_tried()
         if self._untried.get(pending.effect.transactional_id) is pending:
             del self._untried[pending.effect.transactional_id]
 
@@ -261,7 +261,7 @@ class MarkerWriter:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        parts = self._take_parts()
+        parts = self._pop_parts()
         try:
             if parts:
                 self._write(parts)
@@ -270,7 +270,7 @@ class MarkerWriter:
                 if not pending.to_write:  # else it has more partitions than one flush takes
                     self._end_try(pending)
 
-    def _take_parts(self) -> Parts:
+    def _pop_parts(self) -> Parts:
         """Return what one flush writes; the rest is left for the next."""
         parts: list[tuple[PendingMarkers, tuple[TopicPartition, ...]]] = []
         room = MARKERS_PER_FLUSH
@@ -280,7 +280,7 @@ class MarkerWriter:
             if self._is_closed or not pending.host.is_active:
                 self._end_try(pending)
                 continue
-            parts.append((pending, pending.take(room)))
+            parts.append((pending, pending.pop(room)))
             room -= max(len(parts[-1][1]), 1)
             if pending.to_write:
                 self._enqueue(pending)
@@ -331,7 +331,7 @@ class MarkerWriter:
         """Record the written markers, which may complete the transaction; schedule a retry of the refused ones."""
         is_noted = True
         try:
-            pending.host.note_written(pending.effect, written)
+            pending.host.mark_written(pending.effect, written)
         except ApiError as error:
             is_noted = False
             _log_incomplete([pending], error)
@@ -343,7 +343,7 @@ class MarkerWriter:
         """As `_record_written`, for transactions of one shard: their completions are one write."""
         is_noted = True
         try:
-            host.note_all_written([(pending.effect, partitions) for pending, partitions in written])
+            host.mark_all_written([(pending.effect, partitions) for pending, partitions in written])
         except ApiError as error:
             is_noted = False
             _log_incomplete([pending for pending, _ in written], error)
@@ -367,7 +367,7 @@ class MarkerWriter:
                 _refusals(pending.refused),
             )
             self._waiting.add(pending)
-            self._wheel.add(pending, self._clock.monotonic_ms() + pending.take_backoff())
+            self._wheel.add(pending, self._clock.monotonic_ms() + pending.next_backoff())
 
 
 def _log_incomplete(transactions: Sequence[PendingMarkers], error: ApiError) -> None:

@@ -51,7 +51,7 @@ class TransactionHost(ShardHost[TransactionShard]):
     def on_active(self) -> None:
         """Complete the transactions that were decided before the load."""
         failpoint("transaction.load.replayed")
-        self._carry_out(self.shard.on_loaded(self._clock.wall_ms()))
+        self._apply_decision(self.shard.on_loaded(self._clock.wall_ms()))
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -66,14 +66,14 @@ class TransactionHost(ShardHost[TransactionShard]):
         decision = decide(self.shard, self._clock.wall_ms())
         assert decision.response is not None, "no request is parked"
         if not decision.effects:
-            self._carry_out(decision)
+            self._apply_decision(decision)
             if not self.log.is_committed(self.replayed_offset):
                 await self.committed()
             return decision.response
         failpoint("transaction.prepare.before_append")
         self._write(decision, None)
         if not self.log.is_committed(self.replayed_offset):
-            self._carry_out_when_committed(decision.effects)
+            self._run_when_committed(decision.effects)
             await self.committed()
         elif self._write_markers_now(decision.effects):
             return decision.response
@@ -93,11 +93,11 @@ class TransactionHost(ShardHost[TransactionShard]):
         failpoint("transaction.prepare.after_append")
         return self.markers.write_now(self, effect)
 
-    def carry_out_effect(self, effect: WriteMarkers) -> None:
+    def run_effect(self, effect: WriteMarkers) -> None:
         failpoint("transaction.prepare.after_append")
         self.markers.enqueue(self, effect)
 
-    def note_written(self, effect: WriteMarkers, partitions: Iterable[TopicPartition]) -> None:
+    def mark_written(self, effect: WriteMarkers, partitions: Iterable[TopicPartition]) -> None:
         """Record that these partitions have their marker, or need none; the last one completes the transaction.
 
         Raises ApiError if the completion cannot be appended; call again with no partitions.
@@ -105,8 +105,8 @@ class TransactionHost(ShardHost[TransactionShard]):
         if self.is_active:
             self._complete(self.shard.markers_written(effect, partitions, self._clock.wall_ms()))
 
-    def note_all_written(self, written: Sequence[tuple[WriteMarkers, Iterable[TopicPartition]]]) -> None:
-        """As `note_written`, for several transactions: the completions are one write."""
+    def mark_all_written(self, written: Sequence[tuple[WriteMarkers, Iterable[TopicPartition]]]) -> None:
+        """As `mark_written`, for several transactions: the completions are one write."""
         if self.is_active:
             now_ms = self._clock.wall_ms()
             decisions = [self.shard.markers_written(effect, partitions, now_ms) for effect, partitions in written]
@@ -116,7 +116,7 @@ class TransactionHost(ShardHost[TransactionShard]):
     def _complete(self, decision: TransactionDecision) -> None:
         if decision.records:
             failpoint("transaction.complete.before_append")
-            self._carry_out(decision)
+            self._apply_decision(decision)
             failpoint("transaction.complete.after_append")
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ class TransactionHost(ShardHost[TransactionShard]):
         """Abort a timed-out transaction. Raises ApiError, NeedsProducerId."""
         if self.is_active:
             logger.info("Aborting the transaction of %s: its transaction.timeout.ms has passed", transactional_id)
-            self._carry_out(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms()))
+            self._apply_decision(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms()))
 
     def expire(self, transactional_ids: Iterable[str]) -> None:
         """Remove those of the ids that were not used for transactional.id.expiration.ms. Raises ApiError."""
         if self.is_active:
-            self._carry_out(self.shard.expire(transactional_ids, self._clock.wall_ms()))
+            self._apply_decision(self.shard.expire(transactional_ids, self._clock.wall_ms()))

@@ -127,7 +127,7 @@ class LogManager:
             del self.logs[partition]
         self.offline_logs.update(failed)
         future = [partition for partition, log in self.future_logs.items() if log.log_dir is state]
-        self._lost_logs += [log for partition in future if (log := self.future_logs.take(partition)) is not None]
+        self._lost_logs += [log for partition in future if (log := self.future_logs.remove(partition)) is not None]
         logger.warning(
             "Logs for partitions %s are offline and logs for future partitions %s are offline due to failure on log "
             "directory %s",
@@ -292,7 +292,7 @@ class LogManager:
 
     def delete_future_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
         """Cancel a move; return whether there was one. Raises StorageError."""
-        log = self.future_logs.take(topic_partition)
+        log = self.future_logs.remove(topic_partition)
         if log is None:
             return False
         self.schedule_deletion(log, now_ms)
@@ -311,7 +311,7 @@ class LogManager:
         offline = self.offline_logs.pop(topic_partition, None)
         if offline is not None:
             self._lost_logs.append(offline)
-        log = self.logs.take(topic_partition)
+        log = self.logs.remove(topic_partition)
         try:
             self.delete_future_log(topic_partition, now_ms)
         finally:
@@ -324,7 +324,7 @@ class LogManager:
 
         If there is no space for the longer name, the log keeps its name and `due_log_deletions` tries again.
         """
-        log.note_retired()
+        log.on_retired()
         self.pending_log_deletions.schedule(log, now_ms)
 
     def due_syncs(self) -> list[DirectorySync]:
@@ -419,7 +419,7 @@ class LogManager:
         for count, log in enumerate(self._all_logs(), 1):
             if count % LOGS_PER_SLICE == 0:
                 yield None
-            paths = [] if log.is_offline else log.local_log.take_due_files(now_ms)
+            paths = [] if log.is_offline else log.local_log.pop_due_files(now_ms)
             if paths:
                 yield FileDeletion(self.disk, log.log_dir, log.directory, paths, log.local_log.pending_file_deletions)
 

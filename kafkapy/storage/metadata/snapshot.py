@@ -82,12 +82,12 @@ class SnapshotReader:
         for batch in self._checked_batches():
             for message in self._controls(batch):
                 if isinstance(message, SnapshotHeaderRecord):
-                    self._note_quorum(batch)
+                    self._read_quorum(batch)
                     return message
             break
         raise self._damage("it does not begin with a snapshot header")
 
-    def _note_quorum(self, batch: RecordBatch) -> None:
+    def _read_quorum(self, batch: RecordBatch) -> None:
         for message in self._controls(batch):
             if isinstance(message, KRaftVersionRecord):
                 self.kraft_version = message.kraft_version

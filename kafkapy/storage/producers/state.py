@@ -210,11 +210,11 @@ class ProducerState:
             entry.transaction_first_offset = staged.transaction_first_offset
             started += [(first_offset, producer_id) for first_offset in staged.started]
         if started:
-            self._note_started(started)
+            self._add_started(started)
         if self._verifications:
             self._end_verifications(prepared)
 
-    def _note_started(self, started: list[tuple[int, int]]) -> None:
+    def _add_started(self, started: list[tuple[int, int]]) -> None:
         """Add the (first offset, producer id) of transactions begun by one append, maybe several per producer."""
         last_offset = next(reversed(self._open), -1)
         for first_offset, producer_id in sorted(started):
@@ -335,7 +335,7 @@ class ProducerState:
             and now_ms - entry.last_timestamp_ms >= self.producer_id_expiration_ms
         )
 
-    def note_end(self, map_end_offset: int) -> None:
+    def record_end_offset(self, map_end_offset: int) -> None:
         """Record that all batches below `map_end_offset` are applied. Without producers it may decrease."""
         assert map_end_offset >= self.map_end_offset or self.is_empty, f"{self.map_end_offset} to {map_end_offset}"
         self.map_end_offset = map_end_offset
