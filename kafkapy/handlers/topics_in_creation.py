@@ -29,7 +29,7 @@ class TopicsInCreation:
         self._names.difference_update(names)
 
     def record_failure(self, name: str, reason: str) -> bool:
-        """Note why a topic could not be created; return whether that is news."""
+        """Keep why a topic could not be created; return whether that is another reason than before."""
         if self._failures.get(name) == reason:
             return False
         if len(self._failures) >= MAX_FAILURES:

@@ -217,9 +217,8 @@ class Controller:
         if next_state is not state:
             yield from self._transition(broker_id, next_state)
         if self.features.has_directory_assignment:
-            yield from self.partitions.change_directories(
-                broker_id, request.offline_log_dirs, request.cordoned_log_dirs
-            )
+            offline, cordoned = request.offline_log_dirs, request.cordoned_log_dirs
+            yield from self.partitions.change_directories(broker_id, offline, cordoned)
         return Decision(self._heartbeat_response(request, next_state))
 
     def _next_state(self, request: BrokerHeartbeatRequest) -> tuple[BrokerState, BrokerState]:

@@ -143,17 +143,17 @@ class FetchSession:
         self, answers: Iterable[tuple[FetchedPartition, PartitionRead]]
     ) -> list[tuple[FetchedPartition, PartitionRead]]:
         """Return the answers that have to be sent; partitions with records move to the end of the order."""
-        news = []
+        changed = []
         for partition, answer in answers:
             if self.partitions.get(partition.key) is not partition:
                 continue
             if partition.has_changes(answer):
                 partition.on_read(answer)
-                news.append((partition, answer))
+                changed.append((partition, answer))
                 if answer.records:
                     del self.partitions[partition.key]
                     self.partitions[partition.key] = partition
-        return news
+        return changed
 
 
 class SessionWatch(Protocol):
@@ -228,10 +228,10 @@ class FetchContext:
         if session is not None:
             if session.epoch != self._epoch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
-            news = session.on_reads(answers)
+            changed = session.on_reads(answers)
             if session.watch is not None:
                 session.watch.requeue(answers)
-            return 0, session.session_id, news
+            return 0, session.session_id, changed
         if self._cache is None:
             return self.error_code, NO_SESSION_ID, answers
         session_id = self._cache.maybe_create(

@@ -12,8 +12,8 @@ retention) are found when runtime/broker/isr_updates checks all partitions.
 A fetch takes READ_AT_ONCE partitions at a time, and all that its request names, until its response is full; others wait
 for the next fetch. So what a fetch costs does not depend on how many partitions a follower has to catch up with. Those
 that were taken only because they were named keep their place in the queue behind the others, or the same few would be
-named, and be read before all others, in every fetch. Partitions without new data are requeued as soon as they are read, and
-a response has MOST_CHANGED others at most, so that what remains to be done at the end of a fetch is short.
+named, and be read before all others, in every fetch. Partitions without new data are requeued at once, and a
+response has MOST_CHANGED others at most, so that what remains to be done at the end of a fetch is short.
 
 A session that ends may have 100,000 partitions. Its watch is unsubscribed from them by the fetches of other sessions,
 UNBOUND_AT_ONCE in a turn. Until then its `times` stand still, so that its follower counts as unsubscribed.
@@ -177,14 +177,14 @@ class FollowerWatch:
         self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]"
     ) -> "list[tuple[FetchedPartition, PartitionRead]]":
         """Requeue the partitions whose answers a response omits; return the others, for `requeue` at the end."""
-        news = []
+        changed = []
         for requested, answer in answers:
             partition = self._partitions.get(requested)
             if partition is None or requested.has_changes(answer) or self._is_crowded_out(requested, partition, answer):
-                news.append((requested, answer))
+                changed.append((requested, answer))
             elif self._must_be_read_again(requested, partition, answer):
                 self._to_read[requested] = None
-        return news
+        return changed
 
     def requeue(self, answers: "Iterable[tuple[FetchedPartition, PartitionRead]]") -> None:
         """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.

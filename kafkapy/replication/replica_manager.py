@@ -95,8 +95,8 @@ class ReplicaManager:
 
     def pop_pending_flushes(self) -> list[PartitionAppend]:
         """Return and clear the appends just made whose answers must wait for a flush (flush.messages)."""
-        owed, self.pending_flushes = self.pending_flushes, []
-        return owed
+        pending, self.pending_flushes = self.pending_flushes, []
+        return pending
 
     @property
     def image(self) -> "MetadataImage":

@@ -69,7 +69,7 @@ class TransactionShard:
         coordinator_epoch: int,
         allocate_producer_id: Callable[[], int | None],
     ) -> None:
-        """`allocate_producer_id` returns an unused producer id, or None if none is available (raises NeedsProducerId)."""
+        """`allocate_producer_id` returns an unused producer id, or None if there is none (raises NeedsProducerId)."""
         self.settings = settings
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, TransactionMetadata] = {}

@@ -199,10 +199,8 @@ def test_a_push_without_an_instance_id(client: WireClient, subscribed: str, rese
 def test_a_push_of_an_instance_without_a_subscription(client: WireClient, subscribed: str) -> None:
     """After a restart of the broker, for example: the right subscription id is enough."""
     subscription = send_request(client, name=subscribed)
-    own = {
-        "client_instance_id": b"r" * 16,
-        "subscription_id": subscription_id_of(RequestedMetrics(("*",), 300_000), b"r" * 16),
-    }
+    subscription_id = subscription_id_of(RequestedMetrics(("*",), 300_000), b"r" * 16)
+    own = {"client_instance_id": b"r" * 16, "subscription_id": subscription_id}
     assert push(client, subscription, METRICS, name=subscribed, **own) == 0
 
 

@@ -196,7 +196,7 @@ def _with_refused(
 
 
 async def _wait_for_data(watch: FollowerWatch, min_bytes: int, max_wait_ms: int) -> None:
-    """Return once a session has min_bytes of news, or after max_wait_ms."""
+    """Return once a session has min_bytes of new data, or after max_wait_ms."""
     future, on_done = completion()
     if not watch.wait(min_bytes, on_done):
         return

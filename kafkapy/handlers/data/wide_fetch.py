@@ -25,7 +25,7 @@ WIDE: Final = 250
 """More partitions are handled in turns: about a millisecond of work."""
 READ_AT_ONCE: Final = 50
 CHECK_PAUSE_MS: Final = 10
-"""The pause after news that were not enough, before what can be read is counted again."""
+"""The pause after new data that were not enough, before what can be read is counted again."""
 
 T = TypeVar("T")
 SortOut = Callable[[Sequence[FetchedPartition], TopicAccess, dict[object, PartitionRead]], list[Readable]]

@@ -1,8 +1,8 @@
 """A follower's fetcher: fetches the followed partitions of one leader and keeps their logs equal to the leader's.
 
 It sends one Fetch at a time on its own connection, in an incremental session (KIP-227): a request names the partitions
-that changed, a response those with new data, and the others cost nothing. When a log has diverged, the leader's response
-says from which epoch on (Fetch 12+, KIP-595), and the log is truncated. If the leader does not have the fetch offset,
+that changed, a response those with new data, and the others cost nothing. When a log has diverged, the response says
+from which epoch on (Fetch 12+, KIP-595), and the log is truncated. If the leader does not have the fetch offset,
 ListOffsets finds the start and the end of its log. Batches are appended as they arrive; when flush.messages is reached
 they are fsynced before the next Fetch, which acknowledges them to the leader.
 
