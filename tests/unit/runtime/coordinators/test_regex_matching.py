@@ -29,7 +29,7 @@ class Matching:
         self._loop = loop
         self.matching = RegexMatching(image=lambda: self.image, clock=SimClock(loop), on_matched=self._on_matched)
 
-    def want(self, group_id: str, *regexes: str, allows: Callable[[str], bool] = lambda _: True) -> None:
+    def request(self, group_id: str, *regexes: str, allows: Callable[[str], bool] = lambda _: True) -> None:
         def may_describe(topic: str) -> bool:
             self.requested.append(topic)
             return allows(topic)
