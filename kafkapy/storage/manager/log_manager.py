@@ -36,6 +36,7 @@ from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.storage.manager.log_table import LogTable
 from kafkapy.storage.manager.pending_logs import Deletion, DirectorySync, PendingLogDeletions
 from kafkapy.storage.producers.state import ProducerState
+from kafkapy.storage.producers.ungranted import UngrantedProducers
 from kafkapy.storage.recovery.loader import LastStop
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
@@ -104,6 +105,7 @@ class LogManager:
         self.pending_log_deletions = PendingLogDeletions(disk, random)
         self.damaged_logs = DamagedLogs(disk, random)
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
+        self.ungranted_producers = UngrantedProducers()
         self._random = random
         self.is_verification_enabled = True
         self._watcher = watcher
@@ -168,6 +170,7 @@ class LogManager:
         return ProducerState(
             producer_id_expiration_ms=self.producer_id_expiration_ms,
             is_verification_enabled=self.is_verification_enabled,
+            ungranted=self.ungranted_producers,
         )
 
     def configure_producers(self, *, expiration_ms: int, is_verification_enabled: bool) -> None:
@@ -395,6 +398,7 @@ class LogManager:
         The cleaner applies retention to compacted logs, between its passes: a segment deleted during a pass would waste
         what the pass has read. As in Apache Kafka, this holds even if log.cleaner.enable is false.
         """
+        self.ungranted_producers.start_recount()
         for log in self._all_logs():
             if log.is_offline or not self._is_in_service(log):
                 continue
@@ -409,7 +413,9 @@ class LogManager:
                         error,
                     )
             log.producer_state.remove_expired(now_ms)
+            self.ungranted_producers.recount(log.producer_state.producers)
             yield deleted
+        self.ungranted_producers.finish_recount()
 
     def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion | None]:
         """Yield the files of deleted segments whose delay has passed, log by log. Run each in the pool.
@@ -439,11 +445,9 @@ class LogManager:
                 directory.state.check_online()
                 described.total_bytes = self.disk.total_bytes(directory.path)
                 described.usable_bytes = self.disk.free_bytes(directory.path)
-            except StorageError:
-                described.error_code = KAFKA_STORAGE_ERROR
-                continue
-            except OSError as error:
-                directory.state.handle_os_error(error, f"looking for room in {directory.path}")
+            except (OSError, StorageError) as error:
+                if isinstance(error, OSError):
+                    directory.state.handle_os_error(error, f"looking for room in {directory.path}")
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
             described.is_cordoned = directory.path in self.directories.cordoned

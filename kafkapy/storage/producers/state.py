@@ -36,6 +36,7 @@ from kafkapy.storage.producers.entry import (
     VerificationGuard,
     VerificationState,
 )
+from kafkapy.storage.producers.ungranted import UngrantedProducers
 
 __all__ = [
     "NO_TRANSACTION",
@@ -85,7 +86,15 @@ class PreparedAppend:
 class ProducerState:
     """All producers of one partition, as of map_end_offset."""
 
-    def __init__(self, *, producer_id_expiration_ms: int = 86400000, is_verification_enabled: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        producer_id_expiration_ms: int = 86400000,
+        is_verification_enabled: bool = True,
+        ungranted: UngrantedProducers | None = None,
+    ) -> None:
+        """ungranted: bounds the producers of all partitions whose ids the cluster never granted; None: no bound."""
+        self._ungranted = ungranted if ungranted is not None else UngrantedProducers()
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.is_verification_enabled = is_verification_enabled
         self.producers: dict[int, ProducerEntry] = {}
@@ -150,7 +159,7 @@ class ProducerState:
         """Check batches that are about to be appended, without a change of state.
 
         Raises ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
-        TRANSACTION_COORDINATOR_FENCED.
+        TRANSACTION_COORDINATOR_FENCED; UNKNOWN_PRODUCER_ID as ungranted.py describes.
         """
         prepared = PreparedAppend()
         for batch in batches:
@@ -163,7 +172,10 @@ class ProducerState:
                 self._check_verified(batch, entry, verification)
             staged = prepared.staged.get(batch.producer_id)
             if staged is None:
-                entry = entry if entry is not None else ProducerEntry(batch.producer_id)
+                if entry is None:
+                    if origin is AppendOrigin.CLIENT:
+                        self._ungranted.check(batch.producer_id)
+                    entry = ProducerEntry(batch.producer_id)
                 staged = StagedProducer(entry, origin, self._verifications.get(batch.producer_id))
                 prepared.staged[batch.producer_id] = staged
             self._stage(prepared, staged, batch, transaction_version)
@@ -201,6 +213,8 @@ class ProducerState:
         assert prepared.duplicate is None, f"{prepared.duplicate} is not appended again"
         started: list[tuple[int, int]] = []
         for producer_id, staged in prepared.staged.items():
+            if producer_id not in self.producers:
+                self._ungranted.add(producer_id)
             entry = self.producers.setdefault(producer_id, staged.entry)
             entry.move_to_epoch(staged.producer_epoch)
             entry.batches.extend(staged.batches)
