@@ -29,6 +29,8 @@ from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecor
 MV_3_3_IV3: Final = 7
 """The oldest level that Kafka 4 supports."""
 MV_3_4_IV0: Final = 8
+MV_3_5_IV2: Final = 11
+"""Since this level records have SCRAM credentials (KIP-900)."""
 MV_3_6_IV0: Final = 12
 """Since this level shrinking an ISR does not raise the leader epoch."""
 MV_3_6_IV1: Final = 13

@@ -2,8 +2,7 @@
 
 Plain calls and callbacks on the event loop's thread. Outcomes are kept by the PartitionAppend or FetchRead:
 `append_records` sets them and returns whether they are final. If not, the `wait_for_...` calls keep the request in a
-purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses. delayed_delete_records.py
-does the same for DeleteRecords.
+purgatory and call `on_done` exactly once, later. Handlers turn outcomes into responses.
 
 After any change of a partition's offsets, `complete_waiting` has to be called.
 """
@@ -374,7 +373,8 @@ class ReplicaManager:
         """Advance the high watermark and complete waiting requests after an append."""
         if partition.is_alone:
             partition.commit_all()
-            self.complete_waiting(partition)
+            if self._fetches.waiting_count or self._produces.waiting_count or self.deletions.waiting.waiting_count:
+                self.complete_waiting(partition)
             return
         if partition.maybe_advance_high_watermark(self._clock.monotonic_ms()):
             self.complete_waiting(partition)

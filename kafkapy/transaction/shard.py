@@ -48,7 +48,7 @@ from kafkapy.transaction.metadata import (
     with_new_producer_id,
     with_partitions,
 )
-from kafkapy.transaction.records import TransactionRecord, value_version
+from kafkapy.transaction.records import VALUE_VERSION, TransactionRecord
 from kafkapy.transaction.settings import TransactionSettings
 from kafkapy.transaction.states import TransactionState
 from kafkapy.types import TopicPartition
@@ -252,7 +252,7 @@ class TransactionShard:
         self, transactional_id: str, metadata: TransactionMetadata, now_ms: int
     ) -> TransactionDecision:
         """Decide an abort that the client did not request. The epoch is bumped, which fences the client."""
-        if self.settings.transaction_version >= BUMPING_VERSION:
+        if self.settings.transaction_version() >= BUMPING_VERSION:
             return self._prepare(transactional_id, self._bumped(metadata, TransactionState.PREPARE_ABORT, now_ms))
         return self._prepare(transactional_id, prepared_and_fenced(metadata, now_ms=now_ms))
 
@@ -400,7 +400,7 @@ class TransactionShard:
         )
 
     def _record(self, transactional_id: str, metadata: TransactionMetadata | None) -> TransactionRecord:
-        return TransactionRecord(transactional_id, metadata, value_version(self.settings.transaction_version))
+        return TransactionRecord(transactional_id, metadata, min(self.settings.transaction_version(), VALUE_VERSION))
 
     def _fresh_producer_id(self) -> int:
         producer_id = self._allocate_producer_id()

@@ -63,13 +63,7 @@ class PendingMarkers(TimerEntry):
         super().__init__()
         self.host = host
         self.effect = effect
-        self.marker = Marker(
-            effect.producer_id,
-            effect.producer_epoch,
-            effect.is_commit,
-            effect.coordinator_epoch,
-            effect.transaction_version,
-        )
+        self.marker = _marker_of(effect)
         self.to_write = effect.partitions
         """Partitions that the current try has not reached yet."""
         self.refused: dict[TopicPartition, ErrorCode] = {}
@@ -156,63 +150,67 @@ class MarkerWriter:
     def enqueue(self, host: "TransactionHost", effect: "WriteMarkers") -> None:
         """Write the markers of a decided transaction in the next turn of the loop."""
         if not self._is_closed:
-            self._add(host, effect)
-            if not self._is_scheduled:
-                self._schedule()
+            pending = PendingMarkers(host, effect, self._try_again)
+            self._untried[effect.transactional_id] = pending
+            self._enqueue(pending)
 
     def write_now(self, host: "TransactionHost", effect: "WriteMarkers") -> bool:
         """Write the markers of a decided transaction, unless some wait for others; return whether all were tried.
 
         If another transaction is open in a partition, it may end in this pass of the loop, too: then the marker waits
-        for the flush, which writes the markers of both together.
+        for the flush, which writes the markers of both together. Mostly nothing is left to do at the end, so that the
+        transaction becomes pending only if something is.
         """
         if self._is_closed:
             return True
-        pending = self._add(host, effect)
+        written: list[TopicPartition] = []
+        refused: dict[TopicPartition, ErrorCode] = {}
+        if len(effect.partitions) <= MOST_MARKERS_NOW:
+            try:
+                self._write_sole(effect, written, refused)
+            except BaseException:
+                self.enqueue(host, effect)  # the decision stands: its markers are owed whatever has failed here
+                raise
+        if len(written) < len(effect.partitions):
+            return self._keep_rest(PendingMarkers(host, effect, self._try_again), written, refused)
         try:
-            return self._try_now(pending)
-        finally:
-            if self._queued and not self._is_scheduled:  # mostly nothing is: a turn of the loop less
-                self._schedule()
-
-    def _add(self, host: "TransactionHost", effect: "WriteMarkers") -> PendingMarkers:
-        pending = PendingMarkers(host, effect, self._try_again)
-        self._untried[effect.transactional_id] = pending
-        pending.is_queued = True
-        self._queued.append(pending)
-        return pending
-
-    def _try_now(self, pending: PendingMarkers) -> bool:
-        if len(pending.to_write) > MOST_MARKERS_NOW:
-            return False
-        written = self._write_sole(pending)
-        if pending.to_write:
-            pending.begin_again()  # else the refused would wait for the answers to the others, which may take long
-            if written:
-                self._record_written(pending, written)
-            return False
-        assert self._queued[-1] is pending
-        self._queued.pop()
-        pending.is_queued = False
-        try:
-            self._record_written(pending, written)
-        finally:
-            self._end_try(pending)
+            host.mark_written(effect, written)
+        except ApiError as error:
+            pending = PendingMarkers(host, effect, self._try_again)
+            pending.to_write = ()
+            _log_incomplete([pending], error)
+            self._end_or_retry(pending, is_noted=False)
         return True
 
-    def _write_sole(self, pending: PendingMarkers) -> list[TopicPartition]:
-        """Write the next markers until one has to wait for others; return the partitions that need none any more."""
-        written = []
-        for partition in pending.to_write:
-            code = self._sink.write_sole(partition, pending.marker)
+    def _write_sole(
+        self, effect: "WriteMarkers", written: list[TopicPartition], refused: dict[TopicPartition, ErrorCode]
+    ) -> None:
+        """Write markers until one has to wait for others; add each partition to `written` or `refused`."""
+        marker = _marker_of(effect)
+        for partition in effect.partitions:
+            code = self._sink.write_sole(partition, marker)
             if code is None:
-                break
-            pending.pop(1)
+                return
             if code in WRITTEN or self._is_gone(partition):
                 written.append(partition)
             else:
-                pending.refused[partition] = ErrorCode(code)
-        return written
+                refused[partition] = ErrorCode(code)
+
+    def _keep_rest(
+        self, pending: PendingMarkers, written: Sequence[TopicPartition], refused: dict[TopicPartition, ErrorCode]
+    ) -> bool:
+        """Leave what a first try has not written to the next flush, or to a retry if all was tried; return whether."""
+        done = len(written) + len(refused)
+        pending.to_write, pending.refused = pending.effect.partitions[done:], refused
+        if not pending.to_write:
+            self._record_written(pending, written)
+            return True
+        pending.begin_again()  # else the refused would wait for the answers to the others, which may take long
+        self._untried[pending.effect.transactional_id] = pending
+        self._enqueue(pending)
+        if written:
+            self._record_written(pending, written)
+        return False
 
     def leaders_changed(self) -> None:
         """Retry waiting transactions at once: their partitions may have a leader now."""
@@ -368,6 +366,16 @@ class MarkerWriter:
             )
             self._waiting.add(pending)
             self._wheel.add(pending, self._clock.monotonic_ms() + pending.next_backoff())
+
+
+def _marker_of(effect: "WriteMarkers") -> Marker:
+    return Marker(
+        effect.producer_id,
+        effect.producer_epoch,
+        effect.is_commit,
+        effect.coordinator_epoch,
+        effect.transaction_version,
+    )
 
 
 def _log_incomplete(transactions: Sequence[PendingMarkers], error: ApiError) -> None:

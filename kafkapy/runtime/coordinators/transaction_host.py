@@ -75,8 +75,11 @@ class TransactionHost(ShardHost[TransactionShard]):
         if not self.log.is_committed(self.replayed_offset):
             self._run_when_committed(decision.effects)
             await self.committed()
-        elif self._write_markers_now(decision.effects):
-            return decision.response
+        else:
+            (effect,) = decision.effects
+            failpoint("transaction.prepare.after_append")
+            if self.markers.write_now(self, effect):
+                return decision.response
         await self.markers.tried(transactional_id)
         return decision.response
 
@@ -86,12 +89,6 @@ class TransactionHost(ShardHost[TransactionShard]):
         return isinstance(error, NeedsProducerId)
 
     # -- the end of a transaction ---------------------------------------------------------------------------------
-
-    def _write_markers_now(self, effects: Sequence[WriteMarkers]) -> bool:
-        """Write the markers of the transaction that a request has ended; return whether all were tried."""
-        (effect,) = effects
-        failpoint("transaction.prepare.after_append")
-        return self.markers.write_now(self, effect)
 
     def run_effect(self, effect: WriteMarkers) -> None:
         failpoint("transaction.prepare.after_append")
@@ -116,7 +113,7 @@ class TransactionHost(ShardHost[TransactionShard]):
     def _complete(self, decision: TransactionDecision) -> None:
         if decision.records:
             failpoint("transaction.complete.before_append")
-            self._apply_decision(decision)
+            self._write(decision, None)  # nobody waits for it: EndTxn was answered by the first record
             failpoint("transaction.complete.after_append")
 
     # -- time -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from kafkapy.errors import ProtocolError
+from kafkapy.metadata.image import KRAFT_VERSION
 from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.client_connection import ClientRequest, newest_version
 from kafkapy.protocol.error_code import ErrorCode
@@ -34,7 +35,6 @@ from kafkapy.runtime.quorum.exchange import KraftVersions
 logger = logging.getLogger(__name__)
 
 SOFTWARE_NAME = "kafkapy"
-KRAFT_VERSION = "kraft.version"
 ZERO_MINIMUM_SINCE = 4
 """The first version of ApiVersions whose response includes features with minimum level 0."""
 RESPONSE_SLACK_MS = 500

@@ -104,8 +104,6 @@ class Log:
     def __repr__(self) -> str:  # mypyc takes no `__repr__ = __str__`
         return str(self)
 
-    # Facts
-
     @property
     def directory(self) -> str:
         return self.local_log.directory
@@ -388,7 +386,8 @@ class Log:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         self.high_watermark = offset
-        self.producer_state.on_high_watermark(offset)
+        if self.producer_state.first_unstable_offset is not None:  # else no marker waits for the high watermark
+            self.producer_state.on_high_watermark(offset)
         return offset
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:

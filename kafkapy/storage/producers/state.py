@@ -15,7 +15,6 @@ log reads and writes the `.snapshot` files, whose format is:
 
 import struct
 from collections.abc import Iterable
-from itertools import islice, takewhile
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -178,30 +177,26 @@ class ProducerState:
                     entry = ProducerEntry(batch.producer_id)
                 staged = StagedProducer(entry, origin, self._verifications.get(batch.producer_id))
                 prepared.staged[batch.producer_id] = staged
-            self._stage(prepared, staged, batch, transaction_version)
+            if batch.marker is None:
+                staged.add_batch(batch)
+            else:
+                completed = staged.add_marker(batch, batch.marker, transaction_version)
+                if completed is not None:
+                    prepared.completed.append(completed)
         return prepared
-
-    def _stage(
-        self, prepared: PreparedAppend, staged: StagedProducer, batch: ProducerBatch, transaction_version: int
-    ) -> None:
-        if batch.marker is None:
-            staged.add_batch(batch)
-        else:
-            completed = staged.add_marker(batch, batch.marker, transaction_version)
-            if completed is not None:
-                prepared.completed.append(completed)
 
     def _check_verified(
         self, batch: ProducerBatch, entry: ProducerEntry | None, verification: VerificationGuard | None
     ) -> None:
         """Raise ApiError if the first batch of a transaction was not verified with the transaction coordinator."""
-        if self.has_open_transaction(batch.producer_id, batch.producer_epoch):
-            return
-        if entry is not None and batch.producer_epoch < entry.producer_epoch:
-            raise ApiError(
-                INVALID_PRODUCER_EPOCH,
-                f"Epoch {batch.producer_epoch} of producer {batch.producer_id} is fenced by {entry.producer_epoch}",
-            )
+        if entry is not None:
+            if entry.transaction_first_offset != NO_TRANSACTION and entry.producer_epoch == batch.producer_epoch:
+                return
+            if batch.producer_epoch < entry.producer_epoch:
+                raise ApiError(
+                    INVALID_PRODUCER_EPOCH,
+                    f"Epoch {batch.producer_epoch} of producer {batch.producer_id} is fenced by {entry.producer_epoch}",
+                )
         if not self.is_verification_enabled or batch.marker is not None:
             return
         state = self._verifications.get(batch.producer_id)
@@ -222,7 +217,8 @@ class ProducerState:
             entry.coordinator_epoch = staged.coordinator_epoch
             entry.last_timestamp_ms = staged.last_timestamp_ms
             entry.transaction_first_offset = staged.transaction_first_offset
-            started += [(first_offset, producer_id) for first_offset in staged.started]
+            if staged.started:
+                started += [(first_offset, producer_id) for first_offset in staged.started]
         if started:
             self._add_started(started)
         if self._verifications:
@@ -259,8 +255,10 @@ class ProducerState:
         one append holds this transaction and the next, its entry would imply that the next one has ended, too, and
         read_committed readers would get the next one's records if it is aborted later.
         """
-        opened = islice(self._open, 2)  # ordered by first offset, including `completed`
-        return next((first for first in opened if first != completed.first_offset), completed.last_offset + 1)
+        for first_offset in self._open:  # ordered, and `completed` is one of them: two steps at most
+            if first_offset != completed.first_offset:
+                return first_offset
+        return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
         """End a transaction; it stays unstable until the high watermark has passed its marker."""
@@ -274,7 +272,11 @@ class ProducerState:
         """Remove the ended transactions whose markers are below the high watermark."""
         if not self._unreplicated:
             return
-        passed = list(takewhile(lambda first: self._unreplicated[first] < high_watermark, self._unreplicated))
+        passed = []
+        for first_offset, marker_offset in self._unreplicated.items():  # in the order of the markers
+            if marker_offset >= high_watermark:
+                break
+            passed.append(first_offset)
         for first_offset in passed:
             del self._unreplicated[first_offset]
         if passed:

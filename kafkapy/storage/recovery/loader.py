@@ -158,7 +158,7 @@ class LogLoader:
             self._segments.add(self._create_segment(self._start_checkpoint))
             self._has_new_names = True
         active = self._segments.active
-        if self._was_clean and _end_position(active) < active.size:
+        if self._was_clean and active.size and _end_position(active) < active.size:
             logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
             self._recover_segment(active)  # even after a clean stop: appends must start at a batch's end
         active.become_active(self._config.segment_index_bytes)

@@ -312,6 +312,8 @@ class Segment:
     def read_next_offset(self) -> int:
         """Return the last offset + 1, or the base offset if the segment is empty. Blocks."""
         next_offset = self.base_offset
+        if self.size == 0:  # as each new log's: no index to read
+            return next_offset
         for batch in self.scan(self.offset_index.lookup(self.offset_index.last_offset, wait=True).position, wait=True):
             next_offset = batch.last_offset + 1
         return next_offset
