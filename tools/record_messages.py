@@ -1,9 +1,9 @@
 """Record messages of every version, as JSON and as the bytes that Apache Kafka's own classes write.
 
-`python -m tools.record_messages [--version 4.3.1] [--only NAME,NAME] [--seed 1]` writes tests/golden/messages.jsonl.gz:
+`python -m tools.record_messages [--version 4.4.0] [--only NAME,NAME] [--seed 1]` writes tests/golden/messages.jsonl.gz:
 three random messages for each schema at each version. A message's bytes are made from the class's own schema, read by
 the class, and written again; its JSON is that of the class's JSON converter. With --only the messages of these names
-alone are replaced. What is served of later releases (LATER) comes from theirs. Equal seeds and jars make equal files.
+alone are replaced, by those of a later release, say. Equal seeds and jars make equal files.
 
     {"message": "HeartbeatResponse", "version": 1, "json": {"throttleTimeMs": 0, "errorCode": 1}, "hex": "000000000001"}
 
@@ -29,12 +29,8 @@ from tools.maven import maven_copy
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "tests" / "golden" / "messages.jsonl.gz"
 SPECS: Final = Path(__file__).resolve().parents[1] / "protocol_specs"
 SAMPLES: Final = 3
-LATER: Final = {
-    "4.4.0": (
-        "ApiVersionsRequest", "ApiVersionsResponse", "TxnOffsetCommitRequest", "TxnOffsetCommitResponse",
-    ),
-}  # fmt: skip
-"""The messages whose specs are those of a later release than the others'."""
+VERSION: Final = "4.4.0"
+"""The release whose specs are in protocol_specs."""
 ARTIFACTS: Final = (
     "kafka-clients", "kafka-raft", "kafka-metadata", "kafka-storage", "kafka-server-common",
     "kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-share-coordinator",
@@ -184,7 +180,7 @@ public class RecordMessages {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.record_messages")
-    parser.add_argument("--version", default=KAFKA_VERSION)
+    parser.add_argument("--version", default=VERSION)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -193,13 +189,7 @@ def main() -> None:
         kept = [row for row in read_golden() if row["message"] not in names]
         write_golden(kept + record(libs_of(options.version), names, options.seed))
         return
-    later = {name: version for version, names in LATER.items() for name in names}
-    version_of = {name: later.get(name, options.version) for name in live_messages()}
-    rows: list[dict[str, object]] = []
-    for version in sorted(set(version_of.values())):
-        names = sorted(name for name, its_version in version_of.items() if its_version == version)
-        rows += record(libs_of(version), names, options.seed)
-    write_golden(rows)
+    write_golden(record(libs_of(options.version), sorted(live_messages()), options.seed))
 
 
 def libs_of(version: str) -> Path:

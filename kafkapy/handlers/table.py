@@ -190,7 +190,7 @@ ROWS: Final = (
     ServedApi(39, BOTH, "handlers.security.renew_delegation_token", 1, 2, FEW, forwarding=IN_PART),
     ServedApi(40, BOTH, "handlers.security.expire_delegation_token", 1, 2, FEW, forwarding=IN_PART),
     ServedApi(41, BROKER, "handlers.security.describe_delegation_token", 1, 3, FEW, in_turns=True),
-    ServedApi(42, BROKER, "handlers.groups.delete_groups", 0, 2, in_turns=True),
+    ServedApi(42, BROKER, "handlers.groups.delete_groups", 0, 3, in_turns=True),
     ServedApi(43, BOTH, "handlers.cluster.elect_leaders", 0, 2, forwarding=WHOLE),
     ServedApi(44, BOTH, "handlers.configs.incremental_alter_configs", 0, 1, CHANGED, forwarding=IN_PART, in_turns=True),
     ServedApi(45, BOTH, "handlers.cluster.alter_partition_reassignments", 0, 1, REASSIGNED, forwarding=WHOLE),

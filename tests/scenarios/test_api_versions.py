@@ -20,7 +20,7 @@ UNSUPPORTED_V0 = bytes.fromhex("0000002a 0023 00000001 0012 0000")
 """Correlation id 42, UNSUPPORTED_VERSION, one row: key 18, versions 0 to"""
 HIGHEST = {bytes.fromhex("0004"), bytes.fromhex("0005")}
 """4 in Apache Kafka 4.3.1, 5 in 4.4.0 and here."""
-OF_4_4_0 = {18: 5, 28: 6}
+OF_4_4_0 = {18: 5, 28: 6, 42: 3}
 """The versions served of 4.4.0."""
 
 
