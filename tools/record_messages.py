@@ -23,14 +23,12 @@ from pathlib import Path
 from typing import Final
 
 from kafkapy.protocol.api_table import MESSAGE_MODULES
-from tools.kafka import JAVA_LIBS, KAFKA_VERSION
+from tools.kafka import KAFKA_VERSION, PREVIOUS_VERSION, TOOLS, kafka_libs
 from tools.maven import maven_copy
 
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "tests" / "golden" / "messages.jsonl.gz"
 SPECS: Final = Path(__file__).resolve().parents[1] / "protocol_specs"
 SAMPLES: Final = 3
-VERSION: Final = "4.4.0"
-"""The release whose specs are in protocol_specs."""
 ARTIFACTS: Final = (
     "kafka-clients", "kafka-raft", "kafka-metadata", "kafka-storage", "kafka-server-common",
     "kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-share-coordinator",
@@ -180,7 +178,7 @@ public class RecordMessages {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.record_messages")
-    parser.add_argument("--version", default=VERSION)
+    parser.add_argument("--version", default=KAFKA_VERSION)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -194,9 +192,9 @@ def main() -> None:
 
 def libs_of(version: str) -> Path:
     """Return the directory with the jars of a version of Apache Kafka; fetch them if they are not there."""
-    if version == KAFKA_VERSION:
-        return JAVA_LIBS
-    libs = JAVA_LIBS.parents[1] / f"kafka-messages-{version}"
+    if version in (KAFKA_VERSION, PREVIOUS_VERSION):
+        return kafka_libs(version)
+    libs = TOOLS / f"kafka-messages-{version}"
     if not libs.exists():
         maven_copy([("org.apache.kafka", artifact, version) for artifact in ARTIFACTS], libs)
     return libs

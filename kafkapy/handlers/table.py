@@ -228,6 +228,7 @@ ROWS: Final = (
     ServedApi(80, BOTH, "handlers.cluster.raft_requests", 0, 1, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(81, BOTH, "handlers.cluster.raft_requests", 0, 0, FEW, forwarding=WHOLE, is_counted=False),
     ServedApi(82, CONTROLLER, "handlers.cluster.raft_requests", 0, 0, FEW, is_counted=False, is_between_nodes=True),
+    ServedApi(94, BOTH, "handlers.cluster.unregister_controller", 0, 0, FEW, forwarding=WHOLE),
 )
 """Ascending by API key, the order in which ApiVersions lists them. Without `is_counted` are the requests between voters
 of the quorum, for which others wait, and the Envelope, whose content is counted."""
