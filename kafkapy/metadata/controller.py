@@ -88,7 +88,7 @@ class Controller:
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
         self.elections = LeaderElectionControl(self.brokers, self.topics, self.partitions)
         self.producer_ids = ProducerIdControl(self.brokers)
-        self.acls = AclControl(random)
+        self.acls = AclControl(self.features, random)
         self._scram: ScramControl | None = None
         self._loaded_credentials = EMPTY_IMAGE.scram
         self._client_quotas: ClientQuotaControl | None = None
@@ -250,6 +250,13 @@ class Controller:
     ) -> Decision[Any, ControllerRegistrationResponse]:
         return Decision(ControllerRegistrationResponse(), [self.brokers.controller_record(request)], is_atomic=True)
 
+    def decide_unregister_controller(self, controller_id: int) -> Decision[Any, None]:
+        """Unregister a controller other than this one. Raises ApiError."""
+        if controller_id == self._node_id:
+            message = "Controller cannot unregister itself while it is active."
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        return Decision(None, [self.brokers.controller_removal(controller_id)], is_atomic=True)
+
     def decide_allocate_producer_ids(
         self, request: "AllocateProducerIdsRequest"
     ) -> "Decision[Any, AllocateProducerIdsResponse]":
@@ -325,4 +332,5 @@ _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
     "RemoveDelegationTokenRecord": lambda controller, record, _: controller.tokens.replay_remove(record),
     "RegisterControllerRecord": lambda controller, record, _: controller.brokers.replay_controller(record),
     "ClearElrRecord": lambda controller, record, _: controller.topics.replay_clear_elr(record),
+    "UnregisterControllerRecord": lambda controller, record, _: controller.brokers.replay_controller_removal(record),
 }

@@ -43,17 +43,17 @@ RELEASES: Final = {
     "3.3-IV3": 7, "3.4-IV0": 8, "3.5-IV0": 9, "3.5-IV1": 10, "3.5-IV2": 11, "3.6-IV0": 12, "3.6-IV1": 13,
     "3.6-IV2": 14, "3.7-IV0": 15, "3.7-IV1": 16, "3.7-IV2": 17, "3.7-IV3": 18, "3.7-IV4": 19, "3.8-IV0": 20,
     "3.9-IV0": 21, "4.0-IV0": 22, "4.0-IV1": 23, "4.0-IV2": 24, "4.0-IV3": 25, "4.1-IV0": 26, "4.1-IV1": 27,
-    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30,
+    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30, "4.4-IV0": 31, "4.4-IV1": 32, "4.4-IV2": 33,
 }  # fmt: skip
 """Kafka's releases of metadata.version, by name."""
-DEFAULT_SINCE: Final = {
-    "group.version": 22,
-    "transaction.version": 24,
-    "eligible.leader.replicas.version": 26,
-    "share.version": 28,
-    "streams.version": 29,
+DEFAULT_LEVELS: Final[Mapping[str, Mapping[int, int]]] = {
+    "group.version": {22: 1},
+    "transaction.version": {24: 2},
+    "eligible.leader.replicas.version": {26: 1},
+    "share.version": {28: 1, 31: 2},
+    "streams.version": {29: 1},
 }
-"""The metadata.version (22 is 4.0-IV0, 29 is 4.2-IV1) from which on a feature is enabled by default."""
+"""Each feature's default levels by the metadata.version (22 is 4.0-IV0, 31 is 4.4-IV0) from which on they hold."""
 
 
 class FormatError(KafkapyError):
@@ -265,10 +265,9 @@ def _standalone_voter(config: BrokerConfig, random: Random) -> Voter:
 def _feature_levels(request: FormatRequest) -> dict[str, int]:
     """Return every feature's level: as requested, else the release's default. Raises FormatError."""
     metadata_version = request.feature_levels.get(METADATA_VERSION, KNOWN_FEATURES[METADATA_VERSION].max_version)
-    levels = {
-        name: known.max_version if metadata_version >= DEFAULT_SINCE.get(name, 0) else 0
-        for name, known in KNOWN_FEATURES.items()
-    }
+    levels = {name: known.max_version for name, known in KNOWN_FEATURES.items()}
+    for name, by_version in DEFAULT_LEVELS.items():
+        levels[name] = max((level for since, level in by_version.items() if since <= metadata_version), default=0)
     has_dynamic_quorum = not request.config.quorum_voters
     levels[KRAFT_VERSION] = 1 if has_dynamic_quorum else 0
     if request.scram_records and metadata_version < MV_3_5_IV2:
