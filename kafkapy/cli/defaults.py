@@ -15,7 +15,7 @@ SERVERS_VARIABLE: Final = "KAFKAPY_BOOTSTRAP_SERVERS"
 CONFIG_VARIABLE: Final = "KAFKAPY_COMMAND_CONFIG"
 DEFAULT_SERVER: Final = "127.0.0.1:9092"
 SERVER_OPTION: Final = re.compile(
-    r"--bootstrap-server(=.*)?|-[Beqm]*b.*|(-X|--client-config=)?bootstrap\.servers=.*", re.DOTALL
+    r"--bootstrap-server(=.*)?|-[Beqmy]*b.*|(-X|--client-config=)?bootstrap\.servers=.*", re.DOTALL
 )
 """Flags of one letter may stand before b in one word: `-Bb HOST:PORT`. -X may name servers, too."""
 OTHER_CLUSTER: Final = re.compile(r"--(bootstrap-controller|data-dir)(=.*)?", re.DOTALL)
