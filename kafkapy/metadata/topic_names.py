@@ -51,6 +51,7 @@ class NameCollisions:
     def remove(self, name: str) -> None:
         if _has_collision_characters(name):
             colliding = self._names[_unified(name)]
+            assert name in colliding, f"{name} is removed that is no topic"
             colliding.discard(name)
             if not colliding:
                 del self._names[_unified(name)]

@@ -197,8 +197,12 @@ class LinkedBrokers:
         )
 
     def lead(self, name: str, leader_id: int, partition_id: int = 0) -> None:
-        """Let another replica lead."""
+        """Let another replica lead, or one that is added for it."""
+        partition = self.cluster.image.topics.partition(name, partition_id)
+        assert partition is not None
         change = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id(name), leader=leader_id)
+        if leader_id >= 0 and leader_id not in partition.replicas:
+            change.replicas = [*partition.replicas, leader_id]
         change.isr = [leader_id] if leader_id >= 0 else None
         self.commit(change)
 
