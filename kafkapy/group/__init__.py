@@ -8,6 +8,7 @@ classic_requests.py consumer_requests.py offset_requests.py    groups of either 
 group.py       the interface of a group to its shard
 classic/       JoinGroup and SyncGroup: members agree in generations
 consumer/      KIP-848: the coordinator assigns, and reconciles each member by its heartbeats
+share/         KIP-932: members share partitions
 migration/     a group of one type becomes one of the other
 assignors/     who gets which partition (KIP-848)
 offsets.py     committed offsets as replayed

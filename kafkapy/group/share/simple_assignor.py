@@ -1,0 +1,181 @@
+"""The assignor `simple` of share groups: equal numbers of partitions, which several members may share. Pure.
+
+With fewer partitions than members each partition is shared by as many members as are needed to give every member some.
+Members keep what they had as far as that is balanced. If all members subscribe to the same topics, the partitions of
+all topics are balanced together, else topic by topic.
+
+The result is Apache Kafka's for the same input, partition by partition (tests/golden/share_assignments.txt.gz). Kafka's
+result depends on the order of its hash maps, hence hash_order.py: which partition a member gives up, for example.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from math import ceil
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from kafkapy.dataclass import dataclass
+from kafkapy.group.assignors.spec import Assignment, GroupAssignment, MemberSpec
+from kafkapy.group.share.hash_order import (
+    HashOrder,
+    capacity_for,
+    capacity_of_copy,
+    hash_of_int,
+    hash_of_partition,
+)
+from kafkapy.types import Uuid
+
+NAME: Final = "simple"
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+_Owned: TypeAlias = dict[Uuid, set[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupSpec:
+    """A share group to assign. Its mappings are in the order in which Kafka's iterate: results depend on it.
+
+    `assignable` has every existing topic that a member subscribes to, with the partitions that may be assigned: those
+    with an initialised state. `is_homogeneous`: all members subscribe to the same topics.
+    """
+
+    members: Mapping[str, MemberSpec]
+    assignable: Mapping[Uuid, Collection[int]]
+    is_homogeneous: bool
+
+
+def assign_simply(spec: ShareGroupSpec) -> GroupAssignment:
+    """Return the assignment of every member. A topic that a member just lost may have an empty set, as in Kafka."""
+    if not spec.members or not spec.assignable:
+        return {}
+    members = list(spec.members.values())
+    owned = _assign_together(spec, members) if spec.is_homogeneous else _assign_by_topic(spec, members)
+    return {
+        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
+        for member_id, topics in zip(spec.members, owned, strict=True)
+    }
+
+
+def _assign_together(spec: ShareGroupSpec, members: list[MemberSpec]) -> list[_Owned]:
+    targets = [(topic_id, partition) for topic_id, partitions in spec.assignable.items() for partition in partitions]
+    had = [
+        [(topic_id, partition) for topic_id, partition in _partitions(member.assignment) if topic_id in spec.assignable]
+        for member in members
+    ]
+    final = _Sharing(targets, range(len(members)), had, hash_of_partition).assign()
+    owned: list[_Owned] = []
+    for member, keys in zip(members, final, strict=True):
+        topics: _Owned = {topic_id: set() for topic_id in member.assignment if topic_id in spec.assignable}
+        for topic_id, partition in keys:
+            topics.setdefault(topic_id, set()).add(partition)
+        owned.append(topics)
+    return owned
+
+
+def _assign_by_topic(spec: ShareGroupSpec, members: list[MemberSpec]) -> list[_Owned]:
+    """Assign each topic to its subscribers. Topics that nobody subscribes to stay in the target, as in Kafka."""
+    owned = [{topic_id: set(partitions) for topic_id, partitions in member.assignment.items()} for member in members]
+    for topic_id, assignable in spec.assignable.items():
+        subscribers = [index for index, member in enumerate(members) if topic_id in member.topic_ids]
+        had = [list(_in_set_order(member.assignment.get(topic_id, ()))) for member in members]
+        final = _Sharing(list(assignable), subscribers, had, hash_of_int).assign()
+        for topics, partitions in zip(owned, final, strict=True):
+            if partitions or topic_id in topics:
+                topics[topic_id] = set(partitions)
+    return owned
+
+
+def _partitions(assignment: Assignment) -> Iterator[tuple[Uuid, int]]:
+    for topic_id, partitions in assignment.items():
+        for partition in _in_set_order(partitions):
+            yield topic_id, partition
+
+
+def _in_set_order(partitions: Collection[int]) -> Iterator[int]:
+    if not partitions:
+        return iter(())
+    return iter(HashOrder(hash_of_int, keys=sorted(partitions), capacity=capacity_of_copy(len(partitions))))
+
+
+class _Sharing(Generic[KeyT]):
+    """Shares partitions between subscribers. Members are numbered; a key is a partition, with its topic if needed."""
+
+    def __init__(
+        self, targets: list[KeyT], subscribers: Sequence[int], had: list[list[KeyT]], hash_of: Callable[[KeyT], int]
+    ) -> None:
+        """`had` is what each member had before, `targets` what is to be assigned now."""
+        self._targets = targets
+        self._sharing = -(-len(subscribers) // len(targets)) if targets else 0
+        """How many members shall share a partition."""
+        quota = self._sharing * len(targets) / len(subscribers) if subscribers else 0.0
+        self._quotas = {
+            member: ceil(quota * (index + 1)) - ceil(quota * index) for index, member in enumerate(subscribers)
+        }
+        self._order = HashOrder(hash_of, capacity=capacity_for(len(targets)))
+        self._holders: dict[KeyT, HashOrder[int]] = {}
+        self._owned = [HashOrder(hash_of) for _ in had]
+        for member, keys in enumerate(had):
+            for key in keys:
+                self._members_of(key).put(member)
+                self._owned[member].put(key)
+
+    def assign(self) -> list[set[KeyT]]:
+        """Return the keys of each member."""
+        self._take_from_overfilled()
+        self._take_overshared()
+        for key in self._targets:
+            self._members_of(key)
+        return self._give_remaining()
+
+    def _members_of(self, key: KeyT) -> HashOrder[int]:
+        holders = self._holders.get(key)
+        if holders is None:
+            self._order.put_first(key)
+            holders = self._holders[key] = HashOrder(hash_of_int)
+        return holders
+
+    def _take_from_overfilled(self) -> None:
+        for member, keys in enumerate(self._owned):
+            surplus = len(keys) - self._quotas.get(member, 0)
+            for key in list(keys)[: max(surplus, 0)]:
+                keys.discard(key)
+                self._holders[key].discard(member)
+
+    def _take_overshared(self) -> None:
+        for key, holders in self._holders.items():
+            surplus = len(holders) - self._sharing
+            for member in list(holders)[: max(surplus, 0)]:
+                holders.discard(member)
+                self._owned[member].discard(key)
+
+    def _give_remaining(self) -> list[set[KeyT]]:
+        """Give each partition that too few members share to those below their quota, in turns.
+
+        If none of them can take a partition, because all of them have it, neither it nor the ones after it are given.
+
+        Deviation: Apache Kafka fails if the members have their quotas before the partition is shared enough. Here the
+        rest stays as it is, because the member would get UNKNOWN_SERVER_ERROR for ever.
+        """
+        owned = [set(keys) for keys in self._owned]
+        hungry = [member for member, quota in self._quotas.items() if len(owned[member]) < quota]
+        turn, has_given = 0, False
+        for key in self._order:
+            holders = self._holders[key]
+            missing = self._sharing - len(holders)
+            while missing > 0:
+                if turn == len(hungry):
+                    if not has_given or not hungry:
+                        break
+                    turn, has_given = 0, False
+                member = hungry[turn]
+                if member in holders:
+                    turn += 1
+                    continue
+                owned[member].add(key)
+                missing -= 1
+                has_given = True
+                if len(owned[member]) >= self._quotas[member]:
+                    del hungry[turn]
+                else:
+                    turn += 1
+            if not hungry:
+                break
+        return owned

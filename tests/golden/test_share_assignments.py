@@ -1,0 +1,52 @@
+"""The assignor of share groups against Apache Kafka's answers (tools/record_assignments.py, which tells the format)."""
+
+import gzip
+from pathlib import Path
+
+from kafkapy.group.assignors.spec import MemberSpec
+from kafkapy.group.share.simple_assignor import ShareGroupSpec, assign_simply
+from kafkapy.types import Uuid
+from tools.record_assignments import TOPIC_ID_FACTOR
+
+GOLDEN = Path(__file__).parent / "share_assignments.txt.gz"
+Assigned = dict[Uuid, frozenset[int]]
+
+
+def topic_id(topic: str) -> Uuid:
+    number = int(topic) + 1
+    return (number * TOPIC_ID_FACTOR % 2**64 << 64 | number).to_bytes(16, "big")
+
+
+def partitions_of(text: str) -> Assigned:
+    found: Assigned = {}
+    for each in filter(None, text.split(",")):
+        topic, _, partition = each.partition(":")
+        more = set() if partition == "-" else {int(partition)}
+        found[topic_id(topic)] = found.get(topic_id(topic), frozenset()) | more
+    return found
+
+
+def spec_of(topics: str, members: list[str]) -> ShareGroupSpec:
+    lists = {topic_id(topic): each for topic, _, each in (topic.split(":") for topic in topics.split(","))}
+    specs: dict[str, MemberSpec] = {}
+    subscribed: dict[Uuid, None] = {}
+    for member in members:
+        member_id, _, names, owned = member.split(";")
+        topic_ids = list(map(topic_id, names.split(",")))
+        subscribed |= dict.fromkeys(topic_ids)
+        specs[member_id] = MemberSpec(frozenset(topic_ids), None, partitions_of(owned))
+    assignable = {each: [int(partition) for partition in lists[each].split(".") if partition] for each in subscribed}
+    return ShareGroupSpec(specs, assignable, len({spec.topic_ids for spec in specs.values()}) == 1)
+
+
+def test_share_groups_are_assigned_as_by_apache_kafka() -> None:
+    groups = gzip.decompress(GOLDEN.read_bytes()).decode().splitlines()
+    assert len(groups) > 600
+    for group in groups:
+        question, _, answer = group.partition("\t")
+        _, topics, *members = question.split("|")
+        expected = {
+            member_id: partitions_of(owned)
+            for member_id, _, owned in (member.partition("=") for member in answer.split("|"))
+        }
+        assert assign_simply(spec_of(topics, members)) == expected, question
