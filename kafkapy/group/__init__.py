@@ -1,17 +1,17 @@
-"""Consumer groups as pure machines: the group coordinator without network, disk or clock.
+"""Groups of consumers as pure machines: the group coordinator without network, disk or clock.
 
 A request is decided from the current state, its records are appended to a partition of `__consumer_offsets`, and only
 replaying them changes the state. Driven by `runtime/coordinators/group_host.py`.
 
 shard.py       the groups of one partition; requests and records go on to:
-classic_requests.py consumer_requests.py offset_requests.py    groups of either type, committed offsets
+classic_requests.py consumer_requests.py share_requests.py offset_requests.py    groups of a type, committed offsets
 group.py       the interface of a group to its shard
 classic/       JoinGroup and SyncGroup: members agree in generations
 consumer/      KIP-848: the coordinator assigns, and reconciles each member by its heartbeats
 share/         KIP-932: members share partitions
 migration/     a group of one type becomes one of the other
 assignors/     who gets which partition (KIP-848)
-offsets.py     committed offsets as replayed
+offsets.py metadata_hash.py    committed offsets as replayed; what groups know of their topics
 decision.py records.py embedded.py settings.py    a shard's result; its records; subscriptions as bytes; keys
 history.py explain.py    the last rebalances, for `kafkapy groups explain`
 """

@@ -75,6 +75,8 @@ class ClassicGroups:
         join = Join(request, version=version, client=client, token=token, now_ms=now_ms, new_uuid=self._random.uuid())
         if isinstance(group, ClassicGroup):
             return group.join(join)
+        if group is not None and not isinstance(group, ConsumerGroup):
+            return GroupDecision(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if request.member_id:
             # Apache Kafka drops an empty KIP-848 group here without writing a record; here the group stays.
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -100,34 +102,38 @@ class ClassicGroups:
     def sync(self, request: SyncGroupRequest, token: int, now_ms: int) -> GroupDecision:
         """Decide SyncGroup. Raises ApiError without having changed anything."""
         check_group_id(request.group_id)
-        group = self._find(request.group_id)
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return group.sync(request, token, now_ms)
         if isinstance(group, ConsumerGroup):
             return self._consumer.classic_sync(group, request, now_ms)
-        return group.sync(request, token, now_ms)
+        raise _unknown(request.group_id) if group is None else ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
         """Decide Heartbeat. Raises ApiError without having changed anything."""
         check_group_id(request.group_id)
-        group = self._find(request.group_id)
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return group.heartbeat(request, now_ms)
         if isinstance(group, ConsumerGroup):
             return decide_classic_heartbeat(group, request, now_ms)
-        return group.heartbeat(request, now_ms)
+        raise _unknown(request.group_id)
 
     def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> GroupDecision:
         """Decide LeaveGroup. At any version the response has one error code per member. Raises ApiError."""
         check_group_id(request.group_id)
         identities = request.members if version >= BATCHED_LEAVE_SINCE else [MemberIdentity(request.member_id)]
-        try:
-            group = self._find(request.group_id)
-        except ApiError as error:
-            members = [
-                MemberResponse(each.member_id, group_instance_id=each.group_instance_id, error_code=error.code)
-                for each in identities
-            ]
-            return GroupDecision(LeaveGroupResponse(members=members))
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return group.leave(identities, now_ms)
         if isinstance(group, ConsumerGroup):
             return self._consumer.classic_leave(group, identities, now_ms)
-        return group.leave(identities, now_ms)
+        code = ErrorCode.UNKNOWN_MEMBER_ID
+        members = [
+            MemberResponse(each.member_id, group_instance_id=each.group_instance_id, error_code=code)
+            for each in identities
+        ]
+        return GroupDecision(LeaveGroupResponse(members=members))
 
     def describe(self, group_id: str) -> DescribedGroup:
         """Return the group as DescribeGroups shows it. Raises GROUP_ID_NOT_FOUND if it is not a classic group."""
@@ -140,12 +146,6 @@ class ClassicGroups:
 
     def on_time(self, group: ClassicGroup, now_ms: int) -> GroupDecision:
         return group.on_time(now_ms)
-
-    def _find(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        group: ClassicGroup | ConsumerGroup | None = self._groups.get(group_id)
-        if group is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
-        return group
 
     # -- replay ---------------------------------------------------------------------------------------------------
 
@@ -197,6 +197,10 @@ class ClassicGroups:
         if isinstance(group, ClassicGroup):
             group.die()
             del self._groups[group_id]
+
+
+def _unknown(group_id: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
 
 
 def check_join(request: JoinGroupRequest, version: int, settings: GroupSettings) -> None:

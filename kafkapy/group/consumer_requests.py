@@ -17,15 +17,16 @@ from kafkapy.group.consumer.history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.regex_resolution import decide_resolution
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
-from kafkapy.group.consumer.subscriptions import MOST_NAMES, MetadataHashes, ResolvedRegex
+from kafkapy.group.consumer.subscriptions import ResolvedRegex
 from kafkapy.group.consumer.update import RequestContext
 from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.migration.classic_join import check_classic_join, decide_classic_join
 from kafkapy.group.migration.classic_members import decide_classic_sync
 from kafkapy.group.migration.removal import decide_classic_leave, decide_expiry, decide_leave
 from kafkapy.group.migration.upgrade import check_upgrade, upgrade
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.settings import GroupSettings
+from kafkapy.group.settings import MOST_NAMES, GroupSettings
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import Assignment as DescribedAssignment
@@ -63,7 +64,7 @@ class ConsumerGroups:
         self._metadata = metadata
         self._random = random
         self._wall_ms = wall_ms
-        self._hashes = MetadataHashes()
+        self.hashes = MetadataHashes()
         self._history = ConsumerHistory(wall_ms)
 
     def heartbeat(
@@ -95,19 +96,20 @@ class ConsumerGroups:
 
     def prepare_hash(self, topic: TopicImage, image: MetadataImage) -> None:
         """Compute a topic's part of the metadata hash, so that decisions find it."""
-        self._hashes.prepare(topic, image)
+        self.hashes.prepare(topic, image)
 
     def _first_heartbeat(
         self,
-        classic: ClassicGroup | None,
+        other: Any,
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
         context: RequestContext,
     ) -> GroupDecision:
-        """Create the group with its first member, converting the classic group of that id if there is one."""
-        if request.member_epoch != JOIN_EPOCH:
+        """Create the group with its first member, converting the classic group of that id if `other` is one."""
+        if request.member_epoch != JOIN_EPOCH or (other is not None and not isinstance(other, ClassicGroup)):
             noun = "Consumer group" if request.member_epoch > JOIN_EPOCH else "Group"
-            raise _not_found(request.group_id, classic, noun)
+            raise _not_found(request.group_id, other, noun)
+        classic: ClassicGroup | None = other
         group = self.make(request.group_id)
         records: list[CoordinatorRecord] = []
         if classic is not None:
@@ -191,7 +193,7 @@ class ConsumerGroups:
 
     def forget_topic(self, topic: str) -> None:
         """Drop the cached hash of a deleted topic. Groups notice the deletion at their next heartbeat."""
-        self._hashes.forget(topic)
+        self.hashes.forget(topic)
 
     def on_time(self, group: ConsumerGroup, now_ms: int) -> GroupDecision:
         self._history.begin_decision(EXPIRED)
@@ -217,7 +219,7 @@ class ConsumerGroups:
             del self._groups[group_id]
 
     def make(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._settings, self._wall_ms, self._hashes)
+        return ConsumerGroup(group_id, self._settings, self._wall_ms, self.hashes)
 
 
 def _not_found(group_id: str, group: Any, noun: str = "Group") -> ApiError:

@@ -1,4 +1,4 @@
-"""The interface of a group to its shard. classic.ClassicGroup and consumer.ConsumerGroup implement it."""
+"""The interface of a group to its shard, which ClassicGroup, ConsumerGroup and ShareGroup implement."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
@@ -18,7 +18,7 @@ class Group(Protocol):
 
     @property
     def group_type(self) -> str:
-        """Return "classic" or "consumer", as ListGroups shows it."""
+        """Return "classic", "consumer" or "share", as ListGroups shows it."""
         ...
 
     @property
@@ -36,6 +36,11 @@ class Group(Protocol):
 
     @property
     def member_count(self) -> int: ...
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether the group is deleted once it is empty and has no committed offsets left."""
+        ...
 
     def deadline_ms(self) -> int | None:
         """Return when to call on_time next (monotonic). May be too early. Cheap: called after every request."""

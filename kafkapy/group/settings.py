@@ -1,12 +1,22 @@
 """The configuration of groups: the broker's current keys, and the keys set on a group itself."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.group import GroupCoordinatorConfig
 
+if TYPE_CHECKING:
+    from kafkapy.config.share import ShareConfig
+
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """The topic that holds the coordinator's records (records.py)."""
+MOST_NAMES: Final = 5_000
+"""Topics that a member may subscribe to by name. Every change of a member is written with all of them."""
+MOST_NAMES_OF_GROUP: Final = 50_000
+"""Different names of all members, which a change of any member goes through: 10 ms.
+
+Deviation: Apache Kafka bounds neither. Here more are refused with INVALID_REQUEST, because 63 members with 19,000 names
+each kept all other clients of the coordinator waiting for 1.1 s."""
 GROUP_KEY_BOUNDS: Final = {
     "consumer.session.timeout.ms": "group_consumer_{}session_timeout_ms",
     "consumer.heartbeat.interval.ms": "group_consumer_{}heartbeat_interval_ms",
@@ -22,10 +32,15 @@ class GroupSettings:
         self,
         config: Callable[[], GroupCoordinatorConfig],
         group_configs: Callable[[str], Mapping[str, str]] = lambda group_id: {},
+        share_config: "Callable[[], ShareConfig] | None" = None,
     ) -> None:
-        """`group_configs(group_id)` returns the keys set on that group by IncrementalAlterConfigs."""
+        """`group_configs(group_id)` returns the keys set on that group by IncrementalAlterConfigs.
+
+        `share_config` returns the broker's keys of share groups, by default Kafka's defaults.
+        """
         self._config = config
         self._group_configs = group_configs
+        self._share_config = share_config
 
     @classmethod
     def fixed(cls, config: GroupCoordinatorConfig | None = None) -> "GroupSettings":
@@ -37,6 +52,18 @@ class GroupSettings:
     def config(self) -> GroupCoordinatorConfig:
         """The broker's keys, such as `settings.config.group_min_session_timeout_ms`."""
         return self._config()
+
+    def share_config(self) -> "ShareConfig":
+        """Return the broker's keys of share groups (group/share/settings.py)."""
+        if self._share_config is None:
+            from kafkapy.config.share import ShareConfig
+
+            return ShareConfig()
+        return self._share_config()
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """Return the keys set on the group itself."""
+        return self._group_configs(group_id)
 
     def consumer_times_ms(self, group_id: str) -> tuple[int, int]:
         """Return a group's session time-out and heartbeat interval: read by every heartbeat, so together."""

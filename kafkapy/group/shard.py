@@ -3,15 +3,16 @@
 Decide, append, replay: methods for requests return a GroupDecision and do not change the state that is in the log; only
 `replay` changes that. Soft state (sessions, parked joins) belongs to the groups and changes at once. `classic` and
 `consumer` take the requests about members, for the two types of groups; `offsets` takes those about offsets; the
-methods here apply to groups of any type. Records of share and streams groups are skipped. Driven by
-`runtime/coordinators/group_host.py`.
+methods here apply to groups of any type. `share` is imported with the first share group. Records of streams groups are
+skipped. Driven by `runtime/coordinators/group_host.py`.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
+from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic_requests import ClassicGroups
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer_requests import ConsumerGroups, is_consumer_group_record
@@ -34,6 +35,11 @@ from kafkapy.record.batch import NO_PRODUCER_ID
 from kafkapy.seams import Random
 from kafkapy.types import Uuid
 
+if TYPE_CHECKING:
+    from kafkapy.group.share_requests import ShareGroups
+
+SHARE_RECORDS: Final = "ShareGroup"
+"""The names of the records of share groups begin with this."""
 DEAD: Final = "Dead"
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 """The first DescribeGroups with GROUP_ID_NOT_FOUND; older versions show an unknown group as Dead."""
@@ -62,9 +68,24 @@ class GroupShard:
         self.classic = ClassicGroups(
             self.groups, made, self.consumer, settings, random=random, wall_ms=wall_ms, now_ms=now_ms
         )
+        self._share: ShareGroups | None = None
+        self._is_loaded = False
         self._deadlines: list[tuple[int, str]] = []
         self._noted: dict[str, int] = {}
         """By group id: the group's earliest deadline in the heap `_deadlines`."""
+
+    @property
+    def share(self) -> "ShareGroups":
+        """The share groups among the groups. Nothing of them is imported before the first one."""
+        if self._share is None:
+            from kafkapy.group.share_requests import ShareGroups
+
+            self._share = ShareGroups(
+                self.groups, self.settings, self.consumer.hashes, metadata=self.metadata, wall_ms=self.wall_ms
+            )
+            if self._is_loaded:
+                self._share.on_loaded()
+        return self._share
 
     # -- all kinds of groups --------------------------------------------------------------------------------------
 
@@ -120,7 +141,7 @@ class GroupShard:
         if group is None:
             return GroupDecision()
         records, is_all = self.offsets.expired(group)
-        if is_all and group.is_empty:
+        if is_all and group.is_empty and group.may_expire:
             records += group.tombstone_records()
         return GroupDecision(records=records, is_atomic=False)
 
@@ -142,8 +163,11 @@ class GroupShard:
 
     def on_loaded(self, now_ms: int) -> None:
         """Start after the log was replayed and before the first request: renew the members' sessions."""
+        self._is_loaded = True
         self.classic.on_loaded(now_ms)
         self.consumer.on_loaded()
+        if self._share is not None:
+            self._share.on_loaded()
         for group_id in self.groups:
             self.note_deadline(group_id)
 
@@ -166,7 +190,9 @@ class GroupShard:
         group = self.groups[group_id]
         if isinstance(group, ConsumerGroup):
             return self.consumer.on_time(group, now_ms)
-        return self.classic.on_time(group, now_ms)
+        if isinstance(group, ClassicGroup):
+            return self.classic.on_time(group, now_ms)
+        return self.share.on_time(group, now_ms)
 
     # -- replay ---------------------------------------------------------------------------------------------------
 
@@ -185,6 +211,8 @@ class GroupShard:
         elif type(key) is LegacyOffsetCommitKey:
             current_key, current_value = _modernized(key, value)
             self._replay_offset(current_key, current_value, record_offset, producer_id)
+        elif key.NAME.startswith(SHARE_RECORDS):
+            self.share.replay(key, value)
 
     def _replay_offset(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int

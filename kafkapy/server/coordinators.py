@@ -107,6 +107,7 @@ class Coordinators:
         settings = GroupSettings(
             partial(attrgetter("current.group"), self._dynamic_config),  # read by every heartbeat: no call of our own
             lambda group_id: self._image().configs.of(RESOURCE_GROUP, group_id),
+            lambda: self._dynamic_config.current.share,
         )
         return GroupCoordinator(
             replica_manager=self._replica_manager,

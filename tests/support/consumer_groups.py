@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafkapy.config.group import GroupCoordinatorConfig
+from kafkapy.config.share import ShareConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.subscriptions import ResolvedRegex, TopicMatches, match_topics
@@ -51,6 +52,7 @@ class GroupWorld:
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE, *, seed: int = 0, **config: Any) -> None:
         self.config = replace(GroupCoordinatorConfig(), **{"group_consumer_assignment_interval_ms": 0, **config})
+        self.share_config = ShareConfig()
         self.group_configs: dict[str, dict[str, str]] = {}
         self.image = image
         self.now_ms = 1_000
@@ -60,7 +62,9 @@ class GroupWorld:
 
     def restart(self, *, wall_ahead_ms: int = 0) -> None:
         """Fail over: a fresh shard that knows what the log says and nothing else. Its wall clock may be wrong."""
-        settings = GroupSettings(lambda: self.config, lambda group_id: self.group_configs.get(group_id, {}))
+        settings = GroupSettings(
+            lambda: self.config, lambda group_id: self.group_configs.get(group_id, {}), lambda: self.share_config
+        )
         self.shard = GroupShard(
             settings,
             metadata=lambda: self.image,

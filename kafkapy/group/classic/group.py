@@ -75,6 +75,10 @@ class ClassicGroup:
     def member_count(self) -> int:
         return len(self.log.members)
 
+    @property
+    def may_expire(self) -> bool:
+        return True
+
     def is_subscribed_to(self, topic: str) -> bool:
         return self.log.is_subscribed_to(topic)
 

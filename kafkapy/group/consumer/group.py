@@ -25,10 +25,11 @@ from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.records import group_tombstones
 from kafkapy.group.consumer.regex_schedule import RegexSchedule
 from kafkapy.group.consumer.state import ConsumerGroupLog, GroupState
-from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
+from kafkapy.group.consumer.subscriptions import Subscriptions
 from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import RebalanceHistory
+from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import ConfigsImage, MetadataImage, TopicsImage
@@ -93,6 +94,10 @@ class ConsumerGroup:
     @property
     def member_count(self) -> int:
         return len(self.log.members)
+
+    @property
+    def may_expire(self) -> bool:
+        return True
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.log.subscriptions.topics()

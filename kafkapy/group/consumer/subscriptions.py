@@ -1,34 +1,13 @@
-"""The subscriptions of a group: topic names counted over its members, resolved regular expressions, and their hash.
+"""The subscriptions of a group: topic names counted over its members, and resolved regular expressions."""
 
-The hash is written with the group epoch (ConsumerGroupMetadataValue.MetadataHash). If it no longer matches the
-cluster's metadata, a subscribed topic was created, deleted, expanded or moved to other racks, and the group needs a new
-assignment. It is Kafka's hash (KIP-1101), so each of the two brokers continues the other's groups without a rebalance.
-"""
-
-from collections.abc import Generator, Iterable, Iterator, Set
+from collections.abc import Generator, Iterable, Set
 from dataclasses import field
-from operator import attrgetter
-from struct import pack
-from typing import Any, Final
-
-from xxhash import xxh3_64_digest
+from typing import Any
 
 from kafkapy.config.patterns import PatternError, check, compiled
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
-from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.types import Uuid
-
-_TOPIC_HASH_VERSION: Final = b"\x00"
-_name = attrgetter("name")
-MOST_NAMES: Final = 5_000
-"""Topics that a member may subscribe to by name. Every change of a member is written with all of them."""
-MOST_NAMES_OF_GROUP: Final = 50_000
-"""Different names of all members, which a change of any member goes through: 10 ms.
-
-Deviation: Apache Kafka bounds neither. Here more are refused with INVALID_REQUEST, because 63 members with 19,000 names
-each kept all other clients of the coordinator waiting for 1.1 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,86 +74,6 @@ def _decrement(counts: dict[str, int], key: str) -> None:
         counts[key] = count - 1
     else:
         counts.pop(key, None)
-
-
-def topic_ids(topics: Set[str], image: MetadataImage) -> frozenset[Uuid]:
-    """Return the ids of these topics; deleted ones are left out."""
-    return frozenset(topic.topic_id for topic in existing(topics, image))
-
-
-def existing(topics: Set[str], image: MetadataImage) -> Iterator[TopicImage]:
-    """Yield the topics that exist. Members may name many that do not: the smaller of both sets is gone through."""
-    by_name = image.topics.by_name
-    if len(topics) <= len(by_name):
-        for name in topics:
-            if (topic := by_name.get(name)) is not None:
-                yield topic
-    else:
-        for topic in by_name.values():
-            if topic.name in topics:
-                yield topic
-
-
-class MetadataHashes:
-    """Hashes of groups' topics, each topic hashed once per TopicImage. Shared by the groups of a shard."""
-
-    def __init__(self) -> None:
-        self._by_topic: dict[str, tuple[TopicImage, int]] = {}
-
-    def of(self, topics: Set[str], image: MetadataImage) -> int:
-        """Return the hash of those topics that exist, 0 if none does."""
-        in_order = sorted(existing(topics, image), key=_name)
-        hashes = [self._topic_hash(topic, image) for topic in in_order]
-        return hash_of(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
-
-    def prepare(self, topic: TopicImage, image: MetadataImage) -> None:
-        """Hash a topic, so that `of` finds it: a large one takes some milliseconds."""
-        self._topic_hash(topic, image)
-
-    def forget(self, topic: str) -> None:
-        """Drop the cached hash of a deleted topic."""
-        self._by_topic.pop(topic, None)
-
-    def _topic_hash(self, topic: TopicImage, image: MetadataImage) -> int:
-        cached = self._by_topic.get(topic.name)
-        if cached is not None and cached[0] is topic:
-            return cached[1]
-        topic_hash = hash_of(b"".join(_topic_bytes(topic, image)))
-        self._by_topic[topic.name] = (topic, topic_hash)
-        return topic_hash
-
-
-def hash_of(data: bytes) -> int:
-    """Return the 64-bit XXH3 with seed 0, as Java's long."""
-    return int.from_bytes(xxh3_64_digest(data), "big", signed=True)
-
-
-def _topic_bytes(topic: TopicImage, image: MetadataImage) -> Iterator[bytes]:
-    """Yield the hash input of a topic: id, name, partition count, and each partition's sorted replica racks.
-
-    All little-endian; the id as two int64, text as UTF-16 followed by its length in code units (int32).
-    """
-    most, least = int.from_bytes(topic.topic_id[:8], "big"), int.from_bytes(topic.topic_id[8:], "big")
-    yield _TOPIC_HASH_VERSION
-    yield pack("<QQ", most, least)
-    yield _text_bytes(topic.name)
-    yield pack("<i", len(topic.partitions))
-    brokers = image.cluster.brokers
-    for partition_id in range(len(topic.partitions)):
-        yield pack("<i", partition_id)
-        partition = topic.partitions.get(partition_id)
-        for rack in sorted(
-            rack
-            for replica in (partition.replicas if partition is not None else ())
-            if (broker := brokers.get(replica)) is not None and (rack := broker.rack) is not None
-        ):
-            yield pack("<i", len(rack.encode("utf-16-le")) // 2)
-            yield _text_bytes(rack)
-
-
-def _text_bytes(text: str) -> bytes:
-    encoded = text.encode("utf-16-le")
-    return encoded + pack("<i", len(encoded) // 2)
 
 
 def check_regex(regex: str) -> None:

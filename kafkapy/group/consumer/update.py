@@ -23,9 +23,11 @@ from kafkapy.group.consumer.records import (
     target_record,
 )
 from kafkapy.group.consumer.state import ConsumerGroupLog
-from kafkapy.group.consumer.subscriptions import MOST_NAMES_OF_GROUP, Subscriptions, check_regex, topic_ids
+from kafkapy.group.consumer.subscriptions import Subscriptions, check_regex
 from kafkapy.group.decision import Client
+from kafkapy.group.metadata_hash import topic_ids
 from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.settings import MOST_NAMES_OF_GROUP
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid

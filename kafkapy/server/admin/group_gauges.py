@@ -20,6 +20,7 @@ METADATA_MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 """The states that Kafka counts by name; KIP-848 groups in other states are only in NumGroups."""
 EXPORTER: Final = ""
+SHARE_GROUP: Final = "share"
 
 
 def group_gauges(coordinator: "GroupCoordinator", partitions: "HostedPartitions") -> Iterator[Gauge | None]:
@@ -28,7 +29,8 @@ def group_gauges(coordinator: "GroupCoordinator", partitions: "HostedPartitions"
     for shard in coordinator.active_shards():
         for group in list(shard.groups.values()):
             counts[group.state_name] += 1
-            yield from _of_group(group, shard.offsets.store.of_group(group.group_id), partitions)
+            if group.group_type != SHARE_GROUP:  # it has no committed offsets
+                yield from _of_group(group, shard.offsets.store.of_group(group.group_id), partitions)
             yield None
     yield Gauge(METADATA_MANAGER, "NumGroups", counts.total())
     for state in STATES:

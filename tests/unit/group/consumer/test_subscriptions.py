@@ -7,14 +7,12 @@ from struct import pack
 import pytest
 
 from kafkapy.group.consumer.subscriptions import (
-    MetadataHashes,
     Subscriptions,
     TopicMatches,
     check_regex,
-    hash_of,
     match_topics,
-    topic_ids,
 )
+from kafkapy.group.metadata_hash import MetadataHashes, hash_of, topic_ids
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicImage, TopicsImage
 from kafkapy.metadata.persistent import PersistentMap
 from kafkapy.metadata.registrations import BrokerRegistration, PartitionRegistration

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.group.consumer.subscriptions import hash_of
+from kafkapy.group.metadata_hash import hash_of
 
 HASHES = {
     0: 3244421341483603138,

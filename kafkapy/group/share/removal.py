@@ -1,0 +1,32 @@
+"""Removal of members from a share group: they leave, or their session expires.
+
+The group epoch is bumped, and the next heartbeat computes a new target.
+"""
+
+from collections.abc import Sequence
+
+from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.share.group import ShareGroup
+from kafkapy.group.share.records import epoch_record, member_tombstones, target_epoch_record
+from kafkapy.group.share.state import count_names
+from kafkapy.metadata.image import MetadataImage
+
+NEVER_ASSIGNED_AT_MS = 0
+"""The assignment timestamp of a group without members: the first one that joins is assigned partitions at once."""
+
+
+def removal_records(group: ShareGroup, member_ids: Sequence[str], image: MetadataImage) -> list[CoordinatorRecord]:
+    """Return the tombstones of members, and the group's next epoch."""
+    if not member_ids:
+        return []
+    group_id, log = group.group_id, group.log
+    records: list[CoordinatorRecord] = []
+    names = dict(log.topic_names)
+    for member_id in member_ids:
+        records += member_tombstones(group_id, member_id)
+        count_names(names, log.members[member_id], -1)
+    group_epoch = log.group_epoch + 1
+    records.append(epoch_record(group_id, group_epoch, group.hashes.of(names.keys(), image)))
+    if len(member_ids) == len(log.members):
+        records.append(target_epoch_record(group_id, group_epoch, NEVER_ASSIGNED_AT_MS))
+    return records
