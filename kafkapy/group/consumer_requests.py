@@ -18,8 +18,7 @@ from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_
 from kafkapy.group.consumer.regex_resolution import decide_resolution
 from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
 from kafkapy.group.consumer.subscriptions import ResolvedRegex
-from kafkapy.group.consumer.update import RequestContext
-from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.decision import Client, GroupDecision, Reply, RequestContext
 from kafkapy.group.metadata_hash import MetadataHashes
 from kafkapy.group.migration.classic_join import check_classic_join, decide_classic_join
 from kafkapy.group.migration.classic_members import decide_classic_sync

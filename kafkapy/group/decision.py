@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.records import CoordinatorRecord
+from kafkapy.metadata.image import MetadataImage
 
 
 @dataclass(slots=True)
@@ -53,3 +54,15 @@ class Client:
 
     client_id: str
     client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The context of a request: the client, both clocks, and the cluster's metadata."""
+
+    client: Client
+    now_ms: int
+    """Monotonic, for deadlines."""
+    wall_ms: int
+    """Wall clock, for records."""
+    image: MetadataImage

@@ -133,7 +133,10 @@ class GroupShard:
     def forget_topic(self, topic: str, topic_id: Uuid) -> GroupDecision:
         """Decide the deletion of a deleted topic's offsets, in all groups."""
         self.consumer.forget_topic(topic)
-        return GroupDecision(records=self.offsets.store.tombstones_of_topic(topic, topic_id), is_atomic=False)
+        records = self.offsets.store.tombstones_of_topic(topic, topic_id)
+        if self._share is not None:
+            records += self._share.forget_topic(topic_id)
+        return GroupDecision(records=records, is_atomic=False)
 
     def expire(self, group_id: str) -> GroupDecision:
         """Decide the expiry of one group's offsets (KIP-211). An empty group without offsets is deleted, too."""

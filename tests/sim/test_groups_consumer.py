@@ -17,7 +17,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.consumer import heartbeat
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
-from kafkapy.group.consumer.update import RequestContext
+from kafkapy.group.decision import RequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse

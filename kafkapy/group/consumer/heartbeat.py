@@ -22,8 +22,8 @@ from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
 from kafkapy.group.consumer.reconcile import Reported
 from kafkapy.group.consumer.subscriptions import Subscriptions
-from kafkapy.group.consumer.update import MemberUpdate, RequestContext, replace_static
-from kafkapy.group.decision import Client, GroupDecision
+from kafkapy.group.consumer.update import MemberUpdate, replace_static
+from kafkapy.group.decision import Client, GroupDecision, RequestContext
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import (

@@ -5,7 +5,6 @@ in this order. Each step reads the replayed state of the group and adds records.
 here (deadlines, the metadata last compared with). The order of the records is Apache Kafka's.
 """
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors import ASSIGNORS
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupSpec, MemberSpec
@@ -24,25 +23,12 @@ from kafkapy.group.consumer.records import (
 )
 from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.consumer.subscriptions import Subscriptions, check_regex
-from kafkapy.group.decision import Client
+from kafkapy.group.decision import RequestContext
 from kafkapy.group.metadata_hash import topic_ids
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import MOST_NAMES_OF_GROUP
-from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
-
-
-@dataclass(frozen=True, slots=True)
-class RequestContext:
-    """The context of a request: the client, both clocks, and the cluster's metadata."""
-
-    client: Client
-    now_ms: int
-    """Monotonic, for deadlines."""
-    wall_ms: int
-    """Wall clock, for records."""
-    image: MetadataImage
 
 
 class MemberUpdate:

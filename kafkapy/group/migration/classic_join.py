@@ -13,8 +13,8 @@ from kafkapy.group.consumer.checks import check_size, check_static_member
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.state import ConsumerGroupLog
-from kafkapy.group.consumer.update import MemberUpdate, RequestContext, replace_static
-from kafkapy.group.decision import Client, GroupDecision
+from kafkapy.group.consumer.update import MemberUpdate, replace_static
+from kafkapy.group.decision import Client, GroupDecision, RequestContext
 from kafkapy.group.embedded import by_topic_id, read_subscription
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.migration.policy import is_disabled

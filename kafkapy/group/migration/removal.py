@@ -12,8 +12,7 @@ from kafkapy.group.consumer.checks import check_static_member
 from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.consumer.member import LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.records import current_record, epoch_record, member_tombstones, regex_tombstone
-from kafkapy.group.consumer.update import RequestContext
-from kafkapy.group.decision import GroupDecision
+from kafkapy.group.decision import GroupDecision, RequestContext
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.metadata.image import MetadataImage

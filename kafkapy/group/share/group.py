@@ -7,7 +7,7 @@ with the coordinator, as in Kafka. Driven by `runtime/coordinators/group_host.py
 A share group commits no offsets: requests about committed offsets are refused, as by Apache Kafka 4.4.0.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
 from kafkapy.errors import ApiError
@@ -20,6 +20,7 @@ from kafkapy.group.share.records import group_tombstones
 from kafkapy.group.share.sessions import Sessions
 from kafkapy.group.share.settings import ShareTimes, share_times
 from kafkapy.group.share.state import ShareGroupLog
+from kafkapy.group.share.states import NO_STATES
 from kafkapy.metadata.image import MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
@@ -47,6 +48,8 @@ class ShareGroup:
         self.sessions = Sessions()
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
+        self._settled_topics: TopicsImage | None = None
+        self._settled_version = -1
 
     @property
     def group_type(self) -> str:
@@ -95,6 +98,15 @@ class ShareGroup:
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
+
+    def is_settled(self, image: MetadataImage) -> bool:
+        """Whether all subscribed partitions have a state and are assigned: a heartbeat has nothing to look for."""
+        return self._settled_version == self.log.version and self._settled_topics is image.topics
+
+    def note_settled(self, image: MetadataImage, topic_names: Iterable[str]) -> None:
+        """Note that a heartbeat had nothing to write, unless a partition's state is still being created."""
+        if (self.log.states or NO_STATES).have_all(topic_names, image):
+            self._settled_version, self._settled_topics = self.log.version, image.topics
 
     # -- requests of other kinds of groups ----------------------------------------------------------------------------
 

@@ -87,6 +87,17 @@ class GroupStates:
                 missing[topic.topic_id] = TopicStates(name, frozenset(topic.partitions) - has, wall_ms)
         return missing
 
+    def have_all(self, names: Iterable[str], image: MetadataImage) -> bool:
+        """Whether all partitions of those of these topics that exist are initialised."""
+        for name in names:
+            topic = image.topics.by_name.get(name)
+            if topic is None:
+                continue
+            states = self.initialized.get(topic.topic_id)
+            if states is None or len(states.partitions) < len(topic.partitions):
+                return False
+        return True
+
     def with_initializing(self, topics: StatesByTopic) -> "GroupStates":
         """Return the states once these are being created. A topic that was being deleted is kept."""
         return GroupStates(
