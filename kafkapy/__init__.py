@@ -7,7 +7,7 @@ types.py errors.py machine.py seams.py    ids; error families; the contract of m
 dataclass.py named_tuple.py native.py gauge.py recent.py    cheaper dataclasses; compiled code; measured values
 config/ protocol/ metrics/     keys of configuration; messages as bytes; counters
 record/ metadata/ timer/       record batches; the cluster's metadata and its controller's tables; time-outs
-raft/ group/ transaction/ security/ telemetry/    pure machines: a quorum, groups, transactions, logins, client metrics
+raft/ group/ share/ transaction/ security/ telemetry/    pure machines: a quorum, groups, queues, logins, metrics
 storage/ replication/          logs on disk; partitions with their leaders and followers
 runtime/                       the drivers: loops that feed the machines and carry out their effects
 handlers/ serving/ reactor/    a file for each API; what every request passes; sockets

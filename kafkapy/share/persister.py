@@ -1,0 +1,160 @@
+"""The seam between a share partition and its persisted state.
+
+A share partition is a partition that a share group reads. Its state is kept by the share coordinator, which may be on
+this broker or on another one; a `Persister` hides which. All methods take one group and several of its share
+partitions, and return a result for each, in their order. They raise nothing: what failed is an error code in the
+result. A call may wait for as long as the state's coordinator is looked for, at most some seconds.
+
+State of a share partition:
+
+    state_epoch              raised when the state is initialised anew (a group that came back, altered offsets)
+    leader_epoch             of the topic partition's leader that read the state last; older leaders are fenced
+    start_offset             the first offset that is not done; UNINITIALIZED_OFFSET until the first write
+    delivery_complete_count  records from start_offset on that are done, for the lag (KIP-1226); -1 if unknown
+    state_batches            runs of offsets from start_offset on that are in one state
+
+Errors: FENCED_LEADER_EPOCH (the share partition's leader has changed: give the partition up), FENCED_STATE_EPOCH (the
+state was initialised anew), INVALID_REQUEST (not initialised, or deleted), UNKNOWN_TOPIC_OR_PARTITION, and what stands
+for a coordinator that could not be asked in time: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+
+Source: KIP-932, Apache Kafka's interface Persister.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from kafkapy.dataclass import dataclass
+from kafkapy.named_tuple import NamedTuple
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.types import Uuid, uuid_to_string
+
+UNINITIALIZED_OFFSET: Final = -1
+UNINITIALIZED_COUNT: Final = -1
+"""A delivery_complete_count that is not known: the share partition has no start offset yet."""
+
+
+class StateBatch(NamedTuple):
+    """The offsets from first_offset to last_offset (inclusive), all in one delivery state and delivered as often.
+
+    delivery_state: 0 available, 2 acknowledged, 4 archived. Acquired (1) is never persisted: a crash forgets that
+    delivery.
+    """
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition, identified by topic id: a topic that is deleted and created again is another one."""
+
+    topic_id: Uuid
+    partition: int
+
+
+class SharePartitionKey(NamedTuple):
+    """A partition as one share group reads it."""
+
+    group_id: str
+    topic_id: Uuid
+    partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """The key by which FindCoordinator looks up the state's coordinator: `group id:topic id:partition`."""
+        return f"{self.group_id}:{uuid_to_string(self.topic_id)}:{self.partition}"
+
+
+@dataclass(slots=True)
+class InitialState:
+    """A share partition that is to begin at start_offset; UNINITIALIZED_OFFSET: where share.auto.offset.reset says."""
+
+    topic_id: Uuid
+    partition: int
+    state_epoch: int
+    start_offset: int = UNINITIALIZED_OFFSET
+
+
+@dataclass(slots=True)
+class StateRead:
+    """A leader of leader_epoch asks for the state, and fences all earlier leaders by that."""
+
+    topic_id: Uuid
+    partition: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class StateWrite:
+    """What has changed since the last write: offsets that are in no batch keep their state."""
+
+    topic_id: Uuid
+    partition: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    state_batches: Sequence[StateBatch] = ()
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    """Whether an initialisation, a write or a deletion of one share partition stands."""
+
+    topic_id: Uuid
+    partition: int
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(slots=True)
+class StateReadResult:
+    """The state of one share partition; with an error code the other fields say nothing."""
+
+    topic_id: Uuid
+    partition: int
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+    state_epoch: int = 0
+    start_offset: int = UNINITIALIZED_OFFSET
+    state_batches: Sequence[StateBatch] = ()
+
+
+@dataclass(slots=True)
+class StateSummary:
+    """The state of one share partition without its batches. If it is not initialised, start_offset is -1."""
+
+    topic_id: Uuid
+    partition: int
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = UNINITIALIZED_OFFSET
+    delivery_complete_count: int = UNINITIALIZED_COUNT
+
+
+class Persister(Protocol):
+    """Keeps the state of share partitions; see the module for epochs and errors."""
+
+    async def initialize(self, group_id: str, states: Sequence[InitialState]) -> list[PartitionResult]:
+        """Begin the state of share partitions anew; a state_epoch below the current one is fenced."""
+        ...
+
+    async def read(self, group_id: str, reads: Sequence[StateRead]) -> list[StateReadResult]:
+        """Return the states, and fence leaders of earlier epochs."""
+        ...
+
+    async def write(self, group_id: str, writes: Sequence[StateWrite]) -> list[PartitionResult]:
+        """Add to the states; a write that succeeded survives the loss of this broker."""
+        ...
+
+    async def delete(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> list[PartitionResult]:
+        """Forget the states. A share partition without a state counts as deleted."""
+        ...
+
+    async def read_summary(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> list[StateSummary]:
+        """Return the states without their batches, and fence nobody."""
+        ...
