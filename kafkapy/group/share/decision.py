@@ -4,7 +4,7 @@ The states are kept by the share coordinator, so the shard only says what is to 
 once the records are committed, and tells the shard the outcome (share_requests.py).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -46,5 +46,5 @@ class ShareDecision:
     initialize: InitializeStates | None = None
     delete: DeleteStates | None = None
     replies: ClassVar[tuple[()]] = ()
-    on_failed: ClassVar[Callable[[int], Iterable[Any]] | None] = None
+    on_failed: ClassVar[None] = None
     is_atomic: ClassVar[bool] = True

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from kafkapy.runtime.coordinators.group_host import GroupHost
     from kafkapy.runtime.coordinators.markers import Marker
     from kafkapy.runtime.coordinators.regex_matching import RegexMatching
+    from kafkapy.runtime.coordinators.shard_host import Decision
+    from kafkapy.runtime.coordinators.share_states import ShareStates
     from kafkapy.runtime.coordinators.writer import CoordinatorLog, TransactionalWrite
+    from kafkapy.share.persister import Persister
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -45,7 +48,9 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         random: Random,
         wheel: TimingWheel,
         io_pool: IoPool,
+        persister: "Callable[[], Persister] | None" = None,
     ) -> None:
+        """`persister()` returns what keeps the states of share partitions; it is called with the first share group."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
         self.settings = settings
         self._random = random
@@ -53,11 +58,14 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._expirer: asyncio.Task[None] | None = None
         self._matching: RegexMatching | None = None
         """Made for the first regular expression."""
+        self._persister = persister
+        self._share_states: ShareStates | None = None
+        """Made for the first share group."""
 
     async def call(
         self,
         group_id: str,
-        decide: "Callable[[GroupShard, int, int], GroupDecision]",
+        decide: "Callable[[GroupShard, int, int], Decision]",
         write: "TransactionalWrite | None" = None,
     ) -> Any:
         """Have the group's shard decide; return the response once the state that it depends on is committed.
@@ -100,6 +108,19 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     def _resolve_regexes(self, group_id: str, matches: "Mapping[str, ResolvedRegex]") -> None:
         self.host_of(group_id).carry_out(lambda shard: shard.consumer.resolve_regexes(group_id, matches))
 
+    @property
+    def share_states(self) -> "ShareStates":
+        """What has the states of share partitions created and deleted. Raises COORDINATOR_NOT_AVAILABLE without any."""
+        if self._share_states is None:
+            from kafkapy.runtime.coordinators.share_states import ShareStates
+
+            if self._persister is None:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._share_states = ShareStates(
+                self._persister(), lambda group_id, decide: self.host_of(group_id).carry_out(decide)
+            )
+        return self._share_states
+
     def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""
         host = self._hosts.get(partition_id)
@@ -137,7 +158,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
             replica_manager=self._replica_manager,
             clock=self._clock,
             wheel=self._wheel,
-            logger=logger,
+            on_effect=lambda effect: self.share_states.begin(effect),
         )
 
     def _coordinator_log(self) -> "CoordinatorLog":
@@ -172,7 +193,8 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._expirer = asyncio.get_running_loop().create_task(self._expire_regularly())
 
     def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":
-        return (self._expirer, self._matching.task if self._matching is not None else None)
+        matching = self._matching.task if self._matching is not None else None
+        return (self._expirer, matching, *(self._share_states.tasks if self._share_states is not None else ()))
 
     async def _expire_regularly(self) -> None:
         while True:

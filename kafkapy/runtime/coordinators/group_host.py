@@ -5,12 +5,20 @@ One timer in the timing wheel wakes the groups that are due. Offset expiry takes
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.shard import GroupShard
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinators.shard_host import ShardHost
+from kafkapy.runtime.coordinators.writer import CoordinatorLog
+from kafkapy.seams import Clock
+from kafkapy.timer.wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted_partitions import HostedPartition
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -20,6 +28,32 @@ GROUPS_PER_SLICE: Final = 100
 
 class GroupHost(ShardHost[GroupShard]):
     """Runs the groups of one partition of `__consumer_offsets`."""
+
+    def __init__(
+        self,
+        partition: "HostedPartition",
+        shard: GroupShard,
+        coordinator_log: CoordinatorLog,
+        *,
+        replica_manager: ReplicaManager,
+        clock: Clock,
+        wheel: TimingWheel,
+        on_effect: Callable[[Any], None],
+    ) -> None:
+        """`on_effect` carries out an effect of a decision whose records are committed: those of share groups."""
+        super().__init__(
+            partition,
+            shard,
+            coordinator_log,
+            replica_manager=replica_manager,
+            clock=clock,
+            wheel=wheel,
+            logger=logger,
+        )
+        self._on_effect = on_effect
+
+    def carry_out_effect(self, effect: Any) -> None:
+        self._on_effect(effect)
 
     def on_active(self) -> None:
         self._unwritten: dict[str, int] = {}
